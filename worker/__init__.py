@@ -1,0 +1,1 @@
+"""Root cause analysis worker for Kubernetes incidents on NATS JetStream."""

@@ -1,0 +1,1 @@
+"""Composition: settings, wiring, intake, the command line. The only layer that knows every other."""

@@ -1,0 +1,1 @@
+"""Decisions as functions from values to values. No I/O; the outside world comes in through `ports`."""

@@ -1,0 +1,99 @@
+"""What is said between the worker and a model, free of any provider's format."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """One tool as the model sees it. `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model asked for. `problem` is set when its arguments are no JSON object; then it is not run."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    problem: str = ""
+
+
+class Finish(enum.StrEnum):
+    """Why a model stopped. Only STOP may end in a final answer."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class CallUsage:
+    """Tokens of one call; `cached_tokens` is the part of the input served from the provider's cache."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of a model. `raw` is the adapter's own serialisation: signed parts survive a replay."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish: Finish
+    usage: CallUsage
+    model: str
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    """Text from the worker: the incident, a correction, a budget notice."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The answer to one tool call, already cut to the budget."""
+
+    call_id: str
+    name: str
+    content: str
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTurn:
+    """Answers to all calls of the reply before, and a note that goes with them (may be empty)."""
+
+    results: tuple[ToolResult, ...]
+    note: str = ""
+
+
+Turn = UserTurn | Reply | ToolTurn
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call: the constant prefix (tools, system) and everything said so far."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    turns: tuple[Turn, ...]
+    tools_allowed: bool = True
+    deadline_seconds: float = 120.0
+    cache_key: str = field(default="")

@@ -1,0 +1,75 @@
+"""How things fail, in the domain's words. Adapters translate every vendor exception into one of these."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ClusterReason(enum.StrEnum):
+    """Why the cluster gave no answer. Only NOT_FOUND says something about the object itself."""
+
+    NOT_FOUND = "not_found"
+    FORBIDDEN = "forbidden"
+    UNKNOWN_KIND = "unknown_kind"
+    BAD_REQUEST = "bad_request"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+
+
+class ClusterError(Exception):
+    """The cluster did not give what was asked. `message` is short and safe to show to the model."""
+
+    def __init__(self, reason: ClusterReason, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class CatalogUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
+    """The workflow catalog cannot be read: no workflow may be chosen."""
+
+
+class RetryReason(enum.StrEnum):
+    """Why a run may succeed later."""
+
+    MODEL_UNAVAILABLE = "model_unavailable"
+    MODEL_RATE_LIMITED = "model_rate_limited"
+    BROKER_UNAVAILABLE = "broker_unavailable"
+
+
+class GiveUpReason(enum.StrEnum):
+    """Why a run cannot succeed by trying again."""
+
+    MODEL_REFUSED_CREDENTIALS = "model_refused_credentials"
+    MODEL_SPEND_CAP = "model_spend_cap"
+    MODEL_REJECTED_REQUEST = "model_rejected_request"
+    CONTEXT_OVERFLOW = "context_overflow"
+
+
+class Retry(Exception):  # noqa: N818 - a verb: what to do
+    """Try again, not before `after` seconds (None: the retry policy decides)."""
+
+    def __init__(self, reason: RetryReason, message: str, after: float | None = None) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.after = after
+
+
+class GiveUp(Exception):  # noqa: N818 - a verb: what to do
+    """Trying again changes nothing."""
+
+    def __init__(self, reason: GiveUpReason, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+class LostClaim(Exception):  # noqa: N818 - a state, not a fault
+    """Another run has taken this request over: stop without an ack, a nak or a result."""
+
+
+class JournalGap(Exception):  # noqa: N818 - a state, not a fault
+    """Steps of the journal are missing or unreadable: resuming would pay for them again."""
+
+
+class Unavailable(Exception):  # noqa: N818 - a state, not a fault
+    """It is not known whether the broker stored a message: the caller must not ack its own input."""

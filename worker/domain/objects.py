@@ -1,0 +1,88 @@
+"""Names of Kubernetes objects, and what may be asked about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = dict[str, Any]
+"""One Kubernetes object as the API returns it (JSON)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """One object. `namespace` is empty for cluster scope; `api_version` and `uid` are empty when not known."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    api_version: str = ""
+    uid: str = ""
+
+    def __str__(self) -> str:
+        """`Pod shop/api-0`, or `Node worker-1`: how objects are named in prompts, evidence and messages."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def same_as(self, other: ObjectRef) -> bool:
+        """Whether both name the same object, leaving out what either does not know."""
+        return (
+            self.kind.lower() == other.kind.lower()
+            and self.name == other.name
+            and self.namespace == other.namespace
+            and (not self.uid or not other.uid or self.uid == other.uid)
+        )
+
+
+def ref_of(manifest: Manifest) -> ObjectRef:
+    """The name of an object read from the API. Missing parts become empty strings."""
+    meta = manifest.get("metadata") or {}
+    return ObjectRef(
+        kind=str(manifest.get("kind") or ""),
+        name=str(meta.get("name") or ""),
+        namespace=str(meta.get("namespace") or ""),
+        api_version=str(manifest.get("apiVersion") or ""),
+        uid=str(meta.get("uid") or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KindInfo:
+    """What discovery knows of a kind: `api_version` is `v1` or `<group>/<version>`."""
+
+    kind: str
+    api_version: str
+    plural: str
+    namespaced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Objects of one kind. An empty namespace means all namespaces; selectors are in the API's own syntax."""
+
+    kind: str
+    namespace: str = ""
+    api_version: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a list returned. Each item has `kind` and `apiVersion` filled in (the API leaves them out)."""
+
+    items: tuple[Manifest, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """The tail of one container's log. `limit_bytes` bounds what is loaded, whatever the log holds."""
+
+    namespace: str
+    pod: str
+    container: str
+    previous: bool = False
+    tail_lines: int = 200
+    limit_bytes: int = 256 * 1024
+    since_seconds: int | None = None

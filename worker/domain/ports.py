@@ -1,0 +1,103 @@
+"""What the domain needs from the outside, named for the need. One suite in tests/ports runs against every one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from schemas.analysis import AnalysisResult, Approval
+    from schemas.audit import AuditEvent
+    from schemas.failure import DeadLetter, ValidationFailure
+    from worker.domain.conversation import ModelRequest, Reply
+    from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+    from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
+
+
+class Clock(Protocol):
+    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+
+
+class Cluster(Protocol):
+    """Read-only view of one cluster. Every method raises ClusterError, never a vendor's exception."""
+
+    async def get(self, ref: ObjectRef) -> Manifest: ...
+    async def list(self, query: ListQuery) -> Listing: ...
+    async def logs(self, query: LogQuery) -> bytes: ...
+    async def kind(self, kind: str, api_version: str = "") -> KindInfo: ...
+
+
+class Catalog(Protocol):
+    """Remediation workflows that fit a context. Every method raises CatalogUnavailable.
+
+    `get` answers None for an unknown and for an incompatible workflow alike.
+    """
+
+    async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]: ...
+    async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage: ...
+    async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None: ...
+    async def signal_types(self) -> frozenset[str]: ...
+
+
+class Model(Protocol):
+    """A language model. Raises Retry or GiveUp."""
+
+    @property
+    def name(self) -> str: ...
+    async def ask(self, request: ModelRequest) -> Reply: ...
+
+
+class Policy(Protocol):
+    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why."""
+
+    async def decide(self, policy_input: Mapping[str, Any]) -> Approval: ...
+
+
+class Events(Protocol):
+    """The outgoing subjects. Returns when the server has confirmed; raises Unavailable."""
+
+    async def audit(self, event: AuditEvent) -> None: ...
+    async def reject(self, failure: ValidationFailure) -> None: ...
+    async def result(self, result: AnalysisResult) -> AnalysisResult: ...
+    async def dead_letter(self, letter: DeadLetter, body: bytes) -> None: ...
+
+
+class Results(Protocol):
+    """Results that are already stored, read from the stream's leader. Raises Unavailable."""
+
+    async def find(self, kind: str, request_key: str) -> AnalysisResult | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One journaled step. `data` is what the step produced, `notes` small facts about it."""
+
+    number: int
+    kind: str
+    run: str
+    data: bytes
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class JournalRun(Protocol):
+    """One attempt at a request: what was done before, and the right to go on until another run begins.
+
+    `append` raises LostClaim when another run has begun, Unavailable when it is not known whether it is stored.
+    """
+
+    @property
+    def past(self) -> Sequence[Step]: ...
+    async def begin(self, *, alone: bool = False) -> None: ...
+    async def append(self, kind: str, data: bytes = b"", **notes: Any) -> None: ...
+    async def end(self, outcome: str, **notes: Any) -> None: ...
+
+
+class Journal(Protocol):
+    """Steps of all requests. `open` raises JournalGap when steps are missing, Unavailable without the broker."""
+
+    async def open(self, request_key: str, run: str) -> JournalRun: ...
