@@ -64,7 +64,7 @@ class EvidenceLog:
 
 
 def make_visible(text: str) -> str:
-    """Replace hidden and control characters by `\\u{...}`, keep tabs and line ends, drop carriage returns."""
+    r"""Replace hidden and control characters by `\u{...}`, keep tabs and line ends, drop carriage returns."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
