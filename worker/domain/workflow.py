@@ -1,0 +1,155 @@
+"""Remediation workflows as the catalog offers them, and the context in which they are offered.
+
+Label and parameter names are those of DD-LLM-001 and the Kubernaut workflow schema (ADR-043). Detected label names are
+kept in snake_case whatever a document or a message writes.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WILDCARD = "*"
+LABELS = (
+    "signal_type",
+    "severity",
+    "component",
+    "environment",
+    "priority",
+    "risk_tolerance",
+    "business_category",
+    "cluster",
+)
+"""Labels a workflow may declare under `labels`. One it does not declare constrains nothing."""
+
+CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class ParameterType(enum.StrEnum):
+    """What a value must be. `float` is read as number, `int` as integer, `bool` as boolean."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter a workflow declares. `pattern` is searched for, not anchored (Rust regex syntax)."""
+
+    name: str
+    type: ParameterType = ParameterType.STRING
+    required: bool = False
+    description: str = ""
+    default: Any = None
+    enum: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str = ""
+    depends_on: tuple[str, ...] = ()
+    items: Parameter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """One version of a remediation workflow.
+
+    `labels` holds what it declares of LABELS, `detected_labels` strings or True, `custom_labels` values by subdomain.
+    `container_image` is the execution bundle. Times are in seconds, None when the catalog does not say.
+    """
+
+    workflow_id: str
+    action_type: str
+    version: str = ""
+    title: str = ""
+    description: str = ""
+    when_to_use: str = ""
+    when_not_to_use: str = ""
+    preconditions: str = ""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    detected_labels: Mapping[str, str | bool] = field(default_factory=dict)
+    custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    container_image: str = ""
+    engine: str = ""
+    service_account: str = ""
+    estimated_downtime_seconds: int | None = None
+    timeout_seconds: int | None = None
+
+    @property
+    def gitops_aware(self) -> bool:
+        """Whether it may act on an object that a GitOps tool would otherwise put back."""
+        declared = self.custom_labels.get("gitops_aware", ())
+        return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The declared parameter of exactly this name."""
+        return next((p for p in self.parameters if p.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSummary:
+    """A type of action and how many workflows of it fit the context.."""
+
+    action_type: str
+    description: str = ""
+    workflow_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSummary:
+    """What is shown of a workflow before it is chosen."""
+
+    workflow_id: str
+    action_type: str
+    version: str = ""
+    title: str = ""
+    description: str = ""
+    when_to_use: str = ""
+    when_not_to_use: str = ""
+    preconditions: str = ""
+    gitops_aware: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowPage:
+    """One page, best fit first. `next_cursor` is opaque and empty on the last page.
+
+    `excluded` says which label left how many workflows of the action type out.
+    """
+
+    workflows: tuple[WorkflowSummary, ...]
+    next_cursor: str = ""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionContext:
+    """What workflows are matched against. An empty string or sequence constrains nothing.
+
+    `components` are (api_version, kind) of the target and its owner chain; an api_version may be empty. A detected
+    label of None is unknown: its detection failed.
+    """
+
+    environment: str = ""
+    priority: str = ""
+    severity: str = ""
+    signal_type: str = ""
+    risk_tolerance: str = ""
+    business_category: str = ""
+    cluster: str = ""
+    components: Sequence[tuple[str, str]] = ()
+    detected_labels: Mapping[str, str | bool | None] = field(default_factory=dict)
+    custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def detected_label_name(name: str) -> str:
+    """`gitOpsManaged` and `gitops_managed` alike become `gitops_managed`."""
+    return CAMEL_BORDER.sub("_", name.replace("gitOps", "gitops").replace("GitOps", "Gitops")).lower()
