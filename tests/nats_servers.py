@@ -1,0 +1,72 @@
+"""Servers for the tests: one, or three on this machine (real Raft, no independent failures).
+
+async with one_server(tmp_path) as server: ...
+async with three_servers(tmp_path) as servers: ...
+async with provisioned([server]) as case: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from worker.sandbox.nats_server import NatsServer
+
+
+@contextlib.asynccontextmanager
+async def one_server(directory: Path) -> AsyncIterator[NatsServer]:
+    server = NatsServer(directory / "n0")
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """All sockets are open at once, or the same port could come back twice."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.asynccontextmanager
+async def three_servers(directory: Path) -> AsyncIterator[list[NatsServer]]:
+    ports = free_ports(3)
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+    servers = [
+        NatsServer(
+            directory / f"n{i}",
+            name=f"n{i}",
+            cluster=f"cluster {{ name: local, listen: 127.0.0.1:{port}, routes: [{routes}] }}",
+        )
+        for i, port in enumerate(ports)
+    ]
+    try:
+        await asyncio.gather(*(server.start() for server in servers))
+        yield servers
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers))
+
+
+async def connect(servers: Sequence[NatsServer]) -> Client:
+    """A client that comes back after a restart, and doesn't print a traceback for every attempt."""
+
+    async def quiet(_: Exception) -> None:
+        pass
+
+    return await nats.connect(
+        [server.url for server in servers],
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.2,
+        ping_interval=5,
+        error_cb=quiet,
+    )
