@@ -1,0 +1,264 @@
+"""Configuration by environment: prefix `RCA_`, groups nested by `__` (`RCA_NATS__SERVERS`).
+
+The models are the documentation: `rca worker --help` and the README's table are made from the fields below. Unknown
+`RCA_` names are errors that name the nearest known one, except what Kubernetes injects for a Service called `rca-...`
+(service links: `RCA_WORKER_PORT`, `RCA_NATS_SERVICE_HOST` and the like).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "RCA_"
+SERVICE_LINK = re.compile(
+    r"^RCA_[A-Z0-9_]*?_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$"
+)
+
+
+class ConfigurationError(Exception):
+    """The environment does not make a valid configuration. The message lists every problem."""
+
+
+class Group(BaseModel):
+    """A frozen group of settings; a docstring under each field."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+
+def _comma_list(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class NatsSettings(Group):
+    """The broker."""
+
+    servers: Annotated[tuple[str, ...], NoDecode] = ("nats://127.0.0.1:4222",)
+    """Addresses, separated by commas."""
+    prefix: str = Field("rca", pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*$")
+    """First part of every subject; streams and buckets carry it in upper case. One per cluster."""
+    user: str = ""
+    """User name; with `password`."""
+    password: SecretStr = SecretStr("")
+    """Password of `user`."""
+    credentials_file: Path | None = None
+    """File with a JWT and its seed (`.creds`)."""
+    nkey_file: Path | None = None
+    """File with an NKey seed."""
+    ca_file: Path | None = None
+    """CA that signed the server's certificate; switches TLS on."""
+    connect_seconds: float = Field(30.0, gt=0)
+    """How long the first connection may take before the worker says so and exits."""
+    replicas: int = Field(1, ge=1, le=5)
+    """Copies of each stream made by `rca provision`; 3 on a cluster."""
+
+    _split = field_validator("servers", mode="before")(_comma_list)
+
+
+class KubernetesSettings(Group):
+    """The cluster that is investigated (read only)."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file; without it the pod's own service account is used."""
+    context: str = ""
+    """Context of the kubeconfig; its current one by default."""
+    call_seconds: float = Field(10.0, gt=0)
+    """Deadline of one read, retries included."""
+    enrichment_seconds: float = Field(3.0, gt=0)
+    """Deadline for gathering facts before the first call to the model."""
+
+
+class LlmSettings(Group):
+    """The language model and what one incident may cost."""
+
+    model: str = ""
+    """`<provider>:<name>`: `openai-chat:gpt-5`, `anthropic:claude-sonnet-4-5`. `openai-chat` is any server that speaks
+    OpenAI chat completions."""
+    base_url: str = ""
+    """Address of the provider or gateway; the provider's own by default."""
+    api_key: SecretStr = SecretStr("")
+    """Key for it; the provider's usual environment variable is read as well."""
+    max_output_tokens: int = Field(4_096, ge=256)
+    """Longest answer of one call."""
+    call_seconds: float = Field(120.0, gt=0)
+    """Deadline of one call."""
+    max_calls: int = Field(20, ge=4)
+    """Calls for one incident, corrections included."""
+    max_tool_calls: int = Field(40, ge=1)
+    """Tool calls for one incident."""
+    max_input_tokens: int = Field(150_000, ge=10_000)
+    """Input tokens for one incident, over all calls."""
+    max_cost_usd: float | None = Field(None, gt=0)
+    """Money for one incident, where the price of the model is known; no limit by default."""
+    max_seconds: float = Field(300.0, gt=0)
+    """Wall time of one investigation."""
+
+
+class CatalogSettings(Group):
+    """Remediation workflows."""
+
+    path: Path | None = None
+    """Directory of YAML documents; the shipped example catalog by default."""
+
+
+class PolicySettings(Group):
+    """Who must approve."""
+
+    path: Path | None = None
+    """Rego file (package `rca.approval`); the shipped default by default."""
+    confidence_threshold: float = Field(0.8, ge=0, le=1)
+    """Handed to the policy: below it, the shipped policy requires approval."""
+
+
+class WorkerSettings(Group):
+    """How much is done at once, and how a worker stops."""
+
+    slots: int = Field(4, ge=1)
+    """Incidents at once in each priority lane."""
+    slots_p0: int | None = Field(None, ge=1)
+    """Slots of the P0 lane, when they differ from `slots`; `slots_p1` to `slots_p3` likewise."""
+    slots_p1: int | None = Field(None, ge=1)
+    """See `slots_p0`."""
+    slots_p2: int | None = Field(None, ge=1)
+    """See `slots_p0`. Requests without a priority in their subject go here."""
+    slots_p3: int | None = Field(None, ge=1)
+    """See `slots_p0`."""
+    ack_wait_seconds: float = Field(60.0, gt=0)
+    """The durables' ack wait: a heartbeat is sent every third of it."""
+    drain_seconds: float = Field(40.0, gt=0)
+    """After SIGTERM, how long running incidents may finish before they are handed back."""
+    max_failures: int = Field(5, ge=1)
+    """Runs of one request that may fail before it is dead-lettered."""
+    min_confidence: float = Field(0.7, ge=0, le=1)
+    """Below it a chosen workflow is only an alternative and a person decides."""
+    cluster_name: str = ""
+    """When set, requests that name another cluster are rejected."""
+    signal_types: Annotated[tuple[str, ...], NoDecode] = ()
+    """Signal types accepted in answers besides the standard ones and the catalog's, separated by commas."""
+
+    _split = field_validator("signal_types", mode="before")(_comma_list)
+
+    def lane_slots(self, lane: str) -> int:
+        """Slots of a lane (`p0` .. `p3`)."""
+        own: int | None = getattr(self, f"slots_{lane}")
+        return self.slots if own is None else own
+
+
+class HttpSettings(Group):
+    """`/livez`, `/readyz`, `/metrics`."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
+    """Address to listen on."""
+    port: int = Field(8080, ge=0, le=65535)
+    """Port; 0 lets the system choose."""
+
+
+class LogSettings(Group):
+    """Logs go to standard error."""
+
+    level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """debug, info, warning or error."""
+    json_lines: bool = True
+    """One JSON object a line; false for people."""
+
+
+class Settings(BaseSettings):
+    """Everything. Build it with `load`, which explains what is wrong."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+    nats: NatsSettings = NatsSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    llm: LlmSettings = LlmSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    policy: PolicySettings = PolicySettings()
+    worker: WorkerSettings = WorkerSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Settings:
+        if self.nats.user and not self.nats.password.get_secret_value():
+            raise ValueError("RCA_NATS__USER needs RCA_NATS__PASSWORD")
+        if self.llm.call_seconds > self.llm.max_seconds:
+            raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
+        return self
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment. Raises ConfigurationError with every problem at once."""
+    names = os.environ if environment is None else environment
+    problems = list(unknown_names(names))
+    try:
+        settings = Settings()
+    except ValidationError as e:
+        problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in e.errors()]
+        raise ConfigurationError("\n".join(problems)) from None
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return settings
+
+
+def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
+    """One line for each `RCA_` variable that no setting reads, naming the nearest that one does."""
+    known = [name for name, _, _ in documentation()]
+    for name in sorted(environment):
+        if not name.startswith(PREFIX) or name.upper() in known or SERVICE_LINK.match(name):
+            continue
+        near = difflib.get_close_matches(name.upper(), known, n=1)
+        yield f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def documentation() -> list[tuple[str, str, str]]:
+    """(variable, default, meaning) of every setting, in order: the source of `--help` and of the README's table."""
+    rows = []
+    for group_name, group_field in Settings.model_fields.items():
+        group = group_field.annotation
+        if not (isinstance(group, type) and issubclass(group, Group)):
+            raise TypeError(f"{group_name} is not a group of settings")
+        for name, field in group.model_fields.items():
+            default = field.get_default()
+            rows.append(
+                (
+                    f"{PREFIX}{group_name}__{name}".upper(),
+                    _shown_default(default),
+                    " ".join((field.description or "").split()),
+                )
+            )
+    return rows
+
+
+def _shown_default(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    return PREFIX + "__".join(str(part) for part in location).upper() if location else "configuration"

@@ -1,0 +1,168 @@
+"""The loop between the model and the tools: steps, budgets, journal.
+
+One investigation is a list of turns that only grows. Every reply of the model and every turn of tool results is in the
+journal before the next step, so a successor replays them and pays for nothing twice. The loop ends in exactly one of:
+an accepted answer, three rejected ones, or a spent budget.
+
+What the model does wrong is handled here and never ends a run: calls to unknown tools and malformed arguments come back
+as tool errors, tool calls in place of the final answer count as a failed attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from worker.domain.conversation import (
+    ModelRequest,
+    Reply,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
+from worker.domain.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
+from worker.domain.ports import Clock, Model
+from worker.domain.problems import Problem, ProblemKind
+from worker.domain.verdict import Accepted, Rejected, correction_message
+
+MAX_CALLS_PER_REPLY = 12
+WRAP_UP = (
+    "The budget of this investigation is nearly used up. Give the final answer now, from what you know, without any "
+    "tool call. If that is not enough, investigation_outcome insufficient_data is a valid answer."
+)
+NOT_RUN = "error: not run: the budget of this investigation is used up; give the final answer"
+TOO_MANY = (
+    f"error: not run: at most {MAX_CALLS_PER_REPLY} tool calls in one reply; ask again for what matters most"
+)
+CALL_INSTEAD_OF_ANSWER = Problem(
+    ProblemKind.UNREADABLE,
+    "",
+    "no final answer: tool calls are no longer possible, answer from what you know",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One final answer and what the judge said of it. `number` counts from 1."""
+
+    number: int
+    verdict: Accepted | Rejected
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How an investigation ended. `spent_up` names the limit that ended it; empty when the last attempt did."""
+
+    attempts: tuple[Attempt, ...]
+    spent: Spent
+    model: str
+    spent_up: str = ""
+
+
+class Steps(Protocol):
+    """The journal as the loop needs it: a step that is there is replayed, any other is done once and kept."""
+
+    async def reply(self, ask: Callable[[], Awaitable[Reply]]) -> Reply: ...
+    async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn: ...
+
+
+class Observer(Protocol):
+    """Who is told about each step (audit, progress), of replayed steps too: its events are idempotent."""
+
+    async def asking(self, call: int, request: ModelRequest) -> None: ...
+    async def replied(self, call: int, reply: Reply, spent: Spent) -> None: ...
+    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None: ...
+    async def judged(self, attempt: Attempt, *, last: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Investigation:
+    """What one investigation works with. `judge` reads and checks a final answer; `run_tools` keeps the order."""
+
+    model: Model
+    tools: tuple[ToolSpec, ...]
+    system: str
+    opening: str
+    run_tools: Callable[[Sequence[ToolCall]], Awaitable[tuple[ToolResult, ...]]]
+    judge: Callable[[Reply], Awaitable[Accepted | Rejected]]
+    steps: Steps
+    observer: Observer
+    clock: Clock
+    limits: Limits
+
+
+async def investigate(job: Investigation) -> Finding:
+    """Run the loop to its end. Raises what the ports raise (Retry, GiveUp, LostClaim, Unavailable)."""
+    started = job.clock.monotonic()
+    turns: list[Turn] = [UserTurn(job.opening)]
+    attempts: list[Attempt] = []
+    spent = Spent()
+    while True:
+        spent = replace(spent, wall_seconds=job.clock.monotonic() - started)
+        if over := exhausted(spent, job.limits):
+            return Finding(tuple(attempts), spent, job.model.name, spent_up=over)
+        closing = must_wrap_up(spent, job.limits)
+        reply = await _ask(job, turns, spent, closing=closing)
+        spent = spent.plus(reply.usage, wall_seconds=job.clock.monotonic() - started)
+        turns.append(reply)
+        await job.observer.replied(spent.llm_calls, reply, spent)
+        if reply.tool_calls and not closing:
+            turn = await _run(job, reply, spent)
+            spent = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
+            turns.append(turn)
+            continue
+        attempt = Attempt(len(attempts) + 1, await _judge(job, reply), reply.text)
+        attempts.append(attempt)
+        last = isinstance(attempt.verdict, Accepted) or attempt.number >= job.limits.attempts
+        await job.observer.judged(attempt, last=last)
+        if last:
+            return Finding(tuple(attempts), spent, reply.model)
+        turns.append(_correction(reply, attempt.verdict))
+
+
+async def _ask(job: Investigation, turns: list[Turn], spent: Spent, *, closing: bool) -> Reply:
+    request = ModelRequest(
+        system=job.system,
+        tools=job.tools,
+        turns=tuple(turns),
+        tools_allowed=not closing,
+        deadline_seconds=seconds_for_call(spent, job.limits),
+    )
+    await job.observer.asking(spent.llm_calls + 1, request)
+    return await job.steps.reply(lambda: job.model.ask(request))
+
+
+async def _run(job: Investigation, reply: Reply, spent: Spent) -> ToolTurn:
+    async def run() -> ToolTurn:
+        wanted = reply.tool_calls[:MAX_CALLS_PER_REPLY]
+        results = await job.run_tools(wanted)
+        surplus = _refusals(reply.tool_calls[MAX_CALLS_PER_REPLY:], TOO_MANY)
+        after = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
+        return ToolTurn((*results, *surplus), note=WRAP_UP if must_wrap_up(after, job.limits) else "")
+
+    turn = await job.steps.tools(run)
+    for call, result in zip(reply.tool_calls, turn.results, strict=True):
+        await job.observer.tool_ran(call, result)
+    return turn
+
+
+async def _judge(job: Investigation, reply: Reply) -> Accepted | Rejected:
+    if reply.tool_calls:
+        return Rejected((CALL_INSTEAD_OF_ANSWER,))
+    return await job.judge(reply)
+
+
+def _correction(reply: Reply, verdict: Accepted | Rejected) -> Turn:
+    text = correction_message(verdict.problems) if isinstance(verdict, Rejected) else ""
+    if reply.tool_calls:  # providers refuse a history in which a tool call has no result
+        return ToolTurn(_refusals(reply.tool_calls, NOT_RUN), note=text)
+    return UserTurn(text)
+
+
+def _refusals(calls: Sequence[ToolCall], text: str) -> tuple[ToolResult, ...]:
+    return tuple(ToolResult(call.id, call.name, text, ok=False) for call in calls)
