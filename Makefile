@@ -1,0 +1,46 @@
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format schemas bench clean
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make .venv with everything, from the hash-locked requirements
+
+$(STAMP): requirements.lock pyproject.toml
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "python3 >= 3.11 is needed, this is $$(python3 --version)"; exit 1; }
+	@python3 -m venv $(VENV) || { echo "python3 has no venv module; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Installing into $(VENV) (about a minute the first time) ..."
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install ## Analyse the example incident on an embedded NATS, cluster and analyst
+	@$(BIN)/rca demo
+
+test: install ## Run all tests with the coverage gate
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+
+lint: install ## ruff, mypy, import contracts, generated schemas
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m schemas.export --check
+
+format: install ## Let ruff format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+schemas: install ## Write schemas/v1 anew from the models
+	$(BIN)/python -m schemas.export
+
+bench: install ## Measure what an incident costs in CPU
+	$(BIN)/python -m tests.bench
+
+clean: ## Remove .venv and everything that was generated
+	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
