@@ -7,7 +7,6 @@ kept in snake_case whatever a document or a message writes.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +23,6 @@ LABELS = (
     "cluster",
 )
 """Labels a workflow may declare under `labels`. One it does not declare constrains nothing."""
-
-CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ParameterType(enum.StrEnum):
@@ -96,7 +93,7 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """A type of action and how many workflows of it fit the context.."""
+    """A type of action and how many workflows of it fit the context."""
 
     action_type: str
     description: str = ""
@@ -148,8 +145,3 @@ class SelectionContext:
     components: Sequence[tuple[str, str]] = ()
     detected_labels: Mapping[str, str | bool | None] = field(default_factory=dict)
     custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-def detected_label_name(name: str) -> str:
-    """`gitOpsManaged` and `gitops_managed` alike become `gitops_managed`."""
-    return CAMEL_BORDER.sub("_", name.replace("gitOps", "gitops").replace("GitOps", "Gitops")).lower()
