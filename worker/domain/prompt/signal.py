@@ -1,0 +1,67 @@
+"""Times, repetition and storms of the signal (ADR-041, sections on error details, deduplication and storms)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from schemas.incident import IncidentRequest
+from worker.domain.evidence import one_line
+
+SHOWN_RESOURCES = 10
+WORD = 128
+
+
+def details(request: IncidentRequest, received_time: datetime, sender: Callable[[str, str], str]) -> str:
+    """What the sender said about the error, and when."""
+    lines = ["## Error Details"]
+    if request.description:
+        lines.append(f"- Description:\n{sender('description', request.description)}")
+    if request.firing_time:
+        lines.append(f"- Firing Time: {_time(request.firing_time)}")
+    lines.append(f"- Received Time: {_time(received_time)} (all ages below are relative to it)")
+    return "\n".join(lines)
+
+
+def deduplication(request: IncidentRequest) -> str:
+    """How often the same signal came, and what that means; empty when nothing was said about it."""
+    facts = [
+        f"- Is Duplicate: {'yes' if request.is_duplicate else 'no'}"
+        if request.is_duplicate is not None
+        else "",
+        f"- First Seen: {_time(request.first_seen)}" if request.first_seen else "",
+        f"- Last Seen: {_time(request.last_seen)}" if request.last_seen else "",
+        f"- Occurrence Count: {request.occurrence_count}" if request.occurrence_count is not None else "",
+    ]
+    lines = [fact for fact in facts if fact]
+    if not lines:
+        return ""
+    if (request.occurrence_count or 0) > 1 or request.is_duplicate:
+        lines.append(
+            "The same alert fired again while its condition lasted: the condition has been continuously present since "
+            "it was first seen. It does not mean that a remediation was tried and failed."
+        )
+    return "\n".join(["## Deduplication", *lines])
+
+
+def storm(request: IncidentRequest) -> str:
+    """Facts about an alert storm; empty when there is none."""
+    if not request.is_storm:
+        return ""
+    lines = ["## Alert Storm", "This signal is part of an alert storm: one cause may explain many alerts."]
+    if request.storm_type:
+        meaning = {"rate": "many alerts in a short time", "pattern": "similar alerts on several resources"}
+        lines.append(f"- Storm Type: {request.storm_type} ({meaning[request.storm_type]})")
+    if request.storm_window:
+        lines.append(f"- Storm Window: {one_line(request.storm_window, WORD)}")
+    if request.storm_alert_count is not None:
+        lines.append(f"- Alert Count: {request.storm_alert_count}")
+    if request.affected_resources:
+        shown = [one_line(name, WORD) for name in request.affected_resources[:SHOWN_RESOURCES]]
+        more = len(request.affected_resources) - len(shown)
+        lines.append(f"- Affected Resources: {', '.join(shown)}" + (f" and {more} more" if more else ""))
+    return "\n".join(lines)
+
+
+def _time(value: datetime) -> str:
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,103 @@
+"""Where the signal comes from, and the business context of the workflow search (ADR-041; handoff, section 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels
+from schemas.incident import IncidentRequest
+from worker.domain.evidence import one_line
+from worker.domain.prompt.impact import NOT_SPECIFIED
+
+WORD = 128
+SHOWN_LABELS = 30
+
+FLAG_TEXT = {
+    "pdb_protected": "A PodDisruptionBudget protects this workload. Workflows must respect it.",
+    "hpa_enabled": (
+        "A HorizontalPodAutoscaler is active. Manual scaling may conflict with it - prefer HPA-aware workflows."
+    ),
+    "stateful": "This is a STATEFUL workload (StatefulSet or with claims). Use stateful-aware workflows.",
+    "helm_managed": "This resource is managed by Helm. Consider Helm-compatible workflows.",
+    "network_isolated": "A NetworkPolicy restricts its traffic. Workflows may need network exceptions.",
+}
+LEVEL_TEXT = {
+    "restricted": "Pod Security Standard is RESTRICTED. Workflows must not require privileged access.",
+    "baseline": "Pod Security Standard is baseline. Workflows must not require privileged access.",
+    "privileged": "Pod Security Standard is privileged: pod security restricts nothing here.",
+}
+
+
+def cluster(request: IncidentRequest, sender: Callable[[str, str], str]) -> str:
+    """The cluster's name and the signal's labels and annotations; empty when nothing was said."""
+    lines = []
+    if request.cluster_name:
+        lines.append(f"- Cluster: {one_line(request.cluster_name, WORD)}")
+    if request.signal_labels:
+        lines.append(f"- Signal Labels:\n{sender('signal_labels', _pairs(request.signal_labels))}")
+    if request.signal_annotations:
+        lines.append(
+            f"- Signal Annotations:\n{sender('signal_annotations', _pairs(request.signal_annotations))}"
+        )
+    return "\n".join(["## Cluster Context", *lines]) if lines else ""
+
+
+def business(request: IncidentRequest) -> str:
+    """Values that code passes to the workflow search as they are; they are no input to the root cause."""
+    return "\n".join(
+        [
+            "## Business Context (for the workflow search, not for the root cause)",
+            f"- Environment: {one_line(request.environment, WORD)}",
+            f"- Priority: {request.priority}",
+            f"- Business Category: {one_line(request.business_category or NOT_SPECIFIED, WORD)}",
+            f"- Risk Tolerance: {one_line(request.risk_tolerance or NOT_SPECIFIED, WORD)}",
+        ]
+    )
+
+
+def environment(labels: DetectedLabels | None, custom: Mapping[str, Sequence[str]]) -> str:
+    """Detected characteristics in words, and the filters that code applies (handoff, section 4)."""
+    lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
+    lines += characteristics(labels)
+    if custom:
+        shown = {
+            one_line(k, WORD): [one_line(v, WORD) for v in values] for k, values in list(custom.items())[:10]
+        }
+        lines.append(f"Custom labels of the customer: {json.dumps(shown, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def characteristics(labels: DetectedLabels | None) -> list[str]:
+    """One sentence a label that is set; then what could not be detected, as unknown."""
+    if labels is None:
+        return [
+            "Nothing was detected yet: all characteristics are unknown. get_resource_context detects them."
+        ]
+    lines = []
+    if labels.flag("gitops_managed"):
+        tool = labels.text("gitops_tool") or "tool unknown"
+        lines.append(
+            f"This resource is managed by GitOps ({one_line(tool, WORD)}). DO NOT make direct changes - recommend "
+            "GitOps-aware workflows."
+        )
+    lines += [text for label, text in FLAG_TEXT.items() if labels.flag(label)]
+    level = (labels.text("pod_security_level") or "").lower()
+    if level in LEVEL_TEXT:
+        lines.append(LEVEL_TEXT[level])
+    if mesh := labels.text("service_mesh"):
+        lines.append(
+            f"Service mesh ({one_line(mesh, WORD)}) is present. Consider service mesh-aware workflows."
+        )
+    unknown = [label for label in DETECTED_LABELS if labels.is_unknown(label)]
+    if not lines and not unknown:
+        return ["No special cluster characteristics detected."]
+    if unknown:
+        lines.append(f"Could not be detected, so unknown (not absent): {', '.join(unknown)}.")
+    return lines
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    shown = [f"{key}={value}" for key, value in list(values.items())[:SHOWN_LABELS]]
+    more = len(values) - len(shown)
+    return "\n".join(shown) + (f"\n({more} more)" if more else "")

@@ -1,0 +1,40 @@
+"""When a failed run is tried again: a pure function of reason, attempt and age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worker.domain.errors import RetryReason
+
+RATE_LIMIT_FLOOR_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter. A request older than `max_age_seconds` is not tried again."""
+
+    first_seconds: float = 2.0
+    cap_seconds: float = 300.0
+    max_age_seconds: float = 3_600.0
+
+
+def next_delay(
+    policy: RetryPolicy,
+    reason: RetryReason,
+    *,
+    attempt: int,
+    age_seconds: float,
+    after: float | None,
+    jitter: float,
+) -> float | None:
+    """Seconds until the next try, or None to stop.
+
+    `attempt` counts from 1, `after` is what the server asked for (Retry-After, never undercut), `jitter` is in [0, 1).
+    """
+    ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
+    delay = ceiling * jitter
+    if reason is RetryReason.MODEL_RATE_LIMITED and after is None:
+        delay = max(delay, RATE_LIMIT_FLOOR_SECONDS)
+    if after is not None:
+        delay += after
+    return delay if age_seconds + delay <= policy.max_age_seconds else None
