@@ -1,0 +1,332 @@
+"""The result of an analysis: what consumers act on.
+
+Flags are computed by code, never taken from the model, and the combinations of status, review and workflow below are
+enforced here, so that an inconsistent result cannot be built or read.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final, Self
+
+from pydantic import Field, JsonValue, StringConstraints
+from pydantic.functional_validators import model_validator
+from pydantic_core import PydanticCustomError
+
+from schemas.enrichment import DetectedLabels
+from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
+from schemas.subjects import request_key
+from schemas.taxonomy import RequestKind, Severity
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
+
+
+class Status(enum.StrEnum):
+    """What became of a request."""
+
+    COMPLETED = "completed"
+    NEEDS_HUMAN_REVIEW = "needs_human_review"
+    NOT_ACTIONABLE = "not_actionable"
+    RESOLVED = "resolved"
+    FAILED = "failed"
+
+
+class HumanReviewReason(enum.StrEnum):
+    """Why a person must look. Closed: consumers fail on values they do not know; details go into the detail field."""
+
+    WORKFLOW_NOT_FOUND = "workflow_not_found"
+    IMAGE_MISMATCH = "image_mismatch"
+    PARAMETER_VALIDATION_FAILED = "parameter_validation_failed"
+    NO_MATCHING_WORKFLOWS = "no_matching_workflows"
+    LOW_CONFIDENCE = "low_confidence"
+    LLM_PARSING_ERROR = "llm_parsing_error"
+    INVESTIGATION_INCONCLUSIVE = "investigation_inconclusive"
+    RCA_INCOMPLETE = "rca_incomplete"
+    ALIGNMENT_CHECK_FAILED = "alignment_check_failed"
+    OPERATOR_ESCALATION = "operator_escalation"
+    DECISION_EXPIRED = "decision_expired"
+
+
+class AffectedResource(Message):
+    """The object the root cause lies in (ADR-055)."""
+
+    kind: Needed
+    """Its kind, such as `Deployment`."""
+    name: Needed
+    """Its name."""
+    namespace: Text = ""
+    """Its namespace, empty for cluster scope."""
+    api_version: Text = ""
+    """`v1` or `<group>/<version>`; empty when not known."""
+
+
+class RootCauseAnalysis(Message):
+    """Why it happened."""
+
+    summary: Needed
+    """The root cause in a few sentences."""
+    severity: Severity
+    """Severity as assessed by the analysis; may differ from the signal's."""
+    signal_type: Text = ""
+    """Signal type as determined by the analysis (DD-LLM-001); empty when it gave none."""
+    contributing_factors: tuple[Text, ...] = ()
+    """What contributed."""
+
+
+class SelectedWorkflow(Message):
+    """The remediation that was chosen. What the catalog knows comes from the catalog, never from the model."""
+
+    workflow_id: Needed
+    """Id in the catalog."""
+    version: Text = ""
+    """Version, from the catalog."""
+    title: Text = ""
+    """Name for people, from the catalog."""
+    action_type: Text = ""
+    """Action type, from the catalog."""
+    container_image: Text = ""
+    """Image or bundle, from the catalog."""
+    confidence: Fraction
+    """The model's own confidence, 0 to 1."""
+    rationale: Text = ""
+    """Why this one."""
+    estimated_risk: Text = ""
+    """`low`, `medium` or `high`, or empty when the model gave none."""
+    estimated_downtime_seconds: Count | None = None
+    """From the catalog, else from the model; None when not known."""
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    """Validated parameters: only declared ones, with the declared types."""
+
+
+class AlternativeWorkflow(Message):
+    """Another workflow that was considered: context for a person, never a fallback."""
+
+    workflow_id: Needed
+    """Id in the catalog."""
+    confidence: Fraction | None = None
+    """The model's own confidence, if it gave one."""
+    rationale: Text = ""
+    """Why it is only an alternative."""
+
+
+class RiskFactor(Message):
+    """Something that speaks for approval (ADR-055)."""
+
+    score: Annotated[int, Field(strict=True, ge=0, le=100)]
+    """Weight, 0 to 100."""
+    reason: Needed
+    """What it is."""
+
+
+class Approval(Message):
+    """Whether a person must approve before anything is executed, and why."""
+
+    required: Flag
+    """Nothing may be executed before a person has approved."""
+    reasons: tuple[Text, ...] = ()
+    """Why approval is required."""
+    risk_factors: tuple[RiskFactor, ...] = ()
+    """What was weighed, whether or not approval is required."""
+
+
+class EvidenceItem(Message):
+    """Something the analysis has seen."""
+
+    id: Needed
+    """`E1`, `E2`, ... in the order of gathering."""
+    source: Needed
+    """The tool or the enrichment step it came from."""
+    summary: Text
+    """What it covers."""
+
+
+class ValidationAttempt(Message):
+    """One answer of the model and what was wrong with it."""
+
+    attempt: Positive
+    """Which one, counted from 1."""
+    is_valid: Flag
+    """Nothing was wrong."""
+    errors: tuple[Text, ...] = ()
+    """Everything that was wrong."""
+    workflow_id: Text | None = None
+    """The workflow it named."""
+    timestamp: Timestamp
+    """When it was checked."""
+
+
+class Usage(Message):
+    """What the analysis cost."""
+
+    llm_calls: Count = 0
+    """Calls of a model."""
+    tool_calls: Count = 0
+    """Tool calls that were run."""
+    input_tokens: Count = 0
+    """Tokens sent, cached ones included."""
+    cached_tokens: Count = 0
+    """Of these, tokens served from the provider's cache."""
+    output_tokens: Count = 0
+    """Tokens received."""
+    cost_usd: Annotated[float, Field(strict=True, ge=0)] | None = None
+    """Cost in US dollars; None when the price is not known."""
+    wall_seconds: Seconds = 0.0
+    """Time from the start to the result, over all runs."""
+
+
+class ContextUsed(Message):
+    """What the model says it took into account (ADR-041)."""
+
+    cluster_state: Text = ""
+    """Health of the cluster."""
+    resource_availability: Text = ""
+    """Resources."""
+    blast_radius: Text = ""
+    """Potential impact."""
+
+
+class PreviousAttemptAssessment(Message):
+    """What the model makes of the attempt that failed (DD-RECOVERY-003)."""
+
+    failure_understood: Flag | None = None
+    """It knows why the attempt failed."""
+    failure_reason_analysis: Text = ""
+    """Why it failed."""
+    state_changed: Flag | None = None
+    """The attempt changed the state of the cluster."""
+    current_signal_type: Text = ""
+    """Signal type after the failure."""
+
+
+class RecoveryAnalysis(Message):
+    """The recovery part of an analysis (DD-RECOVERY-003)."""
+
+    previous_attempt_assessment: PreviousAttemptAssessment | None = None
+    """What became of the previous attempt."""
+    current_rca: RootCauseAnalysis | None = None
+    """The root cause as it is now."""
+
+
+class RecoveryStrategy(Message):
+    """How the new attempt differs (DD-RECOVERY-003)."""
+
+    approach: Text = ""
+    """What is to be done."""
+    differs_from_previous: Flag | None = None
+    """Another workflow, or other parameters. Computed, not the model's claim; None without a workflow."""
+    why_different: Text = ""
+    """The model's reason."""
+
+
+_REVIEWED: Final = frozenset({Status.NEEDS_HUMAN_REVIEW, Status.FAILED})
+
+
+class AnalysisResult(Message):
+    """`rca.result.<kind>.<request key>`: the one result of a request."""
+
+    kind: RequestKind
+    """What was asked."""
+    incident_id: Id
+    """As in the request."""
+    remediation_id: Id
+    """As in the request."""
+    status: Status
+    """What became of it."""
+    analysis: Text = ""
+    """The analysis in prose."""
+    root_cause_analysis: RootCauseAnalysis | None = None
+    """The root cause; None when there is none that could be checked."""
+    affected_resource: AffectedResource | None = None
+    """The object it lies in; not always the one of the signal."""
+    selected_workflow: SelectedWorkflow | None = None
+    """What to do; only in a completed result."""
+    alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
+    """What else was considered."""
+    needs_human_review: Flag
+    """A person must look; nothing may be executed."""
+    human_review_reason: HumanReviewReason | None = None
+    """Why."""
+    human_review_detail: Text = ""
+    """Why, in words."""
+    is_actionable: Flag | None = None
+    """Whether something can be done; None when not assessed."""
+    approval: Approval
+    """Whether a person must approve before the workflow is executed."""
+    warnings: tuple[Text, ...] = ()
+    """What should make a person think."""
+    detected_labels: DetectedLabels | None = None
+    """Labels of the affected resource; None when they were never looked up."""
+    evidence: tuple[EvidenceItem, ...] = ()
+    """What the analysis has seen."""
+    validation_attempts: tuple[ValidationAttempt, ...] = ()
+    """The answers of the model, and what was wrong with them."""
+    usage: Usage = Usage()
+    """What it cost."""
+    context_used: ContextUsed | None = None
+    """What the model says it took into account."""
+    model: Text = ""
+    """The model that answered."""
+    prompt_version: Text = ""
+    """Version of the prompt."""
+    request_digest: Sha256
+    """Digest of the request this answers."""
+    notes: tuple[Text, ...] = ()
+    """Small print for engineers."""
+    raw_analysis: Text = ""
+    """The last answer of the model, with secrets removed."""
+    completed_at: Timestamp
+    """When the result was made."""
+    is_recovery_attempt: Flag = False
+    """Whether this answers a recovery request."""
+    recovery_attempt_number: Positive | None = None
+    """Which attempt; only for a recovery."""
+    can_recover: Flag | None = None
+    """Whether a workflow was selected; only for a recovery."""
+    analysis_confidence: Fraction | None = None
+    """Confidence of the selected workflow, 0 without one; only for a recovery."""
+    recovery_analysis: RecoveryAnalysis | None = None
+    """What became of the previous attempt; only for a recovery."""
+    recovery_strategy: RecoveryStrategy | None = None
+    """How the new attempt differs; only for a recovery."""
+
+    @property
+    def request_key(self) -> str:
+        """Key of the request in subjects."""
+        return request_key(self.remediation_id, self.recovery_attempt_number)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        broken = [*self._broken_status_rules(), *self._broken_recovery_rules()]
+        if broken:
+            raise PydanticCustomError("inconsistent_result", "{rules}", {"rules": "; ".join(broken)})
+        return self
+
+    def _broken_status_rules(self) -> list[str]:
+        completed, reviewed = self.status is Status.COMPLETED, self.status in _REVIEWED
+        low_confidence = self.human_review_reason is HumanReviewReason.LOW_CONFIDENCE
+        complete = self.affected_resource and self.root_cause_analysis
+        rules = {
+            "a completed result has an affected resource and a root cause": not completed or complete,
+            "a completed result has a workflow, any other has none": completed
+            == bool(self.selected_workflow),
+            f"{self.status} needs human review: {reviewed}": self.needs_human_review == reviewed,
+            "a review has a reason, anything else has none": reviewed == bool(self.human_review_reason),
+            "low confidence requires approval": not low_confidence or self.approval.required,
+            "a completed result is actionable": not completed or self.is_actionable is not False,
+        }
+        return [rule for rule, holds in rules.items() if not holds]
+
+    def _broken_recovery_rules(self) -> list[str]:
+        recovery = self.kind is RequestKind.RECOVERY
+        only = (self.recovery_attempt_number, self.can_recover, self.analysis_confidence)
+        extra = (self.recovery_analysis, self.recovery_strategy)
+        rules = {
+            "is_recovery_attempt goes with the kind": self.is_recovery_attempt == recovery,
+            "a recovery has an attempt number, can_recover and a confidence": not recovery
+            or None not in only,
+            "recovery fields are for recoveries": recovery or not any(f is not None for f in (*only, *extra)),
+            "can_recover means that a workflow was selected": not recovery
+            or self.can_recover == bool(self.selected_workflow),
+        }
+        return [rule for rule, holds in rules.items() if not holds]

@@ -1,0 +1,255 @@
+"""The audit trail: one event per step of an analysis, in the order of the steps.
+
+`correlation_id` is the remediation id. Events of a request are numbered; a worker that takes a request over publishes
+stored events again as they are, so readers drop events whose `event_id` they have seen.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints
+from pydantic.functional_validators import model_validator
+from pydantic_core import PydanticCustomError
+
+from schemas.analysis import Approval, HumanReviewReason, Status, Usage
+from schemas.enrichment import DetectedLabels
+from schemas.failure import DeadLetterReason
+from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
+from schemas.taxonomy import RequestKind
+
+Text = Annotated[str, StringConstraints(strict=True)]
+
+
+class EventType(enum.StrEnum):
+    """What happened."""
+
+    REQUEST_ACCEPTED = "request.accepted"
+    REQUEST_RESUMED = "request.resumed"
+    ENRICHMENT_COMPLETED = "enrichment.completed"
+    LLM_REQUEST = "llm.request"
+    LLM_RESPONSE = "llm.response"
+    LLM_TOOL_CALL = "llm.tool_call"
+    VALIDATION_ATTEMPT = "workflow.validation_attempt"
+    POLICY_DECIDED = "policy.decided"
+    RESPONSE_COMPLETE = "response.complete"
+    RESPONSE_FAILED = "response.failed"
+
+
+class Outcome(enum.StrEnum):
+    """How it went; pending while it will be tried again."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    PENDING = "pending"
+
+
+class RequestAccepted(Message):
+    """A request was decoded and its analysis begins."""
+
+    event_type: Literal[EventType.REQUEST_ACCEPTED] = EventType.REQUEST_ACCEPTED
+    kind: RequestKind
+    """What is asked."""
+    subject: Text
+    """The subject it came on."""
+    request_digest: Sha256
+    """Digest of the request."""
+    ignored_fields: tuple[Text, ...] = ()
+    """Paths in the message that were not read."""
+
+
+class RequestResumed(Message):
+    """Another run went on with a request."""
+
+    event_type: Literal[EventType.REQUEST_RESUMED] = EventType.REQUEST_RESUMED
+    run: Text
+    """The run that goes on."""
+    replayed_steps: Count
+    """Journaled steps that are not done again."""
+    deliveries: Count
+    """How often the message was delivered."""
+
+
+class EnrichmentCompleted(Message):
+    """Facts about the resource were gathered."""
+
+    event_type: Literal[EventType.ENRICHMENT_COMPLETED] = EventType.ENRICHMENT_COMPLETED
+    evidence_ids: tuple[Text, ...] = ()
+    """What was gathered."""
+    failed_sources: tuple[Text, ...] = ()
+    """What could not be read, and is unknown."""
+    detected_labels: DetectedLabels | None = None
+    """Labels of the resource."""
+    duration_seconds: Seconds = 0.0
+    """How long it took."""
+
+
+class LLMRequest(Message):
+    """A model is about to be called."""
+
+    event_type: Literal[EventType.LLM_REQUEST] = EventType.LLM_REQUEST
+    call: Positive
+    """Which call, counted from 1."""
+    model: Text
+    """The model."""
+    prompt_chars: Count
+    """Size of everything that is sent."""
+    prompt_preview: Annotated[str, StringConstraints(max_length=500)] = ""
+    """The start of what is new since the call before, with secrets removed."""
+    tools: tuple[Text, ...] = ()
+    """Tools offered."""
+
+
+class LLMResponse(Message):
+    """A model answered."""
+
+    event_type: Literal[EventType.LLM_RESPONSE] = EventType.LLM_RESPONSE
+    call: Positive
+    """Which call, counted from 1."""
+    model: Text
+    """The model that answered, in its own words."""
+    finish: Text
+    """Why it stopped."""
+    response_chars: Count
+    """Size of its text."""
+    response_preview: Annotated[str, StringConstraints(max_length=500)] = ""
+    """The start of its text, with secrets removed."""
+    tool_calls: Count = 0
+    """Tool calls it asked for."""
+    usage: Usage = Usage()
+    """What this call cost."""
+    duration_seconds: Seconds = 0.0
+    """How long it took."""
+
+
+class LLMToolCall(Message):
+    """A tool was run for the model."""
+
+    event_type: Literal[EventType.LLM_TOOL_CALL] = EventType.LLM_TOOL_CALL
+    index: Positive
+    """Which tool call of the request, counted from 1."""
+    name: Text
+    """The tool."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments."""
+    succeeded: Flag
+    """It gave a result, not an error."""
+    evidence_id: Text | None = None
+    """The evidence it gave."""
+    result_chars: Count
+    """Size of what the model was shown."""
+    result_preview: Annotated[str, StringConstraints(max_length=500)] = ""
+    """The start of it, with secrets removed."""
+    duration_seconds: Seconds = 0.0
+    """How long it took."""
+
+
+class ValidationAttempted(Message):
+    """An answer of the model was checked."""
+
+    event_type: Literal[EventType.VALIDATION_ATTEMPT] = EventType.VALIDATION_ATTEMPT
+    attempt: Positive
+    """Which answer, counted from 1."""
+    max_attempts: Positive
+    """How many there may be."""
+    is_valid: Flag
+    """Nothing was wrong."""
+    errors: tuple[Text, ...] = ()
+    """Everything that was wrong."""
+    workflow_id: Text | None = None
+    """The workflow it named."""
+    human_review_reason: HumanReviewReason | None = None
+    """Why a person must look, if this was the last attempt."""
+    is_final_attempt: Flag = False
+    """No further attempt follows."""
+
+
+class PolicyDecided(Message):
+    """Approval rules were evaluated."""
+
+    event_type: Literal[EventType.POLICY_DECIDED] = EventType.POLICY_DECIDED
+    policy: Text
+    """Which policy."""
+    approval: Approval
+    """What it decided."""
+    injection_detected: Flag = False
+    """Some evidence reads like instructions."""
+
+
+class ResponseComplete(Message):
+    """The result is ready to be published."""
+
+    event_type: Literal[EventType.RESPONSE_COMPLETE] = EventType.RESPONSE_COMPLETE
+    status: Status
+    """What became of the request."""
+    human_review_reason: HumanReviewReason | None = None
+    """Why a person must look, if so."""
+    workflow_id: Text | None = None
+    """The workflow selected."""
+    confidence: Fraction | None = None
+    """Its confidence."""
+    approval_required: Flag = False
+    """A person must approve."""
+    result_sha256: Sha256
+    """SHA-256 of the published body."""
+    usage: Usage = Usage()
+    """What the analysis cost."""
+
+
+class ResponseFailed(Message):
+    """The request goes to the dead letters."""
+
+    event_type: Literal[EventType.RESPONSE_FAILED] = EventType.RESPONSE_FAILED
+    reason: DeadLetterReason
+    """Why."""
+    error: Text
+    """The last error, one line."""
+    phase: Text = ""
+    """The step in which it happened."""
+    usage: Usage = Usage()
+    """What the analysis cost until then."""
+
+
+Payload = Annotated[
+    RequestAccepted
+    | RequestResumed
+    | EnrichmentCompleted
+    | LLMRequest
+    | LLMResponse
+    | LLMToolCall
+    | ValidationAttempted
+    | PolicyDecided
+    | ResponseComplete
+    | ResponseFailed,
+    Field(discriminator="event_type"),
+]
+
+
+class AuditEvent(Message):
+    """`rca.audit.<event type>`: one step of an analysis."""
+
+    event_id: Id
+    """Unique; the same when the event is published again."""
+    sequence: Positive
+    """Which event of the request, counted from 1."""
+    event_type: EventType
+    """What happened; the same as in the payload."""
+    outcome: Outcome = Outcome.SUCCESS
+    """How it went."""
+    time: Timestamp
+    """When."""
+    correlation_id: Id
+    """The remediation id."""
+    request_key: Text
+    """Key of the request in subjects."""
+    incident_id: Id
+    """The incident."""
+    payload: Payload
+    """What happened, in detail."""
+
+    @model_validator(mode="after")
+    def _one_type(self) -> Self:
+        if self.payload.event_type is not self.event_type:
+            raise PydanticCustomError("event_type", "the event type of the payload")
+        return self

@@ -1,0 +1,117 @@
+"""What is known about the resource of a signal, beside the signal itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AliasChoices, Field, StringConstraints
+from pydantic.functional_validators import model_validator
+
+from schemas.fields import Flag, Fraction, Message, ShortText
+
+LabelName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=128)]
+
+
+def camel_case(label: str) -> str:
+    """The spelling of messages and Kubernaut documents for a detected label in either spelling."""
+    words = label.replace("gitops", "git_ops").split("_")
+    return words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
+
+
+def snake_case(label: str) -> str:
+    """The spelling of filters and the flat catalog for a detected label in either spelling."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", label).lower().replace("git_ops", "gitops")
+
+
+def _both(label: str) -> Any:
+    camel = camel_case(label)
+    return {"validation_alias": AliasChoices(camel, label), "serialization_alias": camel}
+
+
+class DetectedLabels(Message):
+    """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). camelCase in messages, snake_case is read.
+
+    An absent boolean is false and an absent string is empty, unless `failedDetections` names it: then the detection
+    did not work and the value is unknown. `null` is unknown too.
+    """
+
+    gitops_managed: Flag = Field(default=False, **_both("gitops_managed"))
+    """Managed by Argo CD or Flux."""
+    gitops_tool: ShortText = Field(default="", **_both("gitops_tool"))
+    """`argocd`, `flux`, or empty."""
+    pdb_protected: Flag = Field(default=False, **_both("pdb_protected"))
+    """A PodDisruptionBudget selects its pods."""
+    hpa_enabled: Flag = Field(default=False, **_both("hpa_enabled"))
+    """A HorizontalPodAutoscaler scales it."""
+    stateful: Flag = False
+    """A StatefulSet, or something that belongs to one."""
+    helm_managed: Flag = Field(default=False, **_both("helm_managed"))
+    """Installed by Helm."""
+    network_isolated: Flag = Field(default=False, **_both("network_isolated"))
+    """A NetworkPolicy restricts its traffic."""
+    pod_security_level: ShortText = Field(default="", **_both("pod_security_level"))
+    """`privileged`, `baseline`, `restricted`, or empty."""
+    service_mesh: ShortText = Field(default="", **_both("service_mesh"))
+    """`istio`, `linkerd`, or empty."""
+    failed_detections: tuple[LabelName, ...] = Field(default=(), max_length=64, **_both("failed_detections"))
+    """Labels (camelCase) whose detection failed: their values are unknown."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unknown(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        unknown = [
+            key for key, value in data.items() if value is None and snake_case(str(key)) in DETECTED_LABELS
+        ]
+        named = data.get("failedDetections", data.get("failed_detections")) or []
+        if not unknown or not isinstance(named, (list, tuple)):
+            return data
+        kept = {k: v for k, v in data.items() if snake_case(str(k)) != "failed_detections"}
+        return kept | {"failedDetections": [*named, *unknown]}
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> DetectedLabels:
+        spelt = tuple(dict.fromkeys(camel_case(name) for name in self.failed_detections))
+        if spelt != self.failed_detections:
+            object.__setattr__(self, "failed_detections", spelt)
+        return self
+
+    def is_unknown(self, label: str) -> bool:
+        """Whether nothing is known about the label: its detection failed, or there is no such detection."""
+        return snake_case(label) not in DETECTED_LABELS or camel_case(label) in self.failed_detections
+
+    def flag(self, label: str) -> bool | None:
+        """Whether the label (either spelling) is set: True, False, or None when unknown.
+
+        A string label is set when it has a value.
+        """
+        return None if self.is_unknown(label) else bool(getattr(self, snake_case(label)))
+
+    def text(self, label: str) -> str | None:
+        """The value of a string label (either spelling), empty when there is none; None when unknown."""
+        if self.is_unknown(label):
+            return None
+        value = getattr(self, snake_case(label))
+        return value if isinstance(value, str) else str(value).lower()
+
+
+DETECTED_LABELS: Final = tuple(name for name in DetectedLabels.model_fields if name != "failed_detections")
+"""All detected labels, in snake_case."""
+
+
+class EnrichmentResults(Message):
+    """What the sender found out before. The worker gathers its own facts as well."""
+
+    kubernetes_context: dict[str, Any] | None = Field(default=None, **_both("kubernetes_context"))
+    """Facts about the resource, free in form."""
+    detected_labels: DetectedLabels | None = Field(default=None, **_both("detected_labels"))
+    """Cluster characteristics; absent when nothing was detected."""
+    custom_labels: dict[LabelName, tuple[ShortText, ...]] = Field(
+        default_factory=dict, **_both("custom_labels")
+    )
+    """Labels of the customer: a subdomain and its values, `{"team": ["name=payments"]}`."""
+    enrichment_quality: Fraction = Field(default=0.0, **_both("enrichment_quality"))
+    """How complete the sender's enrichment is. For the orchestrator, never for the model."""

@@ -1,0 +1,122 @@
+"""What is published about messages and answers that were refused, and about requests that could not be served."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from schemas.fields import Count, Message, Positive, Timestamp
+from schemas.subjects import Header
+
+EXCERPT_BYTES: Final = 64 * 1024
+"""Most that a failure carries of the body or the answer it is about."""
+
+Text = Annotated[str, StringConstraints(strict=True)]
+
+
+def excerpt(text: str, limit: int = EXCERPT_BYTES) -> str:
+    """The start of a text, at most `limit` bytes of UTF-8, cut between characters."""
+    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+class ValidationCode(enum.StrEnum):
+    """What was wrong: with a message (decoding, schema, routing) or with an answer of the model (`answer_*`)."""
+
+    TOO_LARGE = "too_large"
+    NOT_UTF8 = "not_utf8"
+    NOT_JSON = "not_json"
+    TOO_DEEP = "too_deep"
+    SCHEMA = "schema"
+    WRONG_CLUSTER = "wrong_cluster"
+    KEY_CONFLICT = "key_conflict"
+    ANSWER_UNREADABLE = "answer_unreadable"
+    ANSWER_RCA = "answer_rca"
+    ANSWER_WORKFLOW_UNKNOWN = "answer_workflow_unknown"
+    ANSWER_WORKFLOW_MISMATCH = "answer_workflow_mismatch"
+    ANSWER_PARAMETERS = "answer_parameters"
+    ANSWER_FORBIDDEN = "answer_forbidden"
+
+
+class FieldError(Message):
+    """One thing that is wrong."""
+
+    path: Text
+    """Where, such as `previous_execution.failure.reason` or `affected_resources[3]`; empty for the whole."""
+    expected: Text
+    """What has to stand there, or what to do about it."""
+    got: Text = ""
+    """The start of what stands there, with secrets removed; empty when nothing does."""
+
+    def __str__(self) -> str:
+        got = f", got {self.got}" if self.got else ""
+        return f"{self.path or 'message'}: expected {self.expected}{got}"
+
+
+class ValidationFailure(Message):
+    """`rca.validation.request` or `rca.validation.response.<request key>`: a message or an answer was refused."""
+
+    code: ValidationCode
+    """What was wrong, the first thing if there are several."""
+    errors: Annotated[tuple[FieldError, ...], Field(min_length=1)]
+    """Everything that was wrong."""
+    path: Text = ""
+    """Where the first error is."""
+    origin_stream: Text
+    """Stream of the message."""
+    origin_sequence: Count
+    """Its sequence there: with it the whole message can be read."""
+    origin_subject: Text
+    """Its subject."""
+    request_key: Text | None = None
+    """Key of the request, when it could be read."""
+    remediation_id: Text | None = None
+    """As in the message, when it could be read."""
+    incident_id: Text | None = None
+    """As in the message, when it could be read."""
+    attempt: Positive | None = None
+    """Which answer of the model, counted from 1; None for a message."""
+    excerpt: Annotated[str, AfterValidator(excerpt)] = ""
+    """At most 64 KiB of the body or the answer, with secrets removed."""
+    failed_at: Timestamp
+    """When it was refused."""
+
+
+class DeadLetterReason(enum.StrEnum):
+    """Why a request cannot be served."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    PROCESS_DEATHS = "process_deaths"
+    MAX_DELIVERIES = "max_deliveries"
+    JOURNAL_GAP = "journal_gap"
+    MODEL_REFUSED = "model_refused"
+    INTERNAL_ERROR = "internal_error"
+
+
+class DeadLetter(Message):
+    """`rca.dlq.<reason>`: the raw body of a request, with these facts as headers."""
+
+    reason: DeadLetterReason
+    """Why."""
+    origin_stream: Text
+    """Stream of the request."""
+    origin_sequence: Count
+    """Its sequence there."""
+    origin_subject: Text
+    """Its subject: where a replay publishes it."""
+    deliveries: Count
+    """How often it was delivered."""
+    error: Text
+    """The last error, one line."""
+
+    def headers(self) -> dict[str, str]:
+        """The headers of the message."""
+        return {
+            Header.REASON: self.reason,
+            Header.ORIGIN_STREAM: self.origin_stream,
+            Header.ORIGIN_SEQUENCE: str(self.origin_sequence),
+            Header.ORIGIN_SUBJECT: self.origin_subject,
+            Header.DELIVERIES: str(self.deliveries),
+            Header.ERROR: self.error,
+        }

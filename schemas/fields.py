@@ -1,0 +1,211 @@
+"""What all messages are built from: the base model and the field types that more than one message uses.
+
+Types are strict about JSON types (no boolean as a number, no number as a text, no 1.0 as an integer) and bounded.
+`null` in an optional field means the same as leaving it out: Go writes nil pointers and maps that way.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+from pydantic.functional_validators import model_validator
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+MAX_BODY_BYTES: Final = 512 * 1024
+MAX_DEPTH: Final = 64
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+ID_BYTES: Final = 128
+
+_RFC3339 = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII
+)
+
+
+class Message(BaseModel):
+    """Base of everything that is published. Unknown fields are ignored: producers may add fields first."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+def _identifier(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("id_blank", "1 to {limit} bytes, not blank", {"limit": ID_BYTES})
+    if len(value.encode("utf-8", "surrogatepass")) > ID_BYTES:
+        raise PydanticCustomError("id_too_long", "1 to {limit} bytes of UTF-8", {"limit": ID_BYTES})
+    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
+        raise PydanticCustomError("id_control_character", "no control characters")
+    return value
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "text that is not blank")
+    return value
+
+
+def _timestamp(value: Any) -> datetime:
+    """RFC 3339 with an offset, as Go and the Kubernetes API write it; more than 6 decimals are cut."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    wrong = PydanticCustomError("timestamp", "an RFC 3339 time with an offset, such as 2026-05-11T21:42:10Z")
+    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
+        raise wrong
+    try:
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise wrong from None
+
+
+Id = Annotated[
+    str, StringConstraints(strict=True, min_length=1, max_length=ID_BYTES), AfterValidator(_identifier)
+]
+"""An id of the sender: 1 to 128 bytes, any characters but control characters. Encoded before it is routed."""
+
+Timestamp = Annotated[
+    datetime, BeforeValidator(_timestamp), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+"""A moment. RFC 3339 with an offset in JSON, aware and in UTC in Python."""
+
+LongText = Annotated[str, StringConstraints(strict=True, max_length=MAX_BODY_BYTES)]
+"""Free text, bounded by the size of a message only."""
+
+ShortText = Annotated[str, StringConstraints(strict=True, max_length=1024)]
+"""Free text for one line."""
+
+Word = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=253)]
+"""An open value such as a name of a cluster; blank means not given."""
+
+NonBlank = Annotated[ShortText, AfterValidator(_not_blank)]
+"""Short text that says something."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
+"""How many."""
+
+Positive = Annotated[int, Field(strict=True, ge=1, le=INT64_MAX)]
+"""How many, at least one; or which one, counted from one."""
+
+Flag = Annotated[bool, Field(strict=True)]
+"""true or false, nothing that merely looks like it."""
+
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+"""A share or a confidence, 0 to 1."""
+
+Seconds = Annotated[float, Field(strict=True, ge=0)]
+"""A duration in seconds."""
+
+Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 in lower-case hexadecimal."""
+
+Namespace = Annotated[
+    str, StringConstraints(strict=True, pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$", max_length=63)
+]
+"""A namespace (DNS label, Kubernetes API), or empty."""
+
+Kind = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z][A-Za-z0-9]*$", max_length=63)]
+"""A kind of the Kubernetes API, built in or custom."""
+
+ApiVersion = Annotated[
+    str,
+    StringConstraints(
+        strict=True,
+        pattern=r"^(([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[a-z][a-z0-9-]*)?$",
+        max_length=317,
+    ),
+]
+"""`v1`, or `<group>/<version>`; empty when not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Marks a field that is refused wherever it appears; the error and the JSON Schema name what replaced it."""
+
+    replacement: str
+
+    def _refuse(self, _: Any) -> None:
+        raise PydanticCustomError(
+            "removed_field", "no such field any more: use {replacement}", {"replacement": self.replacement}
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._refuse, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"not": {}, "description": f"Removed. Use {self.replacement}."}
+
+
+def _accepted_names(name: str, field: FieldInfo) -> tuple[str, ...]:
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return (name, *(str(choice) for choice in alias.choices))
+    return (name, alias) if isinstance(alias, str) else (name,)
+
+
+def _models_in(annotation: Any) -> Iterator[type[Message]]:
+    """The message types an annotation may hold: `X`, `X | None`, `tuple[X, ...]`."""
+    if isinstance(annotation, type):
+        if issubclass(annotation, Message):
+            yield annotation
+        return
+    for argument in typing.get_args(annotation):
+        yield from _models_in(argument)
+
+
+def ignored_fields(model: type[Message], data: Any, path: str = "") -> tuple[str, ...]:
+    """Paths in `data` (decoded JSON) that `model` does not read, in the order of the message.
+
+    A whole unknown subtree is one path; members of open maps such as `signal_labels` are never ignored.
+    """
+    if not isinstance(data, Mapping):
+        return ()
+    known = {
+        alias: field for name, field in model.model_fields.items() for alias in _accepted_names(name, field)
+    }
+    found: list[str] = []
+    for key, value in data.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in known:
+            found.append(where)
+            continue
+        for inner in _models_in(known[key].annotation):
+            items = enumerate(value) if isinstance(value, list) else [(None, value)]
+            for number, item in items:
+                found += ignored_fields(inner, item, where if number is None else f"{where}[{number}]")
+    return tuple(found)

@@ -1,0 +1,207 @@
+"""The request: analyse one Kubernetes incident. The Gateway publishes it after deduplication (ADR-041)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, StringConstraints, ValidationInfo, WithJsonSchema
+from pydantic.functional_validators import BeforeValidator, field_validator
+from pydantic_core import PydanticCustomError
+
+from schemas.enrichment import EnrichmentResults
+from schemas.fields import (
+    ApiVersion,
+    Flag,
+    Id,
+    Kind,
+    LongText,
+    Message,
+    Namespace,
+    NonBlank,
+    Positive,
+    Removed,
+    ShortText,
+    Timestamp,
+    Word,
+)
+from schemas.safety import SafetyContext
+from schemas.taxonomy import (
+    UNKNOWN_ENVIRONMENT,
+    Environment,
+    Priority,
+    PriorityWord,
+    RiskTolerance,
+    SeverityWord,
+    StormType,
+)
+
+CLUSTER_SCOPED_KINDS: Final = frozenset(
+    kind.lower()
+    for kind in (
+        "APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ClusterTrustBundle",
+        "ComponentStatus", "CSIDriver", "CSINode", "CustomResourceDefinition", "DeviceClass", "FlowSchema",
+        "IngressClass", "IPAddress", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass",
+        "PriorityLevelConfiguration", "ResourceSlice", "RuntimeClass", "ServiceCIDR", "StorageClass",
+        "StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
+        "VolumeAttributesClass",
+    )
+)  # fmt: skip
+"""Built-in kinds of the Kubernetes API without a namespace, in lower case."""
+
+NAMESPACED_KINDS: Final = frozenset(
+    kind.lower()
+    for kind in (
+        "Binding", "ConfigMap", "ControllerRevision", "CronJob", "CSIStorageCapacity", "DaemonSet", "Deployment",
+        "Endpoints", "EndpointSlice", "Event", "HorizontalPodAutoscaler", "Ingress", "Job", "Lease", "LimitRange",
+        "NetworkPolicy", "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "PodTemplate", "ReplicaSet",
+        "ReplicationController", "ResourceClaim", "ResourceClaimTemplate", "ResourceQuota", "Role", "RoleBinding",
+        "Secret", "Service", "ServiceAccount", "StatefulSet",
+    )
+)  # fmt: skip
+"""Built-in kinds of the Kubernetes API that live in a namespace, in lower case."""
+
+_RBAC_KINDS: Final = frozenset({"role", "rolebinding", "clusterrole", "clusterrolebinding"})
+_RBAC_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9:._-]*[A-Za-z0-9])?", re.ASCII)
+_DNS_NAME: Final = re.compile(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII
+)
+
+ResourceName = Annotated[
+    str,
+    StringConstraints(
+        strict=True, min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9:._-]*[A-Za-z0-9])?$"
+    ),
+]
+
+
+def _not_a_recovery(value: Any) -> Any:
+    if value is not False:
+        raise PydanticCustomError("wrong_kind", "false: recovery requests go to the recovery subject")
+    return value
+
+
+class Signal(Message):
+    """What incidents and recoveries have in common: the signal, its resource, and the business context."""
+
+    incident_id: Id
+    """Id of the incident at the sender."""
+    remediation_id: Id
+    """Id of the remediation request: the key of the result and the correlation id of the audit trail."""
+    signal_type: Annotated[NonBlank, StringConstraints(max_length=256)]
+    """What was signalled. Free text, often the name of an alert, and not always right."""
+    severity: SeverityWord
+    """How bad the sender thinks it is."""
+    resource_kind: Kind
+    """Kind of the resource the signal is about."""
+    resource_name: ResourceName
+    """Its name: a DNS subdomain; for roles and their bindings what RBAC allows (Kubernetes API)."""
+    resource_namespace: Namespace = Field(default="", validate_default=True)
+    """Its namespace. Required for built-in namespaced kinds, empty for cluster scope.
+
+    A custom kind may leave it out: only the cluster knows whether such a kind has one.
+    """
+    resource_api_version: ApiVersion = ""
+    """Its apiVersion, where the kind alone is ambiguous."""
+    signal_source: Word = ""
+    """The adapter that saw the signal, such as `prometheus-alertmanager`."""
+    error_message: LongText = ""
+    """What went wrong, in the words of the source."""
+    description: LongText = ""
+    """The longer text of the alert."""
+    environment: Environment = UNKNOWN_ENVIRONMENT
+    """Deployment environment, lower case."""
+    priority: PriorityWord = Priority.P2
+    """Business priority."""
+    risk_tolerance: RiskTolerance | None = None
+    """How careful remediation must be; None: not specified, and no filter."""
+    business_category: Word | None = None
+    """Business category; None: not specified, and no filter."""
+    cluster_name: Word = ""
+    """The cluster it happened in; empty when there is only one."""
+    firing_time: Timestamp | None = None
+    """When the signal started."""
+    received_time: Timestamp
+    """When the sender got the signal. The time of the message when the sender does not say."""
+    first_seen: Timestamp | None = None
+    """When this signal was first seen."""
+    last_seen: Timestamp | None = None
+    """When this signal was last seen."""
+    is_duplicate: Flag = False
+    """The same signal was seen before."""
+    occurrence_count: Positive = 1
+    """How often the signal was received: above 1, the condition persists."""
+    is_storm: Flag = False
+    """Part of an alert storm."""
+    storm_type: StormType | None = None
+    """How the storm was recognised."""
+    storm_window: ShortText = ""
+    """Window of the storm detection, such as `5m`."""
+    storm_alert_count: Positive | None = None
+    """Alerts in the storm."""
+    affected_resources: tuple[ShortText, ...] = Field(default=(), max_length=10_000)
+    """Resources of an aggregated storm."""
+    signal_labels: dict[ShortText, LongText] = Field(default_factory=dict)
+    """Labels of the signal."""
+    signal_annotations: dict[ShortText, LongText] = Field(default_factory=dict)
+    """Annotations of the signal."""
+    safety_context: SafetyContext | None = None
+    """What may and may not be done."""
+    expires_at: Timestamp | None = None
+    """After this a decision is of no use: a person takes over."""
+    failed_action: Annotated[None, Removed("previous_execution")] = Field(default=None, exclude=True)
+    failure_context: Annotated[None, Removed("error_message")] = Field(default=None, exclude=True)
+
+    @field_validator("resource_name", mode="after")
+    @classmethod
+    def _legal_name(cls, value: str, info: ValidationInfo) -> str:
+        rbac = str(info.data.get("resource_kind", "")).lower() in _RBAC_KINDS
+        if not (_RBAC_NAME if rbac else _DNS_NAME).fullmatch(value):
+            raise PydanticCustomError("dns_name", "a DNS subdomain: lower-case letters, digits, '-' and '.'")
+        return value
+
+    @field_validator("resource_namespace", mode="after")
+    @classmethod
+    def _present_where_needed(cls, value: str, info: ValidationInfo) -> str:
+        kind = str(info.data.get("resource_kind", ""))
+        if not value and kind.lower() in NAMESPACED_KINDS:
+            raise PydanticCustomError(
+                "namespace_required", "a namespace: a {kind} lives in one", {"kind": kind}
+            )
+        return value
+
+    @field_validator("risk_tolerance", "business_category", mode="after")
+    @classmethod
+    def _blank_is_absent(cls, value: str | None) -> str | None:
+        return value or None
+
+    @property
+    def is_cluster_scoped(self) -> bool:
+        """Whether the resource is known to have no namespace (a namespace sent along does not matter then)."""
+        return self.resource_kind.lower() in CLUSTER_SCOPED_KINDS or not self.resource_namespace
+
+
+class IncidentRequest(Signal):
+    """Analyse an incident: `rca.request.incident`, or `.p0` to `.p3` behind it for a lane."""
+
+    enrichment_results: EnrichmentResults | None = None
+    """What the sender found out before. The worker gathers its own facts."""
+    is_recovery_attempt: Annotated[
+        Literal[False], BeforeValidator(_not_a_recovery), WithJsonSchema({"const": False})
+    ] = Field(default=False, exclude=True)
+    """Only ever false here: a recovery read as an incident would forget what failed."""
+
+
+def request_digest(request: Signal) -> str:
+    """SHA-256 of the canonical request: the same question has the same digest.
+
+    Canonical is JSON with sorted keys, without spaces, without fields that have their default value, and without
+    `received_time`, which differs when a sender publishes the same question again.
+    """
+    asked = request.model_dump(mode="json", exclude_defaults=True, exclude={"received_time"})
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

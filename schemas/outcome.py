@@ -1,0 +1,68 @@
+"""What a remediation did. Published by whoever executed and assessed the workflow; read as remediation history."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import StringConstraints
+
+from schemas.analysis import AffectedResource
+from schemas.fields import Flag, Fraction, Id, Message, NonBlank, Positive, ShortText, Timestamp
+from schemas.subjects import request_key
+from schemas.taxonomy import RequestKind
+
+SpecHash = Annotated[str, StringConstraints(strict=True, pattern=r"^sha256:[0-9a-f]{64}$")]
+"""Hash of the spec of a resource (DD-EM-002)."""
+
+
+class ExecutionOutcome(enum.StrEnum):
+    """How the execution ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RemediationOutcome(Message):
+    """`rca.outcome.<request key>`: what the executed workflow did."""
+
+    kind: RequestKind
+    """What the analysis had been asked."""
+    incident_id: Id
+    """As in the request."""
+    remediation_id: Id
+    """As in the request."""
+    recovery_attempt_number: Positive | None = None
+    """As in the request; only for a recovery."""
+    target: AffectedResource
+    """The object that was acted on."""
+    signal_type: ShortText = ""
+    """The signal type of the analysis."""
+    workflow_id: NonBlank
+    """What was executed."""
+    action_type: ShortText = ""
+    """Its action type."""
+    outcome: ExecutionOutcome
+    """How the execution ended."""
+    effectiveness_score: Fraction | None = None
+    """How well it worked, 0 to 1; None when not assessed."""
+    signal_resolved: Flag | None = None
+    """The signal went away; None when not assessed."""
+    pre_remediation_spec_hash: SpecHash | None = None
+    """Spec of the target before."""
+    post_remediation_spec_hash: SpecHash | None = None
+    """Spec of the target after."""
+    side_effects: tuple[ShortText, ...] = ()
+    """What else it did."""
+    assessment_reason: ShortText = ""
+    """How the assessment ended, such as `Full`, `Partial` or `SpecDrift`."""
+    completed_at: Timestamp
+    """When the execution ended."""
+    assessed_at: Timestamp | None = None
+    """When it was assessed."""
+
+    @property
+    def request_key(self) -> str:
+        """Key of the request in subjects."""
+        return request_key(self.remediation_id, self.recovery_attempt_number)

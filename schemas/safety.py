@@ -1,0 +1,88 @@
+"""What an operator allows for this incident (safety-aware investigation, self-documenting form)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from schemas.fields import Count, Flag, LongText, Message, Removed, Word
+from schemas.taxonomy import PriorityWord
+
+Actions = tuple[Word, ...]
+
+
+class SafetyConstraints(Message):
+    """Hard limits on what may be done. Actions match as action type, its first word, or a glob (`delete_*`)."""
+
+    max_downtime_seconds: Count | None = None
+    """Longest acceptable downtime; absent means no limit was given."""
+    requires_approval: Flag = False
+    """A person must approve, whatever the policy says."""
+    allowed_actions: Actions | None = None
+    """Anything else needs approval; absent means no list was given."""
+    forbidden_actions: Actions = ()
+    """Never to be done."""
+    allowed_action_types: Annotated[None, Removed("allowed_actions")] = Field(default=None, exclude=True)
+    forbidden_action_types: Annotated[None, Removed("forbidden_actions")] = Field(default=None, exclude=True)
+
+
+class Dependency(Message):
+    """A service that suffers when this one does."""
+
+    service: Word
+    """Its name."""
+    impact: Word = ""
+    """How much, an open value such as `critical`."""
+
+
+class RegoPolicy(Message):
+    """Which policy the sender applied."""
+
+    version: Word = ""
+    """Version of the policy."""
+    rules: tuple[Word, ...] = ()
+    """Names of its rules."""
+    dry_run: Flag = False
+    """Nothing may run without approval."""
+
+
+class SafetyContext(Message):
+    """Constraints and risk around the incident. Everything is optional.
+
+    The verbose form of the same document is refused: a constraint that is not read must not be lost silently.
+    """
+
+    investigation_id: Word = ""
+    """The sender's id of the investigation."""
+    priority: PriorityWord | None = None
+    """Priority as the safety rules saw it."""
+    environment: Word = ""
+    """Environment as the safety rules saw it."""
+    service: Word = ""
+    """The service concerned."""
+    safety_constraints: SafetyConstraints = SafetyConstraints()
+    """What may be done, and what not."""
+    dependencies: tuple[Dependency, ...] = Field(default=(), max_length=1000)
+    """Services that depend on this one."""
+    data_criticality: Word = ""
+    """An open value such as `high`."""
+    user_impact: Word = ""
+    """An open value such as `critical`."""
+    alert: dict[str, Any] | None = None
+    """The alert as the sender saw it. Not used: the signal fields of the request count."""
+    kubernetes: dict[str, Any] | None = None
+    """Cluster facts as the sender saw them. Not used: the worker reads the cluster itself."""
+    monitoring: dict[str, Any] | None = None
+    """Trends as the sender saw them. Not used."""
+    scope: dict[str, Any] | None = None
+    """How far to look. Not used: budgets are the worker's own."""
+    rego_policy: RegoPolicy = RegoPolicy()
+    """The policy behind the constraints."""
+    task: LongText = ""
+    """An instruction by the sender. Never reaches the model."""
+    action_constraints: Annotated[None, Removed("safety_constraints")] = Field(default=None, exclude=True)
+    risk_factors: Annotated[None, Removed("dependencies, data_criticality and user_impact")] = Field(
+        default=None, exclude=True
+    )
+    rego_policy_context: Annotated[None, Removed("rego_policy")] = Field(default=None, exclude=True)

@@ -1,0 +1,237 @@
+"""Every name on the wire: streams, subjects, durables, buckets, headers, CloudEvents types, and keys.
+
+Ids are free text, so they are encoded before they become part of a name: every byte of their UTF-8 outside
+`[A-Za-z0-9_-]` is written as `%XX` in subjects and as `=XX` in keys of key-value buckets (which refuse `%`), with
+upper-case hexadecimal digits. A dot in an encoded key is therefore always ours.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.taxonomy import RequestKind
+
+DEFAULT_PREFIX: Final = "rca"
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}(?:\.[A-Za-z0-9_-]{1,32}){0,3}", re.ASCII)
+_UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_-]")
+_ESCAPED: Final = re.compile(rb"[%=]([0-9A-F]{2})")
+
+
+class Lane(enum.StrEnum):
+    """Priority lanes: bulkheads with their own durable and their own slots."""
+
+    P0 = "p0"
+    P1 = "p1"
+    P2 = "p2"
+    P3 = "p3"
+
+
+DEFAULT_LANE: Final = Lane.P2
+"""The lane of subjects without a suffix."""
+
+
+class Header(enum.StrEnum):
+    """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace context."""
+
+    REASON = "Rca-Reason"
+    ORIGIN_STREAM = "Rca-Origin-Stream"
+    ORIGIN_SEQUENCE = "Rca-Origin-Seq"
+    ORIGIN_SUBJECT = "Rca-Origin-Subject"
+    DELIVERIES = "Rca-Deliveries"
+    ERROR = "Rca-Error"
+    CE_SPECVERSION = "ce-specversion"
+    CE_ID = "ce-id"
+    CE_SOURCE = "ce-source"
+    CE_TYPE = "ce-type"
+    CE_SUBJECT = "ce-subject"
+    CONTENT_TYPE = "Content-Type"
+    TRACEPARENT = "traceparent"
+
+
+def _escape(text: str, mark: bytes) -> str:
+    return _UNSAFE.sub(lambda m: b"%s%02X" % (mark, m[0][0]), text.encode()).decode()
+
+
+def subject_token(text: str) -> str:
+    """One subject token for a text, never empty for a text that is not."""
+    return _escape(text, b"%")
+
+
+def kv_token(text: str) -> str:
+    """One token of a key-value key for a text."""
+    return _escape(text, b"=")
+
+
+def token_text(token: str) -> str:
+    """The text that `subject_token` or `kv_token` encoded."""
+    return _ESCAPED.sub(lambda m: bytes.fromhex(m[1].decode()), token.encode()).decode()
+
+
+def request_key(remediation_id: str, attempt: int | None = None) -> str:
+    """Key of a request in subjects: `<id>` for an incident, `<id>.<attempt>` for a recovery."""
+    token = subject_token(remediation_id)
+    return token if attempt is None else f"{token}.{attempt}"
+
+
+def kv_key(key: str) -> str:
+    """A request key as it is written in keys of key-value buckets."""
+    return key.replace("%", "=")
+
+
+def history_key(kind: str, namespace: str, name: str) -> str:
+    """Key of a resource in the history bucket: the SHA-256 of its kind (lower case), namespace and name."""
+    canonical = json.dumps([kind.lower(), namespace, name], separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def result_type(kind: RequestKind) -> str:
+    """`ce-type` of a result."""
+    return f"rca.{kind}.result.v1"
+
+
+REQUEST_REJECTED_TYPE: Final = "rca.validation.request.v1"
+RESPONSE_REJECTED_TYPE: Final = "rca.validation.response.v1"
+
+
+def audit_type(event_type: str) -> str:
+    """`ce-type` of an audit event."""
+    return f"rca.audit.{event_type}.v1"
+
+
+def cloud_source(cluster_name: str = "") -> str:
+    """`ce-source` of everything a worker publishes."""
+    return f"/rca-worker/{subject_token(cluster_name) or 'default'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """All names under one prefix. Streams and buckets carry it too, so prefixes can share an account.
+
+    `prefix` is one to four subject tokens of `[A-Za-z0-9_-]`; raises ValueError otherwise.
+    """
+
+    prefix: str = DEFAULT_PREFIX
+
+    def __post_init__(self) -> None:
+        if not _PREFIX.fullmatch(self.prefix):
+            raise ValueError(
+                f"prefix {self.prefix!r}: 1 to 4 words of letters, digits, '-' and '_', joined by dots"
+            )
+
+    @property
+    def _stem(self) -> str:
+        return self.prefix.upper().replace(".", "_").replace("-", "_")
+
+    @property
+    def requests_stream(self) -> str:
+        """Work queue of requests."""
+        return f"{self._stem}_REQUESTS"
+
+    @property
+    def results_stream(self) -> str:
+        """Results."""
+        return f"{self._stem}_RESULTS"
+
+    @property
+    def validation_stream(self) -> str:
+        """Rejected messages and rejected answers."""
+        return f"{self._stem}_VALIDATION"
+
+    @property
+    def audit_stream(self) -> str:
+        """Audit events."""
+        return f"{self._stem}_AUDIT"
+
+    @property
+    def dlq_stream(self) -> str:
+        """Dead letters, and the server's advisories about exhausted deliveries."""
+        return f"{self._stem}_DLQ"
+
+    @property
+    def outcomes_stream(self) -> str:
+        """What remediations did."""
+        return f"{self._stem}_OUTCOMES"
+
+    @property
+    def journal_bucket(self) -> str:
+        """Steps of running requests; also the name of the object store for large steps."""
+        return f"{self._stem}_JOURNAL"
+
+    @property
+    def cancel_bucket(self) -> str:
+        """Cancel flags."""
+        return f"{self._stem}_CANCEL"
+
+    @property
+    def history_bucket(self) -> str:
+        """Past results and outcomes per resource."""
+        return f"{self._stem}_HISTORY"
+
+    def request(self, kind: RequestKind, lane: Lane | None = None) -> str:
+        """Where to publish a request; without a lane the default one."""
+        bare = f"{self.prefix}.request.{kind}"
+        return bare if lane is None else f"{bare}.{lane}"
+
+    def lane_subjects(self, lane: Lane) -> tuple[str, ...]:
+        """All request subjects of a lane, listed exactly, upper-case lane names too."""
+        bare = [self.request(kind) for kind in RequestKind]
+        suffixed = [f"{subject}.{name}" for subject in bare for name in (lane.lower(), lane.upper())]
+        return tuple((bare if lane is DEFAULT_LANE else []) + suffixed)
+
+    def request_subjects(self) -> tuple[str, ...]:
+        """All request subjects of all lanes."""
+        return tuple(subject for lane in Lane for subject in self.lane_subjects(lane))
+
+    def parse_request(self, subject: str) -> tuple[RequestKind, Lane] | None:
+        """Kind and lane of a request subject; None for any other subject."""
+        for lane in Lane:
+            if subject in self.lane_subjects(lane):
+                tail = subject.removeprefix(f"{self.prefix}.request.")
+                return RequestKind(tail.partition(".")[0]), lane
+        return None
+
+    def lane_of_subject(self, subject: str) -> Lane | None:
+        """Lane of a request subject; None for any other subject."""
+        parsed = self.parse_request(subject)
+        return parsed[1] if parsed else None
+
+    def result(self, kind: RequestKind, key: str) -> str:
+        """Where the result of a request is published."""
+        return f"{self.prefix}.result.{kind}.{key}"
+
+    def result_subjects(self) -> tuple[str, ...]:
+        """Patterns of the result stream: a key has one token (incident) or two (recovery)."""
+        return (self.result(RequestKind.INCIDENT, "*"), self.result(RequestKind.RECOVERY, "*.*"))
+
+    def validation_request(self) -> str:
+        """Where rejected messages are reported."""
+        return f"{self.prefix}.validation.request"
+
+    def validation_response(self, key: str) -> str:
+        """Where rejected answers of a model are reported, per request."""
+        return f"{self.prefix}.validation.response.{key}"
+
+    def validation_subjects(self) -> tuple[str, ...]:
+        """Patterns of the validation stream."""
+        return (self.validation_request(), self.validation_response(">"))
+
+    def audit(self, event_type: str) -> str:
+        """Where audit events of a type are published."""
+        return f"{self.prefix}.audit.{event_type}"
+
+    def dead_letter(self, reason: str) -> str:
+        """Where dead letters are published."""
+        return f"{self.prefix}.dlq.{reason}"
+
+    def max_deliveries_advisory(self) -> str:
+        """Pattern of the server's advisories about requests that ran out of deliveries."""
+        return f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self.requests_stream}.*"
+
+    def outcome(self, key: str) -> str:
+        """Where the executor of a workflow reports what it did."""
+        return f"{self.prefix}.outcome.{key}"

@@ -1,0 +1,141 @@
+"""Closed and open vocabularies of requests, answers and catalog labels, and the one place where aliases live."""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from schemas.fields import Word
+
+
+class RequestKind(enum.StrEnum):
+    """What is asked: the analysis of an incident, or of one whose remediation failed."""
+
+    INCIDENT = "incident"
+    RECOVERY = "recovery"
+
+
+class Severity(enum.StrEnum):
+    """How bad it is (DD-LLM-001). `unknown` constrains nothing when workflows are looked up."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    UNKNOWN = "unknown"
+
+
+SEVERITY_ALIASES: Final = MappingProxyType(
+    {"warning": Severity.MEDIUM, "info": Severity.LOW, "error": Severity.HIGH}
+)
+"""Words of the alerting world for the levels above, in lower case."""
+
+
+_LEVELS: Final = MappingProxyType({level.value: level for level in Severity} | dict(SEVERITY_ALIASES))
+
+
+def normalize_severity(text: str) -> Severity | None:
+    """The severity that a text means, in any case; None when it means none. For requests, answers and labels."""
+    return _LEVELS.get(text.strip().lower())
+
+
+class SignalType(enum.StrEnum):
+    """The core signal types of an answer (DD-LLM-001): reasons of Kubernetes, spelt as Kubernetes spells them.
+
+    A catalog and a setting may add more. `signal_type` in a request is free text.
+    """
+
+    OOM_KILLED = "OOMKilled"
+    CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
+    IMAGE_PULL_BACK_OFF = "ImagePullBackOff"
+    EVICTED = "Evicted"
+    NODE_NOT_READY = "NodeNotReady"
+    POD_PENDING = "PodPending"
+    FAILED_SCHEDULING = "FailedScheduling"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    FAILED_MOUNT = "FailedMount"
+
+
+class ReasonCode(enum.StrEnum):
+    """Reasons of a failed execution that have their own guidance (DD-RECOVERY-003). Others are legal too."""
+
+    OOM_KILLED = "OOMKilled"
+    INSUFFICIENT_CPU = "InsufficientCPU"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
+    EVICTED = "Evicted"
+    FAILED_SCHEDULING = "FailedScheduling"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL_BACK_OFF = "ImagePullBackOff"
+    ERR_IMAGE_PULL = "ErrImagePull"
+    INVALID_IMAGE_NAME = "InvalidImageName"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    ERROR = "Error"
+    UNAUTHORIZED = "Unauthorized"
+    FORBIDDEN = "Forbidden"
+    FAILED_MOUNT = "FailedMount"
+    FAILED_ATTACH_VOLUME = "FailedAttachVolume"
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_UNREACHABLE = "NodeUnreachable"
+    NETWORK_NOT_READY = "NetworkNotReady"
+
+
+class Priority(enum.StrEnum):
+    """Business priority (DD-LLM-001), P0 the highest. Not the lane: that comes from the subject."""
+
+    P0 = "P0"
+    P1 = "P1"
+    P2 = "P2"
+    P3 = "P3"
+
+
+class StormType(enum.StrEnum):
+    """How a storm of alerts was recognised: by frequency, or by similar alerts."""
+
+    RATE = "rate"
+    PATTERN = "pattern"
+
+
+UNKNOWN_ENVIRONMENT: Final = "unknown"
+
+
+def _severity(value: Any) -> Severity:
+    level = normalize_severity(value) if isinstance(value, str) else None
+    if level is None:
+        raise PydanticCustomError("severity", "one of {allowed}", {"allowed": ", ".join(_LEVELS)})
+    return level
+
+
+def _priority(value: Any) -> Priority:
+    try:
+        return Priority(value.upper())
+    except (AttributeError, ValueError):
+        raise PydanticCustomError("priority", "one of {allowed}", {"allowed": ", ".join(Priority)}) from None
+
+
+def _environment(value: str) -> str:
+    return value.lower() or UNKNOWN_ENVIRONMENT
+
+
+def _any_case(words: tuple[str, ...]) -> WithJsonSchema:
+    """A JSON Schema that takes the words in any case, as the validators do."""
+    pattern = "|".join("".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in word) for word in words)
+    return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$", "examples": list(words)})
+
+
+SeverityWord = Annotated[Severity, BeforeValidator(_severity), _any_case(tuple(_LEVELS))]
+"""A severity of a request, in any case, aliases allowed."""
+
+PriorityWord = Annotated[Priority, BeforeValidator(_priority), _any_case(tuple(p.lower() for p in Priority))]
+"""A priority, in any case."""
+
+Environment = Annotated[Word, AfterValidator(_environment)]
+"""Where it runs: an open value in lower case, such as `production`; `unknown` when not given."""
+
+RiskTolerance = Word
+"""How careful remediation must be: an open value, usually `low`, `medium` or `high`."""
