@@ -1,0 +1,266 @@
+"""Which resources the snapshot cluster serves, and its discovery documents.
+
+Built-in resources are served whether or not the snapshot has objects of them, as in any cluster. Others come from
+CustomResourceDefinition objects, or else from the objects themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from worker.domain.objects import Manifest
+
+VERBS = ("get", "list")
+
+# api version: resources as "plural Kind [short names] [/subresources]"; a * marks cluster scope.
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "v1": (
+        "componentstatuses* ComponentStatus cs",
+        "configmaps ConfigMap cm",
+        "endpoints Endpoints ep",
+        "events Event ev",
+        "limitranges LimitRange limits",
+        "namespaces* Namespace ns /status",
+        "nodes* Node no /status",
+        "persistentvolumeclaims PersistentVolumeClaim pvc /status",
+        "persistentvolumes* PersistentVolume pv /status",
+        "pods Pod po /log /status",
+        "podtemplates PodTemplate",
+        "replicationcontrollers ReplicationController rc /status",
+        "resourcequotas ResourceQuota quota /status",
+        "secrets Secret",
+        "serviceaccounts ServiceAccount sa",
+        "services Service svc /status",
+    ),
+    "admissionregistration.k8s.io/v1": (
+        "mutatingwebhookconfigurations* MutatingWebhookConfiguration",
+        "validatingadmissionpolicies* ValidatingAdmissionPolicy",
+        "validatingwebhookconfigurations* ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io/v1": ("customresourcedefinitions* CustomResourceDefinition crd crds /status",),
+    "apiregistration.k8s.io/v1": ("apiservices* APIService /status",),
+    "apps/v1": (
+        "controllerrevisions ControllerRevision",
+        "daemonsets DaemonSet ds /status",
+        "deployments Deployment deploy /status",
+        "replicasets ReplicaSet rs /status",
+        "statefulsets StatefulSet sts /status",
+    ),
+    "autoscaling/v2": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa /status",),
+    "batch/v1": ("cronjobs CronJob cj /status", "jobs Job /status"),
+    "certificates.k8s.io/v1": ("certificatesigningrequests* CertificateSigningRequest csr /status",),
+    "coordination.k8s.io/v1": ("leases Lease",),
+    "discovery.k8s.io/v1": ("endpointslices EndpointSlice",),
+    "events.k8s.io/v1": ("events Event ev",),
+    "flowcontrol.apiserver.k8s.io/v1": (
+        "flowschemas* FlowSchema",
+        "prioritylevelconfigurations* PriorityLevelConfiguration",
+    ),
+    "networking.k8s.io/v1": (
+        "ingressclasses* IngressClass",
+        "ingresses Ingress ing /status",
+        "networkpolicies NetworkPolicy netpol",
+    ),
+    "node.k8s.io/v1": ("runtimeclasses* RuntimeClass",),
+    "policy/v1": ("poddisruptionbudgets PodDisruptionBudget pdb /status",),
+    "rbac.authorization.k8s.io/v1": (
+        "clusterrolebindings* ClusterRoleBinding",
+        "clusterroles* ClusterRole",
+        "rolebindings RoleBinding",
+        "roles Role",
+    ),
+    "scheduling.k8s.io/v1": ("priorityclasses* PriorityClass pc",),
+    "storage.k8s.io/v1": (
+        "csidrivers* CSIDriver",
+        "csinodes* CSINode",
+        "csistoragecapacities CSIStorageCapacity",
+        "storageclasses* StorageClass sc",
+        "volumeattachments* VolumeAttachment",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of one group version, as discovery describes it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    singular: str = ""
+    built_in: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `<group>/<version>`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """`pods` or `replicasets.apps`, as error messages and rules name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class ResourceTable:
+    """All resources that are served. Built-in ones first, each found by its path or by its kind."""
+
+    def __init__(self, objects: Iterable[Manifest]) -> None:
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._by_kind: dict[tuple[str, str], Resource] = {}
+        for api_version, lines in BUILT_IN.items():
+            for line in lines:
+                self._add(_built_in(api_version, line))
+        known = list(objects)
+        for manifest in known:
+            if manifest["kind"] == "CustomResourceDefinition":
+                for resource in _from_definition(manifest):
+                    self._add(resource)
+        for manifest in known:
+            self._derive(manifest)
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._by_path.values())
+
+    def at(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource behind `/apis/<group>/<version>/<plural>`."""
+        return self._by_path.get((group, version, plural))
+
+    def of(self, api_version: str, kind: str) -> Resource:
+        """The resource of an object of the snapshot. Raises KeyError for others."""
+        return self._by_kind[api_version, kind]
+
+    def in_version(self, group: str, version: str) -> list[Resource]:
+        """Resources of one group version, in the order of their names."""
+        found = [r for r in self._by_path.values() if (r.group, r.version) == (group, version)]
+        return sorted(found, key=lambda resource: resource.plural)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Named groups and their versions, the preferred one first."""
+        groups: dict[str, set[str]] = {}
+        for resource in self._by_path.values():
+            if resource.group:
+                groups.setdefault(resource.group, set()).add(resource.version)
+        return {group: sorted(versions, key=version_rank) for group, versions in groups.items()}
+
+    def _add(self, resource: Resource) -> None:
+        self._by_path.setdefault((resource.group, resource.version, resource.plural), resource)
+        self._by_kind.setdefault((resource.api_version, resource.kind), resource)
+
+    def _derive(self, manifest: Manifest) -> None:
+        api_version, kind = manifest["apiVersion"], manifest["kind"]
+        known = self._by_kind.get((api_version, kind))
+        if known is None:
+            group, _, version = api_version.rpartition("/")
+            namespaced = bool(manifest["metadata"].get("namespace"))
+            self._add(Resource(group, version, plural_of(kind), kind, namespaced, singular=kind.lower()))
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sort key that puts the preferred version first: v2, v1, v1beta1, v1alpha1 ("CRD versioning")."""
+    found = re.fullmatch(r"v(\d{1,9})(?:(alpha|beta)(\d{1,9}))?", version)
+    if not found:
+        return (3, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[found[2]]
+    return (stage, -int(found[1]), -int(found[3] or 0), version)
+
+
+def plural_of(kind: str) -> str:
+    """The plural a custom kind most likely has; only a CustomResourceDefinition knows for sure."""
+    name = kind.lower()
+    if re.search(r"[^aeiou]y$", name):
+        return name[:-1] + "ies"
+    return name + ("es" if re.search(r"(?:s|x|ch|sh)$", name) else "s")
+
+
+def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, Any] | None:
+    """What discovery answers at `/api`, `/apis` and below, by the parts of the path; None when it is not served."""
+    match parts:
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        case ["apis"]:
+            groups = [_group(name, versions) for name, versions in table.groups().items()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", name]:
+            versions = table.groups().get(name)
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
+        case ["api", version]:
+            return _resource_list(table.in_version("", version))
+        case ["apis", group, version]:
+            return _resource_list(table.in_version(group, version))
+    return None
+
+
+def _resource_list(resources: Sequence[Resource]) -> dict[str, Any] | None:
+    if not resources:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": resources[0].api_version,
+        "resources": [entry for resource in resources for entry in _entries(resource)],
+    }
+
+
+def _group(name: str, versions: Sequence[str]) -> dict[str, Any]:
+    served = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": served, "preferredVersion": served[0]}
+
+
+def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
+    entry: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(VERBS),
+    }
+    yield {**entry, "shortNames": list(resource.short_names)} if resource.short_names else entry
+    for name in resource.subresources:
+        yield {**entry, "name": f"{resource.plural}/{name}", "singularName": "", "verbs": ["get"]}
+
+
+def _built_in(api_version: str, line: str) -> Resource:
+    group, _, version = api_version.rpartition("/")
+    plural, kind, *rest = line.split()
+    return Resource(
+        group,
+        version,
+        plural.rstrip("*"),
+        kind,
+        namespaced=not plural.endswith("*"),
+        short_names=tuple(word for word in rest if not word.startswith("/")),
+        subresources=tuple(word[1:] for word in rest if word.startswith("/")),
+        singular=kind.lower(),
+        built_in=True,
+    )
+
+
+def _from_definition(definition: Manifest) -> Iterable[Resource]:
+    """The served versions of a CustomResourceDefinition (apiextensions.k8s.io/v1); a broken one defines nothing."""
+    spec = definition.get("spec")
+    names = spec.get("names") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(names, dict):
+        return
+    group, plural, kind = (
+        str(part or "") for part in (spec.get("group"), names.get("plural"), names.get("kind"))
+    )
+    if not (group and plural and kind):
+        return
+    for version in spec.get("versions") or ():
+        if isinstance(version, dict) and version.get("name") and version.get("served", True):
+            yield Resource(
+                group,
+                str(version["name"]),
+                plural,
+                kind,
+                namespaced=spec.get("scope") != "Cluster",
+                short_names=tuple(str(name) for name in names.get("shortNames") or ()),
+                singular=str(names.get("singular") or kind.lower()),
+            )
