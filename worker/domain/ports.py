@@ -61,11 +61,15 @@ class Policy(Protocol):
 
 
 class Events(Protocol):
-    """The outgoing subjects. Returns when the server has confirmed; raises Unavailable."""
+    """The outgoing subjects. Returns when the server has confirmed; raises Unavailable.
+
+    `result` answers the result that is stored: ours, or an earlier one that stays (compare `request_digest`). With
+    `replace_failed`, for a replayed dead letter, an earlier `failed` result is replaced.
+    """
 
     async def audit(self, event: AuditEvent) -> None: ...
     async def reject(self, failure: ValidationFailure) -> None: ...
-    async def result(self, result: AnalysisResult) -> AnalysisResult: ...
+    async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult: ...
     async def dead_letter(self, letter: DeadLetter, body: bytes) -> None: ...
 
 
