@@ -74,8 +74,8 @@ class Steps(Protocol):
 class Observer(Protocol):
     """Who is told about each step (audit, progress), of replayed steps too: its events are idempotent."""
 
-    async def asking(self, call: int, request: ModelRequest) -> None: ...
-    async def replied(self, call: int, reply: Reply, spent: Spent) -> None: ...
+    async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
+    async def replied(self, call: int, reply: Reply) -> None: ...
     async def tool_ran(self, call: ToolCall, result: ToolResult) -> None: ...
     async def judged(self, attempt: Attempt, *, last: bool) -> None: ...
 
@@ -110,7 +110,7 @@ async def investigate(job: Investigation) -> Finding:
         reply = await _ask(job, turns, spent, closing=closing)
         spent = spent.plus(reply.usage, wall_seconds=job.clock.monotonic() - started)
         turns.append(reply)
-        await job.observer.replied(spent.llm_calls, reply, spent)
+        await job.observer.replied(spent.llm_calls, reply)
         if reply.tool_calls and not closing:
             turn = await _run(job, reply, spent)
             spent = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
@@ -133,7 +133,7 @@ async def _ask(job: Investigation, turns: list[Turn], spent: Spent, *, closing: 
         tools_allowed=not closing,
         deadline_seconds=seconds_for_call(spent, job.limits),
     )
-    await job.observer.asking(spent.llm_calls + 1, request)
+    await job.observer.asking(spent.llm_calls + 1, job.model.name, request)
     return await job.steps.reply(lambda: job.model.ask(request))
 
 

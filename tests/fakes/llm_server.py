@@ -1,0 +1,161 @@
+"""A language model on loopback that answers from a script: OpenAI chat completions and Anthropic messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+@dataclass
+class Said:
+    """One scripted answer. `tool_calls` are (name, arguments as JSON text or object)."""
+
+    text: str | None = None
+    tool_calls: list[tuple[str, Any]] = field(default_factory=list)
+    finish: str = ""
+    refusal: str | None = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+    delay_seconds: float = 0.0
+    body: bytes | None = None
+    call_id: str = ""
+
+
+Script = Callable[[dict[str, Any], int], Said]
+
+
+class ScriptedLLM:
+    """`script(request, number)` decides about each call; `requests` keeps what was sent."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        said = self.script(body, len(self.requests))
+        await asyncio.sleep(said.delay_seconds)
+        if said.body is not None:
+            return web.Response(body=said.body, content_type="application/json", status=said.status)
+        if said.status != 200:
+            error = said.error or {"message": f"status {said.status}", "type": "test"}
+            return web.json_response({"error": error}, status=said.status, headers=said.headers)
+        if request.path.endswith("/messages"):
+            return _anthropic(said, body, len(self.requests))
+        return web.json_response(_openai(said, body, len(self.requests)))
+
+
+def _openai(said: Said, request: dict[str, Any], number: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": said.text}
+    if said.refusal:
+        message["refusal"] = said.refusal
+    if said.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": said.call_id or f"provider_{number}_{i}",
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+                },
+            }
+            for i, (name, arguments) in enumerate(said.tool_calls)
+        ]
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": request["model"],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": said.finish or ("tool_calls" if said.tool_calls else "stop"),
+                "logprobs": None,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 1000 * number,
+            "completion_tokens": 50,
+            "total_tokens": 1000 * number + 50,
+            "prompt_tokens_details": {"cached_tokens": 900},
+        },
+    }
+
+
+def _anthropic(said: Said, request: dict[str, Any], number: int) -> web.Response:
+    content: list[dict[str, Any]] = [{"type": "text", "text": said.text}] if said.text else []
+    content += [
+        {"type": "tool_use", "id": f"toolu_{number}_{i}", "name": name, "input": arguments}
+        for i, (name, arguments) in enumerate(said.tool_calls)
+    ]
+    usage = {"input_tokens": 100, "output_tokens": 50, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 900}
+    stop = "tool_use" if said.tool_calls else "end_turn"
+    message = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": request["model"],
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    if not request.get("stream"):
+        return web.json_response({**message, "content": content, "stop_reason": stop})
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    ]
+    for index, block in enumerate(content):
+        text = block["type"] == "text"
+        events += [
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": {"type": "text", "text": ""} if text else {**block, "input": {}},
+            },
+            {
+                "type": "content_block_delta",
+                "index": index,
+                "delta": {"type": "text_delta", "text": block["text"]}
+                if text
+                else {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
+            },
+            {"type": "content_block_stop", "index": index},
+        ]
+    events += [
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": stop, "stop_sequence": None},
+            "usage": {"output_tokens": 50},
+        },
+        {"type": "message_stop"},
+    ]
+    data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    return web.Response(text=data, content_type="text/event-stream")
+
+
+@asynccontextmanager
+async def serve(script: Script) -> AsyncIterator[ScriptedLLM]:
+    """Run the server on a free loopback port; `llm.url` is its address without `/v1`."""
+    llm = ScriptedLLM(script)
+    app = web.Application(client_max_size=16 << 20)
+    app.router.add_post("/{path:.*}", llm.handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        llm.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield llm
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,248 @@
+"""The Model port on the real adapter, against a server that speaks the wire protocols."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.fakes.llm_server import Said, serve
+from worker.adapters.pydantic_ai_model import PydanticAIModel, read_arguments
+from worker.domain.conversation import (
+    Finish,
+    ModelRequest,
+    ToolResult,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
+from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
+
+TOOLS = (
+    ToolSpec(
+        "get_resource",
+        "Read one object.",
+        {
+            "type": "object",
+            "properties": {"kind": {"type": "string"}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+    ),
+)
+
+
+@asynccontextmanager
+async def model_on(script, name="openai-chat:test-model"):
+    async with serve(script) as llm:
+        base = llm.url if name.startswith("anthropic") else f"{llm.url}/v1"
+        model = PydanticAIModel(name, base_url=base, api_key="test-key")
+        try:
+            yield model, llm
+        finally:
+            await model.close()
+
+
+def asked(*turns, tools_allowed=True, deadline_seconds=10.0):
+    return ModelRequest(
+        system="You find root causes.",
+        tools=TOOLS,
+        turns=turns,
+        tools_allowed=tools_allowed,
+        deadline_seconds=deadline_seconds,
+    )
+
+
+async def test_a_conversation_goes_over_the_openai_wire_word_for_word():
+    def script(request, number):
+        if number == 1:
+            return Said(text="Looking.", tool_calls=[("get_resource", {"kind": "Pod"})])
+        return Said(text="Done.")
+
+    async with model_on(script) as (model, llm):
+        opening = UserTurn("An incident.")
+        first = await model.ask(asked(opening))
+        results = ToolTurn((ToolResult(first.tool_calls[0].id, "get_resource", "a pod"),), note="Hurry.")
+        second = await model.ask(asked(opening, first, results))
+
+    call_id = first.tool_calls[0].id
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "get_resource",
+            "description": "Read one object.",
+            "parameters": dict(TOOLS[0].parameters),
+        },
+    }
+    sent_first, sent_second = llm.requests
+    assert [
+        {"role": "system", "content": "You find root causes."},
+        {"role": "user", "content": "An incident."},
+    ] == sent_first["messages"]
+    assert [tool] == [{k: t[k] for k in ("type", "function")} for t in _without_strict(sent_first["tools"])]
+    assert sent_first["messages"] == sent_second["messages"][:2]
+    assert [
+        {
+            "role": "assistant",
+            "content": "Looking.",
+            "tool_calls": [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": "get_resource", "arguments": '{"kind":"Pod"}'},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": call_id, "content": "a pod"},
+        {"role": "user", "content": "Hurry."},
+    ] == sent_second["messages"][2:]
+    assert sent_first["tools"] == sent_second["tools"]
+    assert "temperature" not in sent_first
+    assert (Finish.TOOL_CALLS, Finish.STOP) == (first.finish, second.finish)
+    assert (1000, 900, 50) == (
+        first.usage.input_tokens,
+        first.usage.cached_tokens,
+        first.usage.output_tokens,
+    )
+    assert first.usage.cost_usd is None
+
+
+def _without_strict(tools):
+    return [
+        {**t, "function": {k: v for k, v in t["function"].items() if k != "strict"}}
+        for t in tools
+    ]
+
+
+async def test_a_conversation_goes_over_the_anthropic_wire_with_cache_marks():
+    def script(request, number):
+        if number == 1:
+            return Said(tool_calls=[("get_resource", {"kind": "Pod"})])
+        return Said(text="Done.")
+
+    async with model_on(script, "anthropic:claude-sonnet-4-6") as (model, llm):
+        opening = UserTurn("An incident.")
+        first = await model.ask(asked(opening))
+        results = ToolTurn((ToolResult(first.tool_calls[0].id, "get_resource", "a pod"),))
+        second = await model.ask(asked(opening, first, results))
+
+    assert "Done." == second.text
+    assert Finish.TOOL_CALLS == first.finish
+    assert 4_096 == llm.requests[0]["max_tokens"]
+    assert "You find root causes." in json.dumps(llm.requests[0]["system"])
+    assert "cache_control" in json.dumps(llm.requests[0])
+    assert "a pod" in json.dumps(llm.requests[1]["messages"])
+    assert first.tool_calls[0].id in json.dumps(llm.requests[1]["messages"])
+
+
+async def test_calls_can_be_forbidden_while_the_tools_stay_in_the_prefix():
+    async with model_on(lambda request, number: Said(text="Done.")) as (model, llm):
+        await model.ask(asked(UserTurn("An incident."), tools_allowed=False))
+    assert "none" == llm.requests[0]["tool_choice"]
+    assert 1 == len(llm.requests[0]["tools"])
+
+
+async def test_tool_call_ids_that_repeat_are_minted_anew():
+    said = Said(tool_calls=[("get_resource", {"kind": "Pod"}), ("get_resource", {"kind": "Node"})], call_id="same")
+    async with model_on(lambda request, number: said) as (model, _):
+        reply = await model.ask(asked(UserTurn("An incident.")))
+    assert 2 == len({call.id for call in reply.tool_calls})
+    assert ["Pod", "Node"] == [call.arguments["kind"] for call in reply.tool_calls]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"), [('{"kind": "Po', "JSON"), ("[1, 2]", "list"), ("7", "int"), ('"Pod"', "str")]
+)
+async def test_malformed_arguments_are_one_problem_and_an_empty_object_in_the_history(arguments, named):
+    said = Said(tool_calls=[("get_resource", arguments), ("get_resource", {"kind": "Node"})])
+    async with model_on(lambda request, number: said) as (model, llm):
+        opening = UserTurn("An incident.")
+        reply = await model.ask(asked(opening))
+        results = ToolTurn(tuple(ToolResult(c.id, c.name, "x") for c in reply.tool_calls))
+        await model.ask(asked(opening, reply, results))
+    bad, good = reply.tool_calls
+    assert named in bad.problem
+    assert {} == bad.arguments
+    assert ("", {"kind": "Node"}) == (good.problem, good.arguments)
+    sent = llm.requests[1]["messages"][2]["tool_calls"]
+    assert ["{}", '{"kind":"Node"}'] == [call["function"]["arguments"] for call in sent]
+
+
+def test_absent_arguments_are_an_empty_object():
+    assert ({}, "") == read_arguments(None)
+    assert ({}, "") == read_arguments("")
+
+
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [
+        (Said(text="half an ans", finish="length"), Finish.LENGTH),
+        (Said(text=None, refusal="I will not."), Finish.REFUSAL),
+        (Said(text="cut", finish="content_filter"), Finish.REFUSAL),
+        (Said(text=None), Finish.STOP),
+        (Said(text=""), Finish.STOP),
+    ],
+)
+async def test_how_a_model_stopped_is_told_apart(said, finish):
+    async with model_on(lambda request, number: said) as (model, _):
+        reply = await model.ask(asked(UserTurn("An incident.")))
+    assert finish == reply.finish
+    assert () == reply.tool_calls
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (Said(status=401), GiveUpReason.MODEL_REFUSED_CREDENTIALS),
+        (Said(status=403), GiveUpReason.MODEL_REFUSED_CREDENTIALS),
+        (Said(status=400), GiveUpReason.MODEL_REJECTED_REQUEST),
+        (Said(status=404), GiveUpReason.MODEL_REJECTED_REQUEST),
+        (
+            Said(status=400, error={"message": "too long", "code": "context_length_exceeded"}),
+            GiveUpReason.CONTEXT_OVERFLOW,
+        ),
+        (
+            Said(status=429, error={"message": "quota", "code": "insufficient_quota", "type": "insufficient_quota"}),
+            GiveUpReason.MODEL_SPEND_CAP,
+        ),
+    ],
+)
+async def test_what_never_passes_is_given_up(said, reason):
+    async with model_on(lambda request, number: said) as (model, llm):
+        with pytest.raises(GiveUp) as raised:
+            await model.ask(asked(UserTurn("An incident.")))
+    assert reason == raised.value.reason
+    assert 1 == len(llm.requests)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "after"),
+    [
+        (Said(status=429, headers={"Retry-After": "7"}), RetryReason.MODEL_RATE_LIMITED, 7.0),
+        (Said(status=429), RetryReason.MODEL_RATE_LIMITED, None),
+        (Said(status=503, headers={"Retry-After": "3"}), RetryReason.MODEL_UNAVAILABLE, 3.0),
+        (Said(status=529), RetryReason.MODEL_UNAVAILABLE, None),
+        (Said(status=500), RetryReason.MODEL_UNAVAILABLE, None),
+        (Said(body=b'{"choices": []}'), RetryReason.MODEL_UNAVAILABLE, None),
+        (Said(body=b"<html>"), RetryReason.MODEL_UNAVAILABLE, None),
+    ],
+)
+async def test_what_may_pass_is_retried_by_the_caller_and_not_by_the_client(said, reason, after):
+    async with model_on(lambda request, number: said) as (model, llm):
+        with pytest.raises(Retry) as raised:
+            await model.ask(asked(UserTurn("An incident.")))
+    assert (reason, after) == (raised.value.reason, raised.value.after)
+    assert 1 == len(llm.requests)
+
+
+async def test_a_call_has_a_deadline():
+    async with model_on(lambda request, number: Said(text="late", delay_seconds=5)) as (model, _):
+        with pytest.raises(Retry, match="no answer within"):
+            await model.ask(asked(UserTurn("An incident."), deadline_seconds=0.2))
+
+
+async def test_nobody_there_is_retried():
+    model = PydanticAIModel("openai-chat:test-model", base_url="http://127.0.0.1:9/v1", api_key="k")
+    with pytest.raises(Retry) as raised:
+        await model.ask(asked(UserTurn("An incident.")))
+    await model.close()
+    assert RetryReason.MODEL_UNAVAILABLE == raised.value.reason

@@ -1,0 +1,193 @@
+"""The audit events of one request: numbered, idempotent, published as the steps happen.
+
+The id of an event is made of the request, the message it came in, the type and the ordinal of that type. A run that
+replays journaled steps therefore publishes the same ids again, the server drops them, and readers that see one twice
+can tell.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schemas import audit
+from schemas.analysis import Usage
+from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
+from schemas.incident import Signal
+from worker.domain.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
+from worker.domain.delivery import Delivery
+from worker.domain.evidence import one_line
+from worker.domain.investigate import Attempt
+from worker.domain.limits import Spent
+from worker.domain.ports import Clock, Events
+from worker.domain.problems import ProblemKind
+from worker.domain.verdict import Rejected
+
+EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
+PREVIEW_CHARS = 500
+CODES = {
+    ProblemKind.UNREADABLE: ValidationCode.ANSWER_UNREADABLE,
+    ProblemKind.RCA: ValidationCode.ANSWER_RCA,
+    ProblemKind.WORKFLOW_UNKNOWN: ValidationCode.ANSWER_WORKFLOW_UNKNOWN,
+    ProblemKind.WORKFLOW_MISMATCH: ValidationCode.ANSWER_WORKFLOW_MISMATCH,
+    ProblemKind.PARAMETERS: ValidationCode.ANSWER_PARAMETERS,
+    ProblemKind.FORBIDDEN: ValidationCode.ANSWER_FORBIDDEN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the events are about."""
+
+    request: Signal
+    key: str
+    delivery: Delivery
+
+
+def usage_of(spent: Spent) -> Usage:
+    """What was spent, as it is published."""
+    return Usage(
+        llm_calls=spent.llm_calls,
+        tool_calls=spent.tool_calls,
+        input_tokens=spent.input_tokens,
+        cached_tokens=spent.cached_tokens,
+        output_tokens=spent.output_tokens,
+        cost_usd=spent.cost_usd,
+        wall_seconds=round(spent.wall_seconds, 3),
+    )
+
+
+class AuditTrail:
+    """Publishes the events of one run; the observer of its investigation.
+
+    `redact` removes secrets from everything free. Rejected answers also go to the validation subject.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        clock: Clock,
+        subject: Subject,
+        *,
+        redact: Callable[[str], str],
+        max_attempts: int,
+    ) -> None:
+        self._events, self._clock, self._subject = events, clock, subject
+        self._redact, self._max_attempts = redact, max_attempts
+        self._sequence = 0
+        self._ordinals: Counter[audit.EventType] = Counter()
+        self._asked_at = 0.0
+
+    async def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
+        """Publish one event. Returns when it is stored."""
+        self._sequence += 1
+        self._ordinals[payload.event_type] += 1
+        subject = self._subject
+        identity = (
+            f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:"
+            f"{payload.event_type}:{self._ordinals[payload.event_type]}"
+        )
+        await self._events.audit(
+            audit.AuditEvent(
+                event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
+                sequence=self._sequence,
+                event_type=payload.event_type,
+                outcome=outcome,
+                time=self._clock.now(),
+                correlation_id=subject.request.remediation_id,
+                request_key=subject.key,
+                incident_id=subject.request.incident_id,
+                payload=payload,
+            )
+        )
+
+    async def asking(self, call: int, model: str, request: ModelRequest) -> None:
+        """A model is about to be called."""
+        self._asked_at = self._clock.monotonic()
+        await self.record(
+            audit.LLMRequest(
+                call=call,
+                model=model,
+                prompt_chars=len(request.system) + sum(len(_text(turn)) for turn in request.turns),
+                prompt_preview=self._preview(_text(request.turns[-1])),
+                tools=tuple(tool.name for tool in request.tools) if request.tools_allowed else (),
+            )
+        )
+
+    async def replied(self, call: int, reply: Reply) -> None:
+        """A model answered."""
+        await self.record(
+            audit.LLMResponse(
+                call=call,
+                model=reply.model,
+                finish=reply.finish,
+                response_chars=len(reply.text),
+                response_preview=self._preview(reply.text),
+                tool_calls=len(reply.tool_calls),
+                usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
+                duration_seconds=round(self._clock.monotonic() - self._asked_at, 3),
+            )
+        )
+
+    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None:
+        """A tool was run for the model."""
+        await self.record(
+            audit.LLMToolCall(
+                index=self._ordinals[audit.EventType.LLM_TOOL_CALL] + 1,
+                name=one_line(call.name, 128),
+                arguments={one_line(k, 64): self._preview(str(v)) for k, v in call.arguments.items()},
+                succeeded=result.ok,
+                result_chars=len(result.content),
+                result_preview=self._preview(result.content),
+            ),
+            audit.Outcome.SUCCESS if result.ok else audit.Outcome.FAILURE,
+        )
+
+    async def judged(self, attempt: Attempt, *, last: bool) -> None:
+        """An answer was checked."""
+        verdict = attempt.verdict
+        problems = verdict.problems if isinstance(verdict, Rejected) else ()
+        if problems:
+            await self._events.reject(self._rejected(attempt, verdict))
+        outcome = audit.Outcome.SUCCESS
+        if problems:
+            outcome = audit.Outcome.FAILURE if last else audit.Outcome.PENDING
+        await self.record(
+            audit.ValidationAttempted(
+                attempt=attempt.number,
+                max_attempts=self._max_attempts,
+                is_valid=not problems,
+                errors=tuple(
+                    self._redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems
+                ),
+                workflow_id=attempt.workflow_id or None,
+                is_final_attempt=last,
+            ),
+            outcome,
+        )
+
+    def _rejected(self, attempt: Attempt, verdict: Rejected) -> ValidationFailure:
+        delivery, request = self._subject.delivery, self._subject.request
+        return ValidationFailure(
+            code=CODES[verdict.problems[0].kind],
+            path=verdict.problems[0].path,
+            errors=tuple(FieldError(path=p.path, expected=self._redact(p.message)) for p in verdict.problems),
+            origin_stream=delivery.stream,
+            origin_sequence=delivery.sequence,
+            origin_subject=delivery.subject,
+            request_key=self._subject.key,
+            remediation_id=request.remediation_id,
+            incident_id=request.incident_id,
+            attempt=attempt.number,
+            excerpt=excerpt(self._redact(attempt.text)),
+            failed_at=self._clock.now(),
+        )
+
+    def _preview(self, text: str) -> str:
+        return self._redact(text[: 4 * PREVIEW_CHARS])[:PREVIEW_CHARS]
+
+
+def _text(turn: Turn) -> str:
+    return "\n".join(result.content for result in turn.results) if isinstance(turn, ToolTurn) else turn.text
