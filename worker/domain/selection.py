@@ -73,9 +73,12 @@ def concerns(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
         for name, wanted in workflow.detected_labels.items()
         if isinstance(wanted, bool) and isinstance(known.get(name), bool) and known[name] is not wanted
     ]
-    if known.get("gitops_managed") is True and not workflow.gitops_aware:
-        found.append("the target is managed by GitOps and the workflow is not made for that")
     return tuple(found)
+
+
+def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
+    """Whether a GitOps tool may undo what the workflow does: the target is managed, the workflow not aware of it."""
+    return _detected(context).get("gitops_managed") is True and not workflow.gitops_aware
 
 
 def ranked(workflows: Iterable[Workflow], context: SelectionContext) -> list[Workflow]:

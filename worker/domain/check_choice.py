@@ -1,0 +1,141 @@
+"""The second half of a verdict: the chosen workflow, its target, its parameters, and whether it may run at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from worker.domain.answer import Answer, AnsweredAlternative, AnsweredWorkflow
+from worker.domain.evidence import one_line
+from worker.domain.parameters import check_values
+from worker.domain.problems import ProblemKind
+from worker.domain.repetition import repeats
+from worker.domain.safety import check_safety
+from worker.domain.selection import concerns, for_final_choice, mismatches, works_against_gitops
+from worker.domain.targets import TARGET_PARAMETERS, ResolvedObject, TargetChoice, choose_target, within_scope
+from worker.domain.verdict_facts import Findings, VerdictFacts, lookup_context
+from worker.domain.workflow import SelectionContext, Workflow
+
+WORKFLOW_PATH = "selected_workflow"
+SHOWN_CHARS = 120
+MAX_PROBLEM_CHARS = 600
+
+
+def check_choice(
+    answer: Answer, facts: VerdictFacts, affected: ResolvedObject | None, signal_type: str, found: Findings
+) -> TargetChoice:
+    """The target and final parameters of the chosen workflow; nothing when none is chosen or it cannot be judged."""
+    nothing = TargetChoice(None, {})
+    chosen = answer.selected_workflow
+    if chosen is None:
+        if not answer.workflow_stated:
+            message = (
+                "missing required field: selected_workflow (workflow_id, confidence, parameters; or null)"
+            )
+            found.add(ProblemKind.UNREADABLE, WORKFLOW_PATH, message)
+        return nothing
+    _check_confidence(chosen.confidence, found)
+    workflow = facts.workflow
+    if workflow is None or workflow.workflow_id != chosen.workflow_id:
+        found.add(
+            ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", _unknown(chosen, answer, facts)
+        )
+        return nothing
+    _check_identity(chosen, workflow, found)
+    context = replace(lookup_context(answer, facts.context), signal_type=signal_type)
+    target = nothing if affected is None else _check_target(chosen, workflow, affected, facts, found)
+    _check_fit(workflow, context, affected, target, found)
+    safety = check_safety(workflow, facts.safety, chosen.estimated_downtime_seconds)
+    found.problems += safety.problems
+    found.factors += safety.factors
+    if facts.failed is not None and repeats(workflow, target.parameters, facts.failed):
+        message = "this workflow has failed with these parameters: choose another, other parameters, or null"
+        found.add(ProblemKind.FORBIDDEN, WORKFLOW_PATH, message)
+    return target
+
+
+def _check_confidence(confidence: float | None, found: Findings) -> None:
+    if confidence is None or not 0 <= confidence <= 1:
+        found.add(ProblemKind.UNREADABLE, f"{WORKFLOW_PATH}.confidence", "is required, a number from 0 to 1")
+
+
+def _unknown(chosen: AnsweredWorkflow, answer: Answer, facts: VerdictFacts) -> str:
+    if not chosen.workflow_id.strip():
+        return f"missing required field: {WORKFLOW_PATH}.workflow_id"
+    context = lookup_context(answer, facts.context)
+    labels = [
+        ("environment", context.environment),
+        ("priority", context.priority),
+        ("severity", context.severity),
+    ]
+    shown = ", ".join(f"{name}={one_line(value, 40)}" for name, value in labels if value)
+    return (
+        f"{one_line(chosen.workflow_id, SHOWN_CHARS)} is not in the catalog or does not fit ({shown}): "
+        "choose an id that list_workflows returns, or null"
+    )
+
+
+def _check_identity(chosen: AnsweredWorkflow, workflow: Workflow, found: Findings) -> None:
+    version, image = chosen.version.strip().removeprefix("v"), chosen.container_image.strip()
+    if version and version != workflow.version.removeprefix("v"):
+        message = (
+            f"the catalog has version {workflow.version or '(none)'}, not {one_line(version, SHOWN_CHARS)}"
+        )
+        found.add(ProblemKind.WORKFLOW_MISMATCH, f"{WORKFLOW_PATH}.version", message)
+    if image and image != workflow.container_image:
+        message = f"the catalog has {workflow.container_image or 'no image'}: leave the image out or copy it exactly"
+        found.add(ProblemKind.WORKFLOW_MISMATCH, f"{WORKFLOW_PATH}.container_image", message)
+
+
+def _check_target(
+    chosen: AnsweredWorkflow,
+    workflow: Workflow,
+    affected: ResolvedObject,
+    facts: VerdictFacts,
+    found: Findings,
+) -> TargetChoice:
+    other = None if facts.other_target is None else within_scope(facts.other_target)
+    target = choose_target(workflow, chosen.parameters, affected, other)
+    scope = target.target or affected.ref
+    exempt = {n for n, part in TARGET_PARAMETERS.items() if part == "namespace" and not scope.namespace}
+    checked = check_values(
+        workflow, target.parameters, exempt & {n for n, v in target.parameters.items() if v == ""}
+    )
+    told = {p.path for p in target.problems}
+    found.problems += [*target.problems, *(p for p in checked.problems if p.path not in told)]
+    found.factors += target.factors
+    found.notes += [*target.notes, *checked.notes]
+    return replace(target, parameters=checked.values)
+
+
+def _check_fit(
+    workflow: Workflow,
+    context: SelectionContext,
+    affected: ResolvedObject | None,
+    target: TargetChoice,
+    found: Findings,
+) -> None:
+    objects = [*(affected.chain if affected else ()), *((target.target,) if target.target else ())]
+    final = replace(context, components=tuple((o.api_version, o.kind) for o in objects))
+    for mismatch in mismatches(workflow, for_final_choice(final)):
+        message = f"{workflow.workflow_id} does not fit: {mismatch}; choose another workflow, or null"
+        found.add(
+            ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", one_line(message, MAX_PROBLEM_CHARS)
+        )
+    found.factors += concerns(workflow, final)
+    if works_against_gitops(workflow, final):
+        found.warnings.append(f"the target is managed by GitOps, {workflow.workflow_id} is not made for that")
+
+
+def known_alternatives(
+    answer: Answer, facts: VerdictFacts, found: Findings
+) -> tuple[AnsweredAlternative, ...]:
+    """Alternatives that the catalog knows, without the chosen one: context for a person."""
+    chosen = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
+    kept: dict[str, AnsweredAlternative] = {}
+    for alternative in answer.alternatives:
+        if alternative.workflow_id not in facts.alternatives:
+            shown = one_line(alternative.workflow_id, SHOWN_CHARS)
+            found.notes.append(f"alternative {shown} is not in the catalog or does not fit: left out")
+        elif alternative.workflow_id != chosen:
+            kept.setdefault(alternative.workflow_id, alternative)
+    return tuple(kept.values())
