@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import re
 
+from worker.domain.secret_names import is_no_secret, secret_kind
+
 HIDDEN_ENV = "[REDACTED:env]"
 HIDDEN_VALUE = "[REDACTED:value]"
 MAX_HARMLESS = 300  # characters; longer values are not judged
-
-SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?(?![a-z])|pwd|secret|token|credential|api_?key|private_?key|access_?key|signing_?key"
-    r"|encryption_?key|license_?key|(^|[_.-])key$|(^|[_.-])auth($|[_.-])|salt|cookie|dsn|conn(ection)?_?str|signature",
-    re.IGNORECASE,
-)
-NAME_OF_A_PLACE = re.compile(
-    r"(_file|_path|_dir|_name|_ttl|_url|_uri|_host|_endpoint|_enabled|_expiry)$", re.IGNORECASE
-)
 
 LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 HOST = rf"(?:{LABEL}\.)*{LABEL}\.?|\[[0-9a-f:.]+\]"
@@ -47,9 +40,10 @@ RANDOM_LOOK = re.compile(r"\d[a-z]+\d|[a-z]\d+[a-z]\d*[a-z]|[bcdfghjklmnpqrstvwx
 MAX_PLAIN_LABEL = 24
 
 
-def secret_name(name: str) -> bool:
-    """Whether a variable or key of this name usually holds a credential."""
-    return bool(SECRET_NAME.search(name)) and not NAME_OF_A_PLACE.search(name)
+def secret_value(name: str, value: str) -> bool:
+    """Whether this is the value of a variable or key whose name says that it holds a credential."""
+    kind = secret_kind(name)
+    return kind is not None and not is_no_secret(value, kind)
 
 
 def harmless(name: str, value: str) -> bool:
@@ -60,7 +54,7 @@ def harmless(name: str, value: str) -> bool:
     """
     if not value or value.lower() in {"true", "false"}:
         return True
-    if len(value) > MAX_HARMLESS or secret_name(name):
+    if len(value) > MAX_HARMLESS or secret_value(name, value):
         return False
     if HARMLESS.match(value) or _plain_host(value) or IMAGE.match(value):
         return True

@@ -73,8 +73,9 @@ def matching(lines: list[str], wanted: str) -> list[str]:
     return [line for line in lines if any(needle in line.lower() for needle in needles)]
 
 
-NUMBER = re.compile(r"(?<![\w.])[1-5]\d\d(?![\w.])|\d+(?:\.\d+)*")
-"""Numbers, and first those that may be status codes: they are kept apart."""
+STATUS_CODE = r"""(?:(?<=["' ])|(?<=status[=:])|(?<=code[=:]))[1-5]\d\d(?=["' ,}]|$)"""
+NUMBER = re.compile(rf"(?P<kept>{STATUS_CODE})|\d+(?:\.\d+)*")
+"""Numbers; those that may be status codes are kept apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def fold_similar(items: list[Folded]) -> list[Folded]:
 
 
 def _number(found: re.Match[str]) -> str:
-    return found[0] if len(found[0]) == 3 and found[0][0] in "12345" else "~"
+    return found["kept"] or "~"
 
 
 def _folded(items: list[Folded], keys: list[str], how: str) -> list[Folded]:
@@ -115,9 +116,13 @@ def _folded(items: list[Folded], keys: list[str], how: str) -> list[Folded]:
         if times < 2:
             folded.append(items[start])
         elif size == 1:
-            folded.append(Folded(f"{block[0].text}  (repeated {times} times{how})", block[0].count * times))
+            together = sum(item.count for item in items[start : start + times])
+            folded.append(Folded(f"{block[0].text}  (repeated {times} times{how})", together))
         else:
-            folded += [Folded(item.text, item.count * times) for item in block]
+            folded += [
+                Folded(item.text, sum(i.count for i in items[start + n : start + size * times : size]))
+                for n, item in enumerate(block)
+            ]
             folded.append(Folded(f"  (the {size} lines above repeated {times} times{how})", 0))
         start += size * times
     return folded
@@ -156,7 +161,7 @@ def render_log(lines: list[str], max_tokens: int, *, head_share: float = 0.12) -
     room -= _take(range(len(folded) - 1, -1, -1), costs, tail_room, shown)
     room -= _take(range(len(folded)), costs, head_room, shown)
     trouble = [i for i in range(len(folded) - 1, -1, -1) if TROUBLE.search(folded[i].text)]
-    _take_each(trouble, costs, room, shown)
+    _take_each(_first_of_each(trouble, folded), costs, room, shown)
     if not shown:
         return _one_line_only(folded, len(lines), max_tokens)
     return LogText(_joined(folded, sorted(shown)), sum(folded[i].count for i in shown), len(lines))
@@ -170,6 +175,15 @@ def _take(order: range, costs: list[int], room: int, shown: set[int]) -> int:
         shown.add(index)
         spent += costs[index]
     return spent
+
+
+def _first_of_each(order: list[int], folded: list[Folded]) -> list[int]:
+    """The same order with lines that differ only in numbers moved behind the first of their kind."""
+    seen: dict[str, int] = {}
+    for index in order:
+        seen.setdefault(NUMBER.sub(_number, folded[index].text), index)
+    first = set(seen.values())
+    return [*seen.values(), *(index for index in order if index not in first)]
 
 
 def _take_each(order: list[int], costs: list[int], room: int, shown: set[int]) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from worker.domain.fields import mapping, mappings, sequence, text
-from worker.domain.harmless import HIDDEN_ENV, HIDDEN_VALUE, harmless, secret_name
+from worker.domain.harmless import HIDDEN_ENV, HIDDEN_VALUE, harmless, secret_value
 from worker.domain.objects import Manifest
 
 MAX_DEPTH = 40
@@ -174,7 +174,7 @@ def _data(kind: str, field: str, value: Any) -> Any:
 
 
 def _config_value(key: str, value: Any) -> Any:
-    if isinstance(value, str) and "\n" not in value and secret_name(key) and not harmless(key, value):
+    if isinstance(value, str) and "\n" not in value and secret_value(key, value):
         return HIDDEN_VALUE
     return _value(key, value, 2)
 
