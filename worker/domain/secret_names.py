@@ -1,0 +1,152 @@
+"""Which keys hold secrets (`DB_PASSWORD`, `clientSecret`, `x-api-key`), and which of their values are none.
+
+A key is cut into words (`awsSecretAccessKey` -> aws, secret, access, key) and judged by its last words, because that
+is where a key says what its value is: `token` is a secret, `tokenReview`, `token_type` and `secretName` are not.
+"""
+
+from __future__ import annotations
+
+import re
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PASSWORDS = (
+    "password",
+    "passwords",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "passwort",
+    "pwd",
+    "requirepass",
+    "masterauth",
+)
+TOKENS = ("token", "jwt", "bearer", "apitoken", "authtoken", "accesstoken")
+KEYS = ("apikey", "accesskey", "secretkey", "privatekey", "keypair", "secretkeybase")
+OTHERS = ("dockerconfigjson", "dockercfg", "kubeconfig", "signature", "connectionstring")
+SHORT = {
+    "pass": "password",
+    "pw": "password",
+    "psw": "password",
+    "pat": "token",
+    "sig": "token",
+    "auth": "auth",
+}
+"""Words that count only as a whole word: `compass` and `pattern` hold none."""
+
+KEY_OWNERS = _words(
+    "api access private secret account signing encryption encrypt decryption master storage shared client ssh tls ssl rsa"
+    " auth admin deploy subscription session hmac aes cipher consumer license licence webhook ingest ingestion write"
+    " service application publisher host"
+)
+"""What stands before `key` when the key is a secret one; `primary key`, `routing key` and `cache key` are none."""
+
+MODIFIERS = _words(
+    "value values data base base64 b64 b 64 hash hashed string text plain plaintext raw old new current previous next"
+    " default encoded encrypted enc bytes content contents"
+)
+"""Words after the one that counts: `PASSWORD_HASH`, `client-key-data`, `token1`."""
+
+REFERRING = _words("existing image pull name tls ca cert registry mount mounted missing kubernetes k8s")
+"""Words that make `secret` the name of an object: `existingSecret`, `imagePullSecret`."""
+
+NO_VALUE = _words(
+    "null none nil true false yes no undefined unset empty missing required optional string boolean number secret"
+    " password token <none> <nil> <unset> <unknown> <redacted> <hidden> <masked> <empty> redacted hidden masked"
+)
+PROSE = _words(
+    "a an and any are as at authentication authorization bad be been but by can cannot cant changed check contains could"
+    " couldn context crypto decryption denied did does doesn error expired expires expiry failed failure field file for"
+    " forbidden from has have header if illegal in incorrect invalid is isn it its key length lookup malformed may mismatch"
+    " must never not of on or permission please policy refresh refused rejected request revoked rotated rotation should"
+    " signature status that the there this timeout to too unable unauthorized unexpected unknown unsupported user validation"
+    " verification verify was were when while will with wrong your"
+)
+"""What follows `token:` or `password:` in a sentence rather than a value."""
+
+MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>")
+REFERENCE = re.compile(
+    r"\$\{[A-Za-z0-9_.]+\}|\$\([A-Za-z0-9_.]+\)|\$[A-Z][A-Z0-9_]*|\{\{[^{}]{1,200}\}\}|%[A-Z_]+%"
+)
+FILE_PATH = re.compile(r"(?:/[a-z0-9._-]{1,64}){2,16}")
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+OBJECT_NAME = re.compile(
+    r"(?:[a-z0-9][a-z0-9.-]{0,62}/)?[a-z][a-z0-9]*(?:[.-][a-z0-9]+){1,10}|[a-z]{1,40}/[a-z]{1,40}"
+)
+
+
+def key_words(key: str) -> list[str]:
+    """The words of a key in lower case: `awsSecretAccessKey` gives aws, secret, access, key."""
+    return [w.lower() for w in WORD.findall(key[-128:])]
+
+
+def secret_kind(key: str) -> str | None:
+    """What the value of `key` is, if it is a secret: `password`, `token`, `key`, `secret`, ...; else None.
+
+    `object` stands for keys whose value is a secret or the name of a Secret object: the value has to tell.
+    """
+    words = key_words(key)
+    while len(words) > 1 and (words[-1] in MODIFIERS or words[-1].isdigit()):
+        words.pop()
+    if not words:
+        return None
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last == "id":
+        return "key" if words[-3:-1] == ["access", "key"] or before == "secret" else None
+    if last == "key":
+        return "key" if before in KEY_OWNERS else None
+    return _kind_of_word(last, before)
+
+
+def _kind_of_word(last: str, before: str) -> str | None:
+    if last in SHORT:
+        return SHORT[last] if last != "pat" or before else None
+    if last.endswith(("cookie", "cookies")):
+        return "cookie"
+    if last.endswith("authorization"):
+        return "authorization"
+    for kind, endings in (("password", PASSWORDS), ("token", TOKENS), ("key", KEYS), ("secret", OTHERS)):
+        if last.endswith(endings):
+            return kind
+    if last.endswith(("secret", "secrets", "credential", "credentials", "creds")):
+        return None if before in REFERRING else "object"
+    return None
+
+
+def is_no_secret(value: str, kind: str) -> bool:
+    """Whether the value of a secret key is none itself: empty, a mask, a reference, a file, the name of an object."""
+    text = value.strip()
+    low = text.lower()
+    if not text or low in NO_VALUE or text.startswith("<set to the key "):
+        return True
+    if MASK.fullmatch(text) or REFERENCE.fullmatch(text) or FILE_PATH.fullmatch(text):
+        return True
+    return kind == "object" and (looks_like_object_name(text) or (text.isdigit() and len(text) < 6))
+
+
+def is_prose(value: str) -> bool:
+    """Whether an unquoted value starts like a sentence: `token: signature is invalid`."""
+    word = re.match(r"([A-Za-z]+)(?:[\s.,:;!?']|\Z)", value)
+    return word is not None and word[1].lower() in PROSE
+
+
+def looks_like_object_name(text: str) -> bool:
+    """Whether text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few digits."""
+    if UUID.fullmatch(text) or not OBJECT_NAME.fullmatch(text):
+        return False
+    return sum(c.isdigit() for c in text) * 3 <= len(text)
+
+
+def looks_random(text: str) -> bool:
+    """Whether text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
+    return (
+        len(text) >= 10
+        and any(c.islower() for c in text)
+        and any(c.isupper() for c in text)
+        and sum(c.isdigit() for c in text) >= 2
+    )
