@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, Field, StringConstraints
 from pydantic.functional_validators import model_validator
+from pydantic_core import PydanticCustomError
 
-from schemas.fields import Flag, Fraction, Message, ShortText
+from schemas.fields import MAX_ITEMS, AtMost, Flag, Fraction, Message, ShortText, accepted_names
 
 LabelName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=128)]
 
@@ -30,7 +31,23 @@ def _both(label: str) -> Any:
     return {"validation_alias": AliasChoices(camel, label), "serialization_alias": camel}
 
 
-class DetectedLabels(Message):
+class TwoSpellings(Message):
+    """A message whose fields may be written in camelCase or in snake_case, each of them once."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt_once(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for name, field in cls.model_fields.items():
+                spelt = [key for key in dict.fromkeys(accepted_names(name, field)) if key in data]
+                if len(spelt) > 1:
+                    raise PydanticCustomError(
+                        "spelt_twice", "only one of {keys}", {"keys": " and ".join(spelt)}
+                    )
+        return data
+
+
+class DetectedLabels(TwoSpellings):
     """Cluster characteristics, read from the cluster (DD-WORKFLOW-001). camelCase in messages, snake_case is read.
 
     An absent boolean is false and an absent string is empty, unless `failedDetections` names it: then the detection
@@ -55,7 +72,9 @@ class DetectedLabels(Message):
     """`privileged`, `baseline`, `restricted`, or empty."""
     service_mesh: ShortText = Field(default="", **_both("service_mesh"))
     """`istio`, `linkerd`, or empty."""
-    failed_detections: tuple[LabelName, ...] = Field(default=(), max_length=64, **_both("failed_detections"))
+    failed_detections: Annotated[tuple[LabelName, ...], AtMost(MAX_ITEMS)] = Field(
+        default=(), **_both("failed_detections")
+    )
     """Labels (camelCase) whose detection failed: their values are unknown."""
 
     @model_validator(mode="before")
@@ -102,16 +121,16 @@ DETECTED_LABELS: Final = tuple(name for name in DetectedLabels.model_fields if n
 """All detected labels, in snake_case."""
 
 
-class EnrichmentResults(Message):
+class EnrichmentResults(TwoSpellings):
     """What the sender found out before. The worker gathers its own facts as well."""
 
     kubernetes_context: dict[str, Any] | None = Field(default=None, **_both("kubernetes_context"))
     """Facts about the resource, free in form."""
     detected_labels: DetectedLabels | None = Field(default=None, **_both("detected_labels"))
     """Cluster characteristics; absent when nothing was detected."""
-    custom_labels: dict[LabelName, tuple[ShortText, ...]] = Field(
-        default_factory=dict, **_both("custom_labels")
-    )
+    custom_labels: Annotated[
+        dict[LabelName, Annotated[tuple[ShortText, ...], AtMost(MAX_ITEMS)]], AtMost(MAX_ITEMS)
+    ] = Field(default_factory=dict, **_both("custom_labels"))
     """Labels of the customer: a subdomain and its values, `{"team": ["name=payments"]}`."""
     enrichment_quality: Fraction = Field(default=0.0, **_both("enrichment_quality"))
     """How complete the sender's enrichment is. For the orchestrator, never for the model."""

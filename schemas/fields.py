@@ -6,10 +6,11 @@ Types are strict about JSON types (no boolean as a number, no number as a text, 
 
 from __future__ import annotations
 
+import json
 import re
 import typing
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -35,8 +36,10 @@ MAX_DEPTH: Final = 64
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 ID_BYTES: Final = 128
+KEY_CHARS: Final = 64
 
-_RFC3339 = re.compile(
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_RFC3339: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )
 
@@ -129,6 +132,9 @@ Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 Seconds = Annotated[float, Field(strict=True, ge=0)]
 """A duration in seconds."""
 
+MAX_ITEMS: Final = 1000
+"""Most items in an array, and members in an open map."""
+
 Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 in lower-case hexadecimal."""
 
@@ -171,7 +177,29 @@ class Removed:
         return {"not": {}, "description": f"Removed. Use {self.replacement}."}
 
 
-def _accepted_names(name: str, field: FieldInfo) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Bounds an array or an object before its items are looked at: a long one costs nothing, and gives one error."""
+
+    limit: int
+
+    def _check(self, value: Any) -> Any:
+        if isinstance(value, Sized) and not isinstance(value, str) and len(value) > self.limit:
+            raise PydanticCustomError("too_many", "at most {limit} items", {"limit": self.limit})
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        described = handler(schema)
+        return described | {"maxItems" if described["type"] == "array" else "maxProperties": self.limit}
+
+
+def accepted_names(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Every spelling of a field that is read."""
     alias = field.validation_alias
     if isinstance(alias, AliasChoices):
         return (name, *(str(choice) for choice in alias.choices))
@@ -188,24 +216,30 @@ def _models_in(annotation: Any) -> Iterator[type[Message]]:
         yield from _models_in(argument)
 
 
-def ignored_fields(model: type[Message], data: Any, path: str = "") -> tuple[str, ...]:
+def member(path: str, key: str | int) -> str:
+    """Path of a member or an item, such as `a.b[3]`; an unusual or long key stands in brackets, shortened."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if _PLAIN_KEY.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{json.dumps(key[:KEY_CHARS])}{'' if len(key) <= KEY_CHARS else '...'}]"
+
+
+def ignored_fields(model: type[Message], data: Any, path: str = "") -> Iterator[str]:
     """Paths in `data` (decoded JSON) that `model` does not read, in the order of the message.
 
     A whole unknown subtree is one path; members of open maps such as `signal_labels` are never ignored.
     """
     if not isinstance(data, Mapping):
-        return ()
+        return
     known = {
-        alias: field for name, field in model.model_fields.items() for alias in _accepted_names(name, field)
+        alias: field for name, field in model.model_fields.items() for alias in accepted_names(name, field)
     }
-    found: list[str] = []
     for key, value in data.items():
-        where = f"{path}.{key}" if path else str(key)
+        where = member(path, key)
         if key not in known:
-            found.append(where)
+            yield where
             continue
         for inner in _models_in(known[key].annotation):
-            items = enumerate(value) if isinstance(value, list) else [(None, value)]
-            for number, item in items:
-                found += ignored_fields(inner, item, where if number is None else f"{where}[{number}]")
-    return tuple(found)
+            for number, item in enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]:
+                yield from ignored_fields(inner, item, where if number is None else member(where, number))

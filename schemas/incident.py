@@ -7,13 +7,15 @@ import json
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationInfo, WithJsonSchema
+from pydantic import ConfigDict, Field, StringConstraints, ValidationInfo, WithJsonSchema
 from pydantic.functional_validators import BeforeValidator, field_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import EnrichmentResults
 from schemas.fields import (
+    MAX_ITEMS,
     ApiVersion,
+    AtMost,
     Flag,
     Id,
     Kind,
@@ -73,10 +75,14 @@ _DNS_NAME: Final = re.compile(
 
 ResourceName = Annotated[
     str,
-    StringConstraints(
-        strict=True, min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9:._-]*[A-Za-z0-9])?$"
-    ),
+    StringConstraints(strict=True, min_length=1, max_length=253),
+    Field(json_schema_extra={"pattern": "^[A-Za-z0-9]([A-Za-z0-9:._-]*[A-Za-z0-9])?$"}),
 ]
+"""What a name may be at all; which rule holds depends on the kind."""
+
+OpenMap = Annotated[dict[ShortText, LongText], AtMost(MAX_ITEMS)]
+MAX_STORM: Final = 10_000
+"""Most resources of a storm that a request may list."""
 
 
 def _not_a_recovery(value: Any) -> Any:
@@ -85,8 +91,14 @@ def _not_a_recovery(value: Any) -> Any:
     return value
 
 
+def _sender_may_omit_received_time(schema: dict[str, Any]) -> None:
+    schema["required"].remove("received_time")
+
+
 class Signal(Message):
     """What incidents and recoveries have in common: the signal, its resource, and the business context."""
+
+    model_config = ConfigDict(json_schema_extra=_sender_may_omit_received_time)
 
     incident_id: Id
     """Id of the incident at the sender."""
@@ -143,11 +155,11 @@ class Signal(Message):
     """Window of the storm detection, such as `5m`."""
     storm_alert_count: Positive | None = None
     """Alerts in the storm."""
-    affected_resources: tuple[ShortText, ...] = Field(default=(), max_length=10_000)
+    affected_resources: Annotated[tuple[ShortText, ...], AtMost(MAX_STORM)] = ()
     """Resources of an aggregated storm."""
-    signal_labels: dict[ShortText, LongText] = Field(default_factory=dict)
+    signal_labels: OpenMap = Field(default_factory=dict)
     """Labels of the signal."""
-    signal_annotations: dict[ShortText, LongText] = Field(default_factory=dict)
+    signal_annotations: OpenMap = Field(default_factory=dict)
     """Annotations of the signal."""
     safety_context: SafetyContext | None = None
     """What may and may not be done."""

@@ -13,6 +13,8 @@ from schemas.enrichment import EnrichmentResults
 from schemas.fields import (
     INT64_MAX,
     INT64_MIN,
+    MAX_ITEMS,
+    AtMost,
     Count,
     Id,
     LongText,
@@ -52,7 +54,7 @@ class OriginalRCA(Message):
     """The signal type as it was determined then."""
     severity: SeverityWord
     """The severity as it was assessed then."""
-    contributing_factors: tuple[LongText, ...] = Field(default=(), max_length=1000)
+    contributing_factors: Annotated[tuple[LongText, ...], AtMost(MAX_ITEMS)] = ()
     """What contributed."""
 
 
@@ -67,6 +69,7 @@ class SelectedWorkflowSummary(Message):
     """The image or bundle that was run."""
     parameters: Annotated[
         dict[ShortText, LongText],
+        AtMost(MAX_ITEMS),
         BeforeValidator(_scalars_as_text),
         WithJsonSchema(
             {

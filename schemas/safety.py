@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.fields import Count, Flag, LongText, Message, Removed, Word
+from schemas.fields import MAX_ITEMS, AtMost, Count, Flag, LongText, Message, Removed, Word
 from schemas.taxonomy import PriorityWord
 
-Actions = tuple[Word, ...]
+Words = Annotated[tuple[Word, ...], AtMost(MAX_ITEMS)]
 
 
 class SafetyConstraints(Message):
@@ -19,9 +19,9 @@ class SafetyConstraints(Message):
     """Longest acceptable downtime; absent means no limit was given."""
     requires_approval: Flag = False
     """A person must approve, whatever the policy says."""
-    allowed_actions: Actions | None = None
+    allowed_actions: Words | None = None
     """Anything else needs approval; absent means no list was given."""
-    forbidden_actions: Actions = ()
+    forbidden_actions: Words = ()
     """Never to be done."""
     allowed_action_types: Annotated[None, Removed("allowed_actions")] = Field(default=None, exclude=True)
     forbidden_action_types: Annotated[None, Removed("forbidden_actions")] = Field(default=None, exclude=True)
@@ -41,7 +41,7 @@ class RegoPolicy(Message):
 
     version: Word = ""
     """Version of the policy."""
-    rules: tuple[Word, ...] = ()
+    rules: Words = ()
     """Names of its rules."""
     dry_run: Flag = False
     """Nothing may run without approval."""
@@ -63,7 +63,7 @@ class SafetyContext(Message):
     """The service concerned."""
     safety_constraints: SafetyConstraints = SafetyConstraints()
     """What may be done, and what not."""
-    dependencies: tuple[Dependency, ...] = Field(default=(), max_length=1000)
+    dependencies: Annotated[tuple[Dependency, ...], AtMost(MAX_ITEMS)] = ()
     """Services that depend on this one."""
     data_criticality: Word = ""
     """An open value such as `high`."""

@@ -124,14 +124,16 @@ def _environment(value: str) -> str:
 
 def _any_case(words: tuple[str, ...]) -> WithJsonSchema:
     """A JSON Schema that takes the words in any case, as the validators do."""
-    pattern = "|".join("".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in word) for word in words)
+    pattern = "|".join(
+        "".join(f"[{c.upper()}{c.lower()}]" if c.isalpha() else c for c in word) for word in words
+    )
     return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$", "examples": list(words)})
 
 
 SeverityWord = Annotated[Severity, BeforeValidator(_severity), _any_case(tuple(_LEVELS))]
 """A severity of a request, in any case, aliases allowed."""
 
-PriorityWord = Annotated[Priority, BeforeValidator(_priority), _any_case(tuple(p.lower() for p in Priority))]
+PriorityWord = Annotated[Priority, BeforeValidator(_priority), _any_case(tuple(Priority))]
 """A priority, in any case."""
 
 Environment = Annotated[Word, AfterValidator(_environment)]
