@@ -204,12 +204,8 @@ def documents() -> dict[str, str]:
 
 
 def export(directory: Path) -> None:
-    """Write all files and remove JSON files that are no longer generated."""
-    files = documents()
-    for stale in directory.rglob("*.json"):
-        if stale.relative_to(directory).as_posix() not in files:
-            stale.unlink()
-    for path, text in files.items():
+    """Write all files. Files that are no longer generated stay; the drift test names them."""
+    for path, text in documents().items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(text, encoding="utf-8")
 

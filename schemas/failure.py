@@ -21,6 +21,9 @@ def excerpt(text: str, limit: int = EXCERPT_BYTES) -> str:
     return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
+Excerpt = Annotated[str, StringConstraints(strict=True), AfterValidator(excerpt)]
+
+
 class ValidationCode(enum.StrEnum):
     """What was wrong: with a message (decoding, schema, routing) or with an answer of the model (`answer_*`)."""
 
@@ -77,7 +80,7 @@ class ValidationFailure(Message):
     """As in the message, when it could be read."""
     attempt: Positive | None = None
     """Which answer of the model, counted from 1; None for a message."""
-    excerpt: Annotated[str, AfterValidator(excerpt)] = ""
+    excerpt: Excerpt = ""
     """At most 64 KiB of the body or the answer, with secrets removed."""
     failed_at: Timestamp
     """When it was refused."""
