@@ -1,0 +1,108 @@
+"""From documents to workflows, with everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from schemas.enrichment import snake_case
+from worker.adapters.file_catalog.building import build_workflow, one_paragraph
+from worker.adapters.file_catalog.documents import KUBERNAUT, UNUSED, ActionTypeDocument, WorkflowDocument
+from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
+from worker.domain.workflow import Workflow
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was read so far. `origin` is where each workflow stands."""
+
+    workflows: dict[str, Workflow] = field(default_factory=dict)
+    actions: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    problems: list[CatalogProblem] = field(default_factory=list)
+
+
+def read_into(loaded: Loaded, document: Document) -> None:
+    """Add what the document declares. Kubernetes objects of other kinds are skipped."""
+    value = document.value
+    if not isinstance(value, dict):
+        loaded.problems.append(document.problem((), "a catalog document is a mapping"))
+    elif "kind" in value or "apiVersion" in value:
+        _read_kubernaut(loaded, document, value)
+    elif "workflow_id" in value or "action_type" in value:
+        _read_workflow(loaded, document, value, (), "")
+    else:
+        loaded.problems.append(document.problem((), "not a workflow: skipped", warning=True))
+
+
+def _read_kubernaut(loaded: Loaded, document: Document, value: Mapping[str, Any]) -> None:
+    if not str(value.get("apiVersion")).startswith(KUBERNAUT.partition("/")[0] + "/"):
+        return
+    kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
+    if kind not in {"RemediationWorkflow", "ActionType"}:
+        return
+    if value.get("apiVersion") != KUBERNAUT or not isinstance(spec, dict):
+        loaded.problems.append(document.problem(("apiVersion",), f"needs apiVersion {KUBERNAUT} and a spec"))
+        return
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    if kind == "ActionType":
+        _read_action(loaded, document, spec, name)
+    else:
+        _read_workflow(loaded, document, spec, ("spec",), name)
+
+
+def _read_action(loaded: Loaded, document: Document, spec: Mapping[str, Any], name: str) -> None:
+    action = _validated(ActionTypeDocument, spec, document, ("spec",), loaded)
+    if action is not None:
+        loaded.actions[action.name or name] = one_paragraph(action.description.what)
+
+
+def _read_workflow(
+    loaded: Loaded, document: Document, spec: Mapping[str, Any], at: Location, name: str
+) -> None:
+    written = _validated(WorkflowDocument, spec, document, at, loaded)
+    if written is None:
+        return
+    workflow, problems = build_workflow(written, document, at, name)
+    loaded.problems += [*problems, *_unknown_names(written, document, at)]
+    if any(not p.warning for p in problems):
+        return
+    here = f"{document.file}:{document.line(at)}"
+    if workflow.workflow_id in loaded.workflows:
+        first = loaded.origin[workflow.workflow_id]
+        message = f"{workflow.workflow_id} is declared twice, first at {first}"
+        loaded.problems.append(document.problem((*at, "workflow_id"), message))
+        return
+    loaded.workflows[workflow.workflow_id] = workflow
+    loaded.origin[workflow.workflow_id] = here
+
+
+def _validated(
+    model: type[Part], spec: Mapping[str, Any], document: Document, at: Location, loaded: Loaded
+) -> Part | None:
+    try:
+        return model.model_validate(spec)
+    except ValidationError as error:
+        loaded.problems += [
+            document.problem((*at, *e["loc"]), e["msg"]) for e in error.errors(include_url=False)
+        ]
+        return None
+
+
+def _unknown_names(part: BaseModel, document: Document, at: Location) -> Iterator[CatalogProblem]:
+    """A warning for each name that nothing reads: it may be a misspelt one."""
+    for name in part.model_extra or ():
+        if snake_case(name) not in UNUSED.get(type(part), ()):
+            yield document.problem((*at, name), "unknown name, not read", warning=True)
+    for name, value in part:
+        parts = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+        for number, inner in parts:
+            if isinstance(inner, BaseModel):
+                yield from _unknown_names(
+                    inner, document, (*at, name, *(() if number is None else (number,)))
+                )

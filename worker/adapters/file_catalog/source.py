@@ -1,0 +1,139 @@
+"""YAML files as plain data that still knows its lines.
+
+Scalars stay text: the declared type of a field decides what `1.10`, `on` or `"5"` mean, not YAML's guesses. Size, depth
+and the number of nodes after aliases are expanded are bounded; tags and merge keys are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_FILES = 5000
+MAX_FILE_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+MAX_NODES = 100_000
+SUFFIXES = {".yaml", ".yml", ".json"}
+NULLS = {"", "~", "null", "Null", "NULL"}
+
+Location = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogProblem:
+    """Something wrong in a catalog file. `line` counts from 1, 0 for the whole file. Warnings do not stop loading."""
+
+    file: str
+    line: int
+    message: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        """`catalog/scale.yaml:12: ...`, as editors read it."""
+        level = "warning: " if self.warning else ""
+        return f"{self.file}:{self.line}: {level}{self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document: strings, None, lists and dicts, and the line of every value."""
+
+    file: str
+    value: Any
+    lines: Mapping[Location, int] = field(default_factory=dict)
+
+    def line(self, location: Location) -> int:
+        """Line of the value, or of the nearest one around it that stands in the file."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return self.lines.get(location, 0)
+
+    def problem(self, location: Location, message: str, *, warning: bool = False) -> CatalogProblem:
+        """A problem at this value."""
+        where = ".".join(str(part) for part in location)
+        text = f"{where}: {message}" if where else message
+        return CatalogProblem(self.file, self.line(location), text, warning)
+
+
+class _RefusedError(Exception):
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+def catalog_files(directory: Path) -> list[Path]:
+    """Regular YAML and JSON files below the directory, by name. Hidden ones are left out (mounted ConfigMaps)."""
+    found = []
+    for path in directory.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
+        if not hidden and path.suffix.lower() in SUFFIXES and path.is_file():
+            found.append(path)
+    return sorted(found)
+
+
+def read_documents(text: str, file: str) -> tuple[list[Document], list[CatalogProblem]]:
+    """All documents of a file, or what is wrong with it."""
+    try:
+        _check_shape(text)
+        nodes = list(yaml.compose_all(text, Loader=yaml.CSafeLoader))
+        return [_document(node, file) for node in nodes if not _is_null(node)], []
+    except _RefusedError as refused:
+        return [], [CatalogProblem(file, refused.line, refused.message)]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 0
+        return [], [CatalogProblem(file, line, f"not YAML: {getattr(error, 'problem', None) or error}")]
+
+
+def _check_shape(text: str) -> None:
+    """Bound depth and size on the flat stream of events, before anything recursive runs."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise _RefusedError(line, f"more than {MAX_NODES} values, or nested deeper than {MAX_DEPTH}")
+
+
+def _document(node: yaml.Node, file: str) -> Document:
+    lines: dict[Location, int] = {}
+    return Document(file, _plain(node, (), lines), lines)
+
+
+def _plain(node: yaml.Node, location: Location, lines: dict[Location, int]) -> Any:
+    line = node.start_mark.line + 1
+    if len(lines) >= MAX_NODES or len(location) > MAX_DEPTH:
+        raise _RefusedError(line, "too large once its aliases are expanded")
+    if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
+        raise _RefusedError(line, f"tags such as {node.tag[:60]} are not supported")
+    lines[location] = line
+    if isinstance(node, yaml.MappingNode):
+        return dict(_members(node, location, lines))
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, (*location, n), lines) for n, item in enumerate(node.value)]
+    return None if _is_null(node) else node.value
+
+
+def _is_null(node: yaml.Node) -> bool:
+    """Null as plain text; in quotes it is a word."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in NULLS
+
+
+def _members(
+    node: yaml.MappingNode, location: Location, lines: dict[Location, int]
+) -> Iterator[tuple[str, Any]]:
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+            raise _RefusedError(line, "keys must be plain text; merge keys are not supported")
+        if (*location, key.value) in lines:
+            raise _RefusedError(line, f"the key {key.value[:60]} stands here twice")
+        yield key.value, _plain(value, (*location, key.value), lines)
