@@ -11,11 +11,17 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import nats
 from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import RawStreamMsg
+from nats.js.errors import NotFoundError
 
+from schemas.subjects import Subjects
+from worker.adapters.nats_provision import provision, wanted
 from worker.sandbox.nats_server import NatsServer
 
 
@@ -70,3 +76,43 @@ async def connect(servers: Sequence[NatsServer]) -> Client:
         ping_interval=5,
         error_cb=quiet,
     )
+
+
+@dataclass
+class Case:
+    """Provisioned servers, a connection, and the names on them."""
+
+    servers: list[NatsServer]
+    nc: Client
+    subjects: Subjects
+
+    @property
+    def js(self) -> JetStreamContext:
+        return self.nc.jetstream(timeout=2)
+
+    async def count(self, stream: str) -> int:
+        return (await self.js.stream_info(stream)).state.messages
+
+    async def messages(self, stream: str, subject: str) -> list[RawStreamMsg]:
+        """Everything that is stored on a subject (wildcards allowed), in order."""
+        found: list[RawStreamMsg] = []
+        while True:
+            after = (found[-1].seq or 0) + 1 if found else 1
+            try:
+                found.append(await self.js.get_msg(stream, seq=after, next=True, subject=subject))
+            except NotFoundError:
+                return found
+
+
+@contextlib.asynccontextmanager
+async def provisioned(
+    servers: list[NatsServer], *, prefix: str = "rca", ack_wait_seconds: float = 2.0
+) -> AsyncIterator[Case]:
+    """All streams, buckets and lanes, with as many replicas as there are servers."""
+    subjects, nc = Subjects(prefix), await connect(servers)
+    try:
+        items = wanted(subjects, replicas=len(servers), ack_wait_seconds=ack_wait_seconds)
+        await provision(nc, items)
+        yield Case(servers, nc, subjects)
+    finally:
+        await nc.close()

@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 """The API counts in nanoseconds."""
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
 
-REQUEST_SECONDS = 5.0
+REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
 FIXED = frozenset({"retention", "storage", "ack_policy", "max_waiting", "deny_delete", "durable_name"})
 """What the server can't change in place, or only by force."""

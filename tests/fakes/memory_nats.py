@@ -1,0 +1,114 @@
+"""Events, Results and Journal in memory, with the promises of the ports. `down` makes every call fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent
+from schemas.failure import DeadLetter, ValidationFailure
+from schemas.subjects import kv_key
+from worker.domain.errors import JournalGap, LostClaim, Unavailable
+from worker.domain.journal import BEGIN, END
+from worker.domain.ports import Step
+
+
+@dataclass
+class MemoryEvents:
+    """What was published, each once, in order."""
+
+    audits: list[AuditEvent] = field(default_factory=list)
+    rejections: list[ValidationFailure] = field(default_factory=list)
+    results: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    dead_letters: list[tuple[DeadLetter, bytes]] = field(default_factory=list)
+    down: bool = False
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
+
+    async def audit(self, event: AuditEvent) -> None:
+        if self._first("audit", event.event_id):
+            self.audits.append(event)
+
+    async def reject(self, failure: ValidationFailure) -> None:
+        origin = (failure.origin_stream, failure.origin_sequence)
+        answer = (failure.request_key, failure.attempt)
+        if self._first("reject", *(origin if failure.attempt is None else answer)):
+            self.rejections.append(failure)
+
+    async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult:
+        self._first()
+        place = (str(result.kind), result.request_key)
+        there = self.results.get(place)
+        stored = AnalysisResult.model_validate_json(there) if there else None
+        if stored and not (replace_failed and stored.status is Status.FAILED):
+            return stored
+        self.results[place] = result.model_dump_json().encode()
+        return result
+
+    async def dead_letter(self, letter: DeadLetter, body: bytes) -> None:
+        if self._first("dead_letter", letter.origin_stream, letter.origin_sequence):
+            self.dead_letters.append((letter, body))
+
+    def _first(self, *what: object) -> bool:
+        if self.down:
+            raise Unavailable("down")
+        known = what in self._seen
+        self._seen.add(what)
+        return not known
+
+
+@dataclass
+class MemoryResults:
+    """Reads what MemoryEvents stored."""
+
+    events: MemoryEvents
+
+    async def find(self, kind: str, request_key: str) -> AnalysisResult | None:
+        if self.events.down:
+            raise Unavailable("down")
+        body = self.events.results.get((str(kind), request_key))
+        return AnalysisResult.model_validate_json(body) if body else None
+
+
+@dataclass
+class MemoryJournal:
+    """Steps by key. Removing an entry of a list (set it to None) makes a gap."""
+
+    steps: dict[str, list[Step | None]] = field(default_factory=dict)
+    down: bool = False
+
+    async def open(self, request_key: str, run: str) -> MemoryJournalRun:
+        if self.down:
+            raise Unavailable("down")
+        key = kv_key(request_key)
+        steps = self.steps.setdefault(key, [])
+        past = [step for step in steps if step is not None]
+        if len(past) < len(steps):
+            raise JournalGap(f"{key}: steps are gone")
+        return MemoryJournalRun(self, key, run, tuple(past))
+
+
+class MemoryJournalRun:
+    def __init__(self, journal: MemoryJournal, key: str, run: str, past: Sequence[Step]) -> None:
+        self._journal, self._key, self._run = journal, key, run
+        self._past, self._next = past, len(past) + 1
+
+    @property
+    def past(self) -> Sequence[Step]:
+        return self._past
+
+    async def begin(self, *, alone: bool = False) -> None:
+        await self.append(BEGIN, alone=alone)
+
+    async def append(self, kind: str, data: bytes = b"", **notes: Any) -> None:
+        if self._journal.down:
+            raise Unavailable("down")
+        steps = self._journal.steps[self._key]
+        if len(steps) >= self._next:
+            raise LostClaim(f"{self._key}: step {self._next} is taken")
+        steps.append(Step(self._next, kind, self._run, bytes(data), dict(notes)))
+        self._next += 1
+
+    async def end(self, outcome: str, **notes: Any) -> None:
+        await self.append(END, outcome=outcome, **notes)

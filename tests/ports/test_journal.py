@@ -1,0 +1,249 @@
+"""Journal in memory, on one server, and on three."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from schemas.subjects import request_key
+from tests.fakes.memory_nats import MemoryJournal
+from tests.fakes.messages import new_id
+from tests.nats_servers import connect, provisioned
+from worker.adapters.nats_journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
+from worker.adapters.nats_publish import FencedStream
+from worker.domain.errors import JournalGap, LostClaim, Unavailable
+from worker.domain.journal import BEGIN, CLAIM, END, RELEASED, count, done, paid
+
+
+def journal_on(case, *, patience_seconds=30.0):
+    bucket = case.subjects.journal_bucket
+    log = FencedStream(case.nc, f"KV_{bucket}", patience_seconds=patience_seconds)
+    return NatsJournal(log, case.nc, bucket)
+
+
+@pytest.fixture(params=["memory", "one server", "three servers"])
+def journal_servers(request):
+    names = {"one server": "shared_server", "three servers": "shared_cluster"}
+    return request.getfixturevalue(names[request.param]) if request.param in names else []
+
+
+@pytest.fixture
+async def journal(journal_servers):
+    if not journal_servers:
+        yield MemoryJournal()
+        return
+    async with provisioned(journal_servers) as case:
+        yield journal_on(case)
+
+
+async def test_steps_come_back_in_order_with_what_they_held(journal):
+    key = request_key(new_id())
+    first = await journal.open(key, "first")
+    assert list(first.past) == []
+    await first.begin(alone=True)
+    for number in range(12):  # more than nine: 10 comes after 9, not after 1
+        await first.append("llm", b"\x00\n\xff" + b"%d" % number, model="m", call=number)
+    await first.end(RELEASED, why="é")
+    past = (await journal.open(key, "second")).past
+    assert [step.number for step in past] == list(range(1, 15))
+    assert [step.kind for step in past] == [BEGIN, *["llm"] * 12, END]
+    assert {step.run for step in past} == {"first"}
+    assert [step.data for step in past[1:13]] == [b"\x00\n\xff" + b"%d" % n for n in range(12)]
+    assert [dict(past[0].notes), dict(past[3].notes), dict(past[13].notes)] == [
+        {"alone": True},
+        {"model": "m", "call": 2},
+        {"outcome": RELEASED, "why": "é"},
+    ]
+
+
+async def test_a_new_run_fences_the_old_one_before_it_spends(journal):
+    key, calls = request_key(new_id(), 2), []
+
+    async def call() -> bytes:
+        calls.append(1)
+        return b"answer"
+
+    old = await journal.open(key, "old")
+    await old.begin()
+    await paid(old, "llm", call)
+    new = await journal.open(key, "new")
+    assert [step.data for step in done(new, "llm")] == [b"answer"]
+    assert (count(new.past).deaths, count(new.past).suspect) == (1, True)
+    await new.begin()
+    with pytest.raises(LostClaim):
+        await paid(old, "llm", call)
+    with pytest.raises(LostClaim):
+        await old.end(RELEASED)
+    assert len(calls) == 1
+    await paid(new, "llm", call)
+    assert len(calls) == 2
+
+
+async def test_of_two_runs_that_opened_together_one_begins(journal):
+    key = request_key(new_id())
+    runs = [await journal.open(key, f"run{n}") for n in range(20)]
+    outcomes = await asyncio.gather(*(run.begin() for run in runs), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes if outcome is not None] == [LostClaim] * 19
+    winner = outcomes.index(None)
+    assert [step.run for step in (await journal.open(key, "look")).past] == [f"run{winner}"]
+
+
+async def test_lists_of_similar_keys_do_not_mix(journal):
+    stem = new_id()
+    keys = [request_key(stem), request_key(stem, 1), request_key(f"{stem}.1"), request_key(f"{stem}>* %=é")]
+    for key in keys:
+        await (await journal.open(key, "run")).append("llm", key.encode())
+    for key in keys:
+        assert [step.data for step in (await journal.open(key, "look")).past] == [key.encode()]
+
+
+async def test_large_steps_come_back_whole(journal):
+    key = request_key(new_id())
+    sizes = [0, INLINE_BYTES, INLINE_BYTES + 1, 1_000_000]
+    run = await journal.open(key, "run")
+    bodies = [os.urandom(size) for size in sizes]
+    for body in bodies:
+        await run.append("tools", body)
+    assert [step.data for step in (await journal.open(key, "look")).past] == bodies
+
+
+async def test_racing_workers_never_record_a_step_twice(journal):
+    key, paid_for, lost = request_key(new_id()), [], []
+
+    async def attempt(name: str) -> bool:
+        run = await journal.open(key, name)
+        try:
+            await run.begin()
+            for number in range(len(done(run, "llm")), 5):
+
+                async def call(number: int = number) -> bytes:
+                    paid_for.append(number)
+                    await asyncio.sleep(0.01)
+                    return b"%d" % number
+
+                await paid(run, "llm", call)
+        except LostClaim:
+            lost.append(name)
+            return False
+        return True
+
+    async def restless(worker: str) -> None:
+        for n in range(4):
+            await attempt(f"{worker}{n}")
+            await asyncio.sleep(0.02 * n)
+
+    await asyncio.gather(restless("a"), restless("b"))
+    assert await attempt("undisturbed")
+    answers = [step.data for step in done(await journal.open(key, "look"), "llm")]
+    assert answers == [b"%d" % number for number in range(5)]
+    assert len(paid_for) - len(answers) <= len(
+        lost
+    )  # at most the outstanding call of each run that was fenced
+
+
+# --- on servers only
+
+
+async def test_an_append_that_was_cancelled_after_the_server_had_it_is_found(case):
+    journal, key = journal_on(case), request_key(new_id())
+    run = await journal.open(key, "run")
+    await run.begin()
+    twin = await journal.open(key, "run")  # stands at step 2 as well
+    await run.append(CLAIM, what="llm")
+    await twin.end(RELEASED)
+    assert [step.kind for step in (await journal.open(key, "look")).past] == [BEGIN, CLAIM, END]
+
+
+async def test_the_bucket_can_be_read_by_any_client(case):
+    key = request_key("a.b/c-" + new_id(), 2)
+    await (await journal_on(case).open(key, "run")).append("llm", b"answer")
+    bucket = await case.js.key_value(case.subjects.journal_bucket)
+    entry = await bucket.get(f"{key.replace('%', '=')}.1")
+    head, _, data = (entry.value or b"").partition(b"\n")
+    assert data == b"answer"
+    assert f'"v":{FORMAT}'.encode() in head
+
+
+async def test_a_step_above_the_limit_is_refused(case):
+    run = await journal_on(case).open(request_key(new_id()), "run")
+    with pytest.raises(ValueError, match="at most"):
+        await run.append("tools", bytes(STEP_BYTES + 1))
+
+
+async def test_racers_with_large_steps_leave_one(case):
+    journal, key, big = journal_on(case), request_key(new_id()), os.urandom(400_000)
+    runs = [await journal.open(key, f"run{n}") for n in range(4)]
+    outcomes = await asyncio.gather(
+        *(run.append("tools", big + b"%d" % n) for n, run in enumerate(runs)), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["LostClaim"] * 3 + ["NoneType"]
+    past = (await journal.open(key, "look")).past
+    assert [step.data for step in past] == [big + b"%d" % outcomes.index(None)]
+
+
+GAPS = {
+    "a step expired": ("KV_RCA_JOURNAL", "$KV.RCA_JOURNAL.{key}.1", "step 1 of 3 is gone"),
+    "a part expired": ("OBJ_RCA_JOURNAL", "$O.RCA_JOURNAL.C.>", "a part in the object store is gone"),
+    "a part's name expired": ("OBJ_RCA_JOURNAL", "$O.RCA_JOURNAL.M.>", "a part in the object store is gone"),
+}
+
+
+@pytest.mark.parametrize("gap", GAPS)
+async def test_a_gap_is_told(own_server, gap):
+    journal, key = journal_on(own_server), request_key(new_id())
+    run = await journal.open(key, "run")
+    await run.append("llm", b"small")
+    await run.append("tools", os.urandom(INLINE_BYTES + 1))
+    await run.append("llm", b"small")
+    stream, subject, message = GAPS[gap]
+    await own_server.js.purge_stream(stream, subject=subject.format(key=key))
+    with pytest.raises(JournalGap, match=message):
+        await journal.open(key, "next")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "not a journal step"),
+        (b"\xff\xfe", "not a journal step"),
+        (b"[1]\n", "not a journal step"),
+        (b'{"v":2,"anything":"else"}\ndata', "format 2"),
+        (
+            b'{"v":1,"kind":"llm","run":"r","notes":{},"size":4,"sha256":"00"}\ndata',
+            "does not match its hash",
+        ),
+    ],
+)
+async def test_what_is_no_step_of_this_version_is_a_gap(own_server, body, message):
+    key = request_key(new_id())
+    await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.1", body)
+    journal = journal_on(own_server)
+    with pytest.raises(JournalGap, match=message):
+        await journal.open(key, "next")
+
+
+async def test_a_foreign_writer_fences_too(own_server):
+    key = request_key(new_id())
+    run = await journal_on(own_server).open(key, "run")
+    await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.1", b"by hand")
+    with pytest.raises(LostClaim, match="an unknown writer"):
+        await run.begin()
+
+
+async def test_without_server_or_bucket_it_is_unavailable(own_server):
+    journal, key = journal_on(own_server, patience_seconds=0.2), request_key(new_id())
+    run = await journal.open(key, "run")
+    await own_server.js.delete_stream("OBJ_RCA_JOURNAL")
+    with pytest.raises(Unavailable):
+        await run.append("tools", os.urandom(INLINE_BYTES + 1))
+    await own_server.js.delete_stream("KV_RCA_JOURNAL")
+    with pytest.raises(Unavailable):
+        await journal.open(key, "next")
+    nc = await connect(own_server.servers)
+    log = FencedStream(nc, "KV_RCA_JOURNAL", patience_seconds=0.2)
+    await own_server.servers[0].kill()
+    with pytest.raises(Unavailable):
+        await NatsJournal(log, nc, "RCA_JOURNAL").open(key, "next")
+    await nc.close()

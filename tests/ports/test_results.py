@@ -1,0 +1,175 @@
+"""Results in memory, on one server, and on three; and the fence that keeps them single."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from nats.js.errors import APIError
+
+from schemas.subjects import request_key
+from tests.fakes.memory_nats import MemoryEvents, MemoryResults
+from tests.fakes.messages import new_id, review_result
+from tests.nats_servers import connect, provisioned, three_servers
+from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
+from worker.domain.errors import Unavailable
+
+
+@pytest.fixture(params=["memory", "one server", "three servers"])
+def result_servers(request):
+    names = {"one server": "shared_server", "three servers": "shared_cluster"}
+    return request.getfixturevalue(names[request.param]) if request.param in names else []
+
+
+@pytest.fixture
+async def ports(result_servers):
+    """Events and Results of the same broker."""
+    if not result_servers:
+        events = MemoryEvents()
+        yield events, MemoryResults(events)
+        return
+    async with provisioned(result_servers) as case:
+        yield NatsEvents(case.nc, case.subjects), NatsResults(case.nc, case.subjects)
+
+
+async def test_nothing_is_found_before_anything_is_published(ports):
+    _, results = ports
+    assert await results.find("incident", request_key(new_id())) is None
+
+
+async def test_a_published_result_is_found_as_it_was(ports):
+    events, results = ports
+    result = review_result(f"a.b*>/ é%= {new_id()}", analysis="line\nline é", notes=("x",))
+    await events.result(result)
+    assert result == await results.find("incident", result.request_key)
+
+
+async def test_kinds_and_attempts_do_not_answer_for_each_other(ports):
+    events, results = ports
+    remediation_id = new_id()
+    second = review_result(remediation_id, 2)
+    await events.result(second)
+    assert await results.find("incident", request_key(remediation_id)) is None
+    assert await results.find("recovery", request_key(remediation_id, 1)) is None
+    assert second == await results.find("recovery", request_key(remediation_id, 2))
+
+
+# --- on servers only
+
+
+async def test_what_cannot_be_read_is_unavailable_and_is_not_answered_again(own_server):
+    key = request_key(new_id())
+    await own_server.js.publish(f"rca.result.incident.{key}", b'{"from": "a newer version"}')
+    with pytest.raises(Unavailable, match="can't be read"):
+        await NatsResults(own_server.nc, own_server.subjects).find("incident", key)
+
+
+async def test_a_missing_stream_does_not_look_like_no_result(own_server):
+    results = NatsResults(own_server.nc, own_server.subjects, patience_seconds=0.2)
+    await own_server.js.delete_stream("RCA_RESULTS")
+    with pytest.raises(Unavailable):
+        await results.find("incident", "key")
+
+
+async def test_a_server_that_is_away_is_unavailable(own_server):
+    nc = await connect(own_server.servers)
+    await own_server.servers[0].kill()
+    with pytest.raises(Unavailable):
+        await NatsResults(nc, own_server.subjects, patience_seconds=0.2).find("incident", "key")
+    await nc.close()
+
+
+class Answers:
+    """A connection that counts what the server says to publishes: proof that a test met what it is about."""
+
+    def __init__(self, nc, seen):
+        self._nc, self._seen = nc, seen
+
+    def __getattr__(self, name):
+        return getattr(self._nc, name)
+
+    def jetstream(self, **options):
+        return AnsweredJetStream(self._nc.jetstream(**options), self._seen)
+
+
+class AnsweredJetStream:
+    def __init__(self, js, seen):
+        self._js, self._seen = js, seen
+        self.get_last_msg = js.get_last_msg
+
+    async def publish(self, *arguments, **options):
+        try:
+            ack = await self._js.publish(*arguments, **options)
+        except APIError as e:
+            self._seen[str(e.err_code)] += 1
+            raise
+        self._seen["duplicate" if ack.duplicate else "ok"] += 1
+        return ack
+
+
+async def test_every_refusal_ends_in_the_truth(case):
+    seen, connections = Counter(), [await connect(case.servers) for _ in range(6)]
+    streams = [FencedStream(Answers(nc, seen), "RCA_RESULTS") for nc in connections]
+
+    async def race(subject, message_ids):
+        return await asyncio.gather(
+            *(
+                streams[n % 6].create(subject, b"%d" % n, msg_id=message_id)
+                for n, message_id in enumerate(message_ids)
+            )
+        )
+
+    for n in range(10):
+        for ids in ([f"shared-{new_id()}"] * 40, [new_id() for _ in range(40)]):
+            subject = f"rca.result.incident.{new_id()}-{n}"
+            stored = await race(subject, ids)
+            assert [each.ours for each in stored if each.ours] == [True]
+            assert len({(each.sequence, each.body) for each in stored}) == 1
+            assert len(await case.messages("RCA_RESULTS", subject)) == 1
+    for nc in connections:
+        await nc.close()
+    assert seen["ok"] == 20
+    assert seen["10071"]
+    if len(case.servers) == 3:
+        assert {"duplicate", "10158", "10164"} <= set(seen)
+
+
+async def test_called_a_duplicate_is_not_stored(case):
+    seen = Counter()
+    subject, message_id = f"rca.result.incident.{new_id()}", new_id()
+    stream = FencedStream(Answers(case.nc, seen), "RCA_RESULTS", patience_seconds=0.3)
+    first = await stream.create(subject, b"x", msg_id=message_id)
+    await case.js.delete_msg("RCA_RESULTS", first.sequence)
+    with pytest.raises(Unavailable, match="not stored"):
+        await stream.create(subject, b"x", msg_id=message_id)
+    assert (seen["ok"], seen["duplicate"] > 0) == (1, True)
+
+
+async def test_only_the_message_named_is_replaced(case):
+    subject = f"rca.result.incident.{new_id()}"
+    stream = FencedStream(case.nc, "RCA_RESULTS")
+    first = await stream.create(subject, b"first", msg_id=new_id())
+    second = await stream.create(subject, b"second", msg_id=new_id(), replacing=first.sequence)
+    late = await stream.create(subject, b"late", msg_id=new_id(), replacing=first.sequence)
+    assert (second.ours, late.ours, late.body) == (True, False, b"second")
+
+
+async def test_the_wrong_stream_is_told_at_once(case):
+    """A mistake in the configuration; waiting doesn't help."""
+    with pytest.raises(Unavailable, match="expected stream"):
+        await FencedStream(case.nc, "RCA_AUDIT").create("rca.result.incident.x", b"", msg_id=new_id())
+
+
+async def test_results_survive_the_death_of_the_leader(tmp_path):
+    async with three_servers(tmp_path) as servers, provisioned(servers) as case:
+        events, results = NatsEvents(case.nc, case.subjects), NatsResults(case.nc, case.subjects)
+        before, after = review_result(new_id()), review_result(new_id())
+        await events.result(before)
+        info = await case.js.stream_info("RCA_RESULTS")
+        (leader,) = [server for server in servers if server.name == info.cluster.leader]
+        await leader.kill()
+        assert before == await events.result(before.model_copy(update={"analysis": "again"}))
+        assert after == await events.result(after)
+        assert before == await results.find("incident", before.request_key)
+        assert await case.count("RCA_RESULTS") == 2
