@@ -74,7 +74,7 @@ class SnapshotApi:
         status = 0
         try:
             response = await self._faulty(request, fault) if fault else self._answer(request)
-            status = response.status
+            status = 0 if fault and (fault.drop or fault.hang) else response.status
         finally:
             self.requests.append(SeenRequest(request.method, request.path, request.query_string, status))
         return response

@@ -1,0 +1,8 @@
+"""Cluster port over the Kubernetes REST API: raw JSON reads through `kubernetes.aio`, never a write."""
+
+from __future__ import annotations
+
+from worker.adapters.kubernetes_cluster.api import Limits
+from worker.adapters.kubernetes_cluster.cluster import KubernetesCluster
+
+__all__ = ["KubernetesCluster", "Limits"]

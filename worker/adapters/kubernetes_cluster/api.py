@@ -1,0 +1,206 @@
+"""One GET against the API server: bounded in time, size and number of tries, every failure in the domain's words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config import ConfigException
+
+from worker.adapters.kubernetes_cluster.auth import Access
+from worker.adapters.kubernetes_cluster.failures import failure_of, unavailable
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.objects import Manifest
+
+MIB = 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+MAX_ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 2.0
+CHUNK_BYTES = 64 * 1024
+TRANSIENT = {429, 500, 502, 503, 504}
+
+T = TypeVar("T")
+Params = Sequence[tuple[str, str | int]]
+Consume = Callable[[aiohttp.StreamReader], Awaitable[T]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of calls. A call may take several attempts; both bounds in seconds."""
+
+    call_seconds: float = 10.0
+    attempt_seconds: float = 4.0
+    body_bytes: int = 8 * MIB
+    connections: int = 64
+
+
+class BodyTooLargeError(Exception):
+    """The answer is longer than `body_bytes`; it was not read to its end."""
+
+
+class _TransientError(Exception):
+    def __init__(self, error: ClusterError, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+class _RefusedError(Exception):
+    """401: the credentials of this generation are not taken."""
+
+    def __init__(self, error: ClusterError, generation: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.generation = generation
+
+
+class ApiReader:
+    """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503, 504."""
+
+    def __init__(
+        self,
+        access: Access,
+        limits: Limits,
+        *,
+        monotonic: Callable[[], float],
+        jitter: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._access = access
+        self._limits = limits
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._sleep = sleep
+        self._slots = asyncio.Semaphore(limits.connections)
+        configuration = access.configuration
+        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.connection_pool_maxsize = limits.connections
+        self._client: Any = ApiClient(configuration)
+        self._client.user_agent = "rca-worker"
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    def deadline(self) -> float:
+        """When a call that starts now has to be done, by the monotonic clock."""
+        return self._monotonic() + self._limits.call_seconds
+
+    async def json(
+        self, path: str, params: Params = (), *, deadline: float | None = None
+    ) -> tuple[Manifest, int]:
+        """A JSON object and its size in bytes. Raises ClusterError, BodyTooLargeError."""
+        limit = self._limits.body_bytes
+        return await self._send(
+            path, params, "application/json", lambda content: _read_object(content, limit), deadline
+        )
+
+    async def text_tail(self, path: str, params: Params, keep_bytes: int) -> bytes:
+        """The last bytes of a text, holding no more than those in memory. Raises ClusterError."""
+        return await self._send(path, params, "*/*", lambda content: _read_tail(content, keep_bytes), None)
+
+    async def _send(
+        self, path: str, params: Params, accept: str, consume: Consume[T], deadline: float | None
+    ) -> T:
+        deadline = self.deadline() if deadline is None else deadline
+        renewed = False
+        attempt = 0
+        while True:
+            try:
+                return await self._attempt(path, params, accept, consume, deadline)
+            except _RefusedError as refused:
+                if renewed:
+                    raise refused.error from refused
+                renewed = True
+                await self._access.renew(refused.generation)
+                continue
+            except _TransientError as failed:
+                pause = self._pause(attempt, failed.after)
+                attempt += 1
+                if attempt == MAX_ATTEMPTS or self._monotonic() + pause >= deadline:
+                    raise failed.error from failed
+            await self._sleep(pause)
+
+    def _pause(self, attempt: int, after: float | None) -> float:
+        longest: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+        return max(after or 0.0, longest * (1 + self._jitter()) / 2)
+
+    async def _attempt(
+        self, path: str, params: Params, accept: str, consume: Consume[T], deadline: float
+    ) -> T:
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._monotonic())):
+                await self._access.authorize()
+            seconds = max(0.001, min(self._limits.attempt_seconds, deadline - self._monotonic()))
+            async with asyncio.timeout(seconds), self._slots:
+                return await self._get(path, params, accept, consume, seconds)
+        except TimeoutError as error:
+            message = f"no answer within {self._limits.call_seconds:g} s"
+            raise _TransientError(ClusterError(ClusterReason.TIMEOUT, message)) from error
+        except (aiohttp.ClientError, ApiException, ConfigException, OSError, ValueError) as error:
+            raise _TransientError(unavailable("the API server cannot be read", error)) from error
+
+    async def _get(self, path: str, params: Params, accept: str, consume: Consume[T], seconds: float) -> T:
+        generation = self._access.generation
+        request = await self._client.param_serialize(
+            "GET",
+            path,
+            query_params=list(params),
+            header_params={"Accept": accept},
+            auth_settings=["BearerToken"],
+        )
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        response = await self._client.call_api(*request, _request_timeout=timeout)
+        async with response.response as answer:
+            if answer.status == 200:
+                return await consume(answer.content)
+            error = failure_of(answer.status, await _read_start(answer.content, MAX_ERROR_BYTES))
+            if answer.status == 401:
+                raise _RefusedError(error, generation)
+            if answer.status in TRANSIENT:
+                raise _TransientError(error, _seconds(answer.headers.get("Retry-After", "")))
+            raise error
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text.isdecimal() and len(text) < 10 else None
+
+
+async def _read_object(content: aiohttp.StreamReader, limit: int) -> tuple[Manifest, int]:
+    body = bytearray()
+    async for chunk in content.iter_chunked(CHUNK_BYTES):
+        body += chunk
+        if len(body) > limit:
+            raise BodyTooLargeError
+    try:
+        document = json.loads(body)
+    except RecursionError as error:
+        raise ValueError("JSON is nested too deeply") from error
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - bad data, not a wrong type of ours
+    return document, len(body)
+
+
+async def _read_tail(content: aiohttp.StreamReader, keep: int) -> bytes:
+    tail = bytearray()
+    async for chunk in content.iter_chunked(CHUNK_BYTES):
+        tail += chunk
+        if len(tail) > keep:
+            del tail[:-keep]
+    return bytes(tail)
+
+
+async def _read_start(content: aiohttp.StreamReader, limit: int) -> bytes:
+    start = bytearray()
+    async for chunk in content.iter_chunked(CHUNK_BYTES):
+        start += chunk
+        if len(start) >= limit:
+            break
+    return bytes(start[:limit])

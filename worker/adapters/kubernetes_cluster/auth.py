@@ -1,0 +1,182 @@
+"""Where the API server is and how the worker shows who it is: service account or kubeconfig, exec plugin included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import yaml
+from kubernetes.aio import config as library
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, kube_config
+
+from worker.adapters.kubernetes_cluster.failures import unavailable
+from worker.domain.errors import ClusterError, ClusterReason
+
+EXPIRY_SKEW = timedelta(seconds=30)
+MAX_PLUGIN_OUTPUT_BYTES = 1024 * 1024
+load_incluster_config: Any = library.load_incluster_config  # the library is not typed
+KubeConfigLoader: Any = kube_config.KubeConfigLoader
+KubeConfigMerger: Any = kube_config.KubeConfigMerger
+UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, LookupError)
+TOKEN = "BearerToken"  # noqa: S105 - the library's name for the header, not a token
+
+
+class Access:
+    """The client configuration of one cluster, kept usable.
+
+    `kubeconfig` is a path, or several joined as in `$KUBECONFIG`; None means the pod's service account.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: str | None,
+        context: str,
+        proxy: str,
+        plugin_seconds: float,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.configuration = Configuration()
+        self.generation = 0
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._proxy = proxy
+        self._plugin_seconds = plugin_seconds
+        self._now = now
+        self._plugin: ExecPlugin | None = None
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Reads the configuration (again). Raises ClusterError UNAVAILABLE."""
+        try:
+            if self._kubeconfig is None:
+                load_incluster_config(client_configuration=self.configuration)
+            else:
+                await self._load_kubeconfig(self._kubeconfig)
+        except UNREADABLE as error:
+            raise unavailable("the cluster's credentials cannot be read", error) from error
+        if self._proxy:
+            self.configuration.proxy = self._proxy
+        self.generation += 1
+
+    async def renew(self, refused: int) -> None:
+        """Reads the credentials again after a 401, once for all calls that used generation `refused`."""
+        async with self._lock:
+            if self.generation == refused:
+                await self.load()
+
+    async def authorize(self) -> None:
+        """Makes sure that the token of an exec plugin is fresh. Raises ClusterError UNAVAILABLE."""
+        if self._plugin:
+            self.configuration.api_key[TOKEN] = f"Bearer {await self._plugin.token()}"
+
+    async def _load_kubeconfig(self, paths: str) -> None:
+        merged = KubeConfigMerger(paths).config
+        if merged is None:
+            raise ConfigException(f"{paths}: no such file")
+        plugin = _take_plugin(merged, self._context)
+        await KubeConfigLoader(config_dict=merged, active_context=self._context or None).load_and_set(
+            self.configuration
+        )
+        self._plugin = ExecPlugin(plugin, seconds=self._plugin_seconds, now=self._now) if plugin else None
+        await self.authorize()
+
+
+class ExecPlugin:
+    """A client-go credential plugin (client.authentication.k8s.io) that gives bearer tokens."""
+
+    def __init__(self, spec: Mapping[str, Any], *, seconds: float, now: Callable[[], datetime]) -> None:
+        self._command = [str(spec["command"]), *(str(word) for word in spec.get("args") or ())]
+        self._api_version = str(spec.get("apiVersion") or "")
+        self._variables = {str(entry["name"]): str(entry["value"]) for entry in spec.get("env") or ()}
+        self._seconds = seconds
+        self._now = now
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._expires: datetime | None = None
+
+    async def token(self) -> str:
+        """A token that is not about to expire; many callers wait for one run of the plugin.
+
+        Raises ClusterError UNAVAILABLE. What the plugin prints is never part of the message.
+        """
+        async with self._lock:
+            if not self._token or (self._expires and self._now() >= self._expires - EXPIRY_SKEW):
+                status = _credential_status(await self._run())
+                self._token, self._expires = _token_of(status)
+            return self._token
+
+    async def _run(self) -> bytes:
+        info = {"apiVersion": self._api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        environment = {**os.environ, **self._variables, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _unusable(f"credential plugin cannot be started: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(self._seconds):
+                output, _ = await process.communicate()
+        except TimeoutError as error:
+            raise _unusable(f"credential plugin gave no answer in {self._seconds:g} s") from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode:
+            raise _unusable(f"credential plugin ended with exit code {process.returncode}")
+        return output
+
+
+def _take_plugin(merged: Any, context: str) -> Mapping[str, Any] | None:
+    """Takes the exec section of the context's user out: the library would run it without a time limit."""
+    active = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
+    user = (
+        merged["users"].get_with_name(active.safe_get("user"), safe=True)
+        if merged.safe_get("users")
+        else None
+    )
+    plugin = user["user"].value.pop("exec", None) if user else None
+    return plugin if isinstance(plugin, dict) and plugin.get("command") else None
+
+
+def _credential_status(output: bytes) -> Mapping[str, Any]:
+    try:
+        credential = json.loads(output) if len(output) <= MAX_PLUGIN_OUTPUT_BYTES else None
+        status = credential["status"] if isinstance(credential, dict) else None
+    except (ValueError, KeyError, RecursionError) as error:
+        raise _unusable("credential plugin did not print an ExecCredential") from error
+    if not isinstance(status, dict) or not isinstance(status.get("token"), str):
+        raise _unusable("credential plugin gave no token (client certificates are not supported)")
+    return status
+
+
+def _token_of(status: Mapping[str, Any]) -> tuple[str, datetime | None]:
+    text = status.get("expirationTimestamp")
+    if not text:
+        return status["token"], None
+    try:
+        expires = datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise _unusable("credential plugin gave an expirationTimestamp that is not RFC 3339") from error
+    if expires.tzinfo is None:
+        raise _unusable("credential plugin gave an expirationTimestamp without a time zone")
+    return status["token"], expires
+
+
+def _unusable(message: str) -> ClusterError:
+    return ClusterError(ClusterReason.UNAVAILABLE, message)

@@ -1,0 +1,226 @@
+"""Cluster port on the Kubernetes API."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from worker.adapters.kubernetes_cluster.api import ApiReader, BodyTooLargeError, Limits
+from worker.adapters.kubernetes_cluster.auth import Access
+from worker.adapters.kubernetes_cluster.discovery import Discovery
+from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
+from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+
+PAGE_ITEMS = 250
+MAX_LIST_ITEMS = 5_000
+MAX_LIST_BYTES = 32 * 1024 * 1024
+MAX_SELECTOR_CHARS = 1_024
+MAX_LOG_LINES = 10_000
+MAX_LOG_TRANSFER_BYTES = 8 * 1024 * 1024
+
+
+class KubernetesCluster:
+    """Read-only view of one cluster: get, list, logs and discovery. Secrets are never asked for.
+
+    `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod. `proxy` is a
+    URL; proxy variables of the environment are not looked at. `open` before use, or use as a context manager.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubeconfig: str | None = None,
+        context: str = "",
+        proxy: str = "",
+        limits: Limits | None = None,
+        discovery_seconds: float = 300.0,
+        plugin_seconds: float = 10.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jitter: Callable[[], float] = random.random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._access = Access(
+            kubeconfig=kubeconfig, context=context, proxy=proxy, plugin_seconds=plugin_seconds, now=now
+        )
+        self._limits = limits or Limits()
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._sleep = sleep
+        self._reader: ApiReader | None = None
+        self._discovery = Discovery(self._document, keep_seconds=discovery_seconds, monotonic=monotonic)
+
+    async def open(self) -> None:
+        """Reads the credentials; connects with the first call. Raises ClusterError UNAVAILABLE."""
+        await self._access.load()
+        self._reader = ApiReader(
+            self._access, self._limits, monotonic=self._monotonic, jitter=self._jitter, sleep=self._sleep
+        )
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._reader:
+            await self._reader.close()
+
+    async def __aenter__(self) -> Self:
+        """Opens."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes."""
+        await self.close()
+
+    async def ping(self) -> str:
+        """The version of the API server. Raises ClusterError when it cannot be used."""
+        document = await self._document("/version")
+        return str(document.get("gitVersion") or "")[:64]
+
+    async def get(self, ref: ObjectRef) -> Manifest:
+        """One object as the API returns it. Raises ClusterError."""
+        info = await self._readable(ref.kind, ref.api_version)
+        manifest = await self._document(object_path(info, ref.namespace, ref.name))
+        if not isinstance(manifest.get("metadata"), dict):
+            raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a Kubernetes object")
+        return {"apiVersion": info.api_version, "kind": info.kind, **manifest}
+
+    async def list(self, query: ListQuery) -> Listing:
+        """Objects of one kind, page by page up to the limit, inside one deadline.
+
+        `complete` is False when there are more, and when a later page could not be read. Raises ClusterError.
+        """
+        info = await self._readable(query.kind, query.api_version)
+        path = collection_path(info, query.namespace)
+        selectors = _selectors(query)
+        pages = _Pages(info, max(1, min(query.limit, MAX_LIST_ITEMS)))
+        deadline = self._api.deadline()
+        while not pages.done:
+            try:
+                document, size = await self._api.json(path, [*selectors, *pages.params()], deadline=deadline)
+                pages.add(document, size)
+            except BodyTooLargeError as error:
+                if not pages.smaller() and not pages.items:
+                    message = "an object of this list is too large to be read: get it by name"
+                    raise ClusterError(ClusterReason.UNAVAILABLE, message) from error
+            except ClusterError:
+                if not pages.items:
+                    raise
+                pages.stop()
+        return Listing(tuple(pages.items), complete=pages.complete)
+
+    async def logs(self, query: LogQuery) -> bytes:
+        """The newest lines of a container, at most the last `limit_bytes` of them. Raises ClusterError."""
+        path = object_path(WELL_KNOWN["pod"], query.namespace, query.pod) + "/log"
+        params: list[tuple[str, str | int]] = [
+            ("tailLines", max(1, min(query.tail_lines, MAX_LOG_LINES))),
+            ("limitBytes", MAX_LOG_TRANSFER_BYTES),
+            ("previous", "true" if query.previous else "false"),
+        ]
+        if query.container:
+            params.append(("container", container_name(query.container)))
+        if query.since_seconds is not None:
+            params.append(("sinceSeconds", max(1, query.since_seconds)))
+        keep = max(1, min(query.limit_bytes, MAX_LOG_TRANSFER_BYTES))
+        return await self._api.text_tail(path, params, keep)
+
+    async def kind(self, kind: str, api_version: str = "") -> KindInfo:
+        """What the cluster serves under that name. Raises ClusterError."""
+        return await self._discovery.resolve(kind, api_version)
+
+    async def _readable(self, kind: str, api_version: str) -> KindInfo:
+        _refuse_secrets(kind)
+        info = await self.kind(kind, api_version)
+        _refuse_secrets(info.kind)
+        return info
+
+    async def _document(self, path: str) -> Manifest:
+        try:
+            document, _ = await self._api.json(path)
+        except BodyTooLargeError as error:
+            raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is too large to be read") from error
+        return document
+
+    @property
+    def _api(self) -> ApiReader:
+        if self._reader is None:
+            raise ClusterError(ClusterReason.UNAVAILABLE, "the connection to the cluster is not open")
+        return self._reader
+
+
+class _Pages:
+    """Pages of one list, read so far."""
+
+    def __init__(self, info: KindInfo, limit: int) -> None:
+        self.items: list[Manifest] = []
+        self.done = False
+        self.complete = True
+        self._info = info
+        self._limit = limit
+        self._page = min(limit, PAGE_ITEMS)
+        self._bytes_left = MAX_LIST_BYTES
+        self._token = ""
+
+    def params(self) -> list[tuple[str, str | int]]:
+        """Query of the next page."""
+        params: list[tuple[str, str | int]] = [("limit", min(self._page, self._limit - len(self.items)))]
+        return [*params, ("continue", self._token)] if self._token else params
+
+    def add(self, document: Manifest, size: int) -> None:
+        """Takes a page in. Raises ClusterError UNAVAILABLE when it is not a list of objects."""
+        items, metadata = document.get("items"), document.get("metadata")
+        if items is None and str(document.get("kind")).endswith("List"):
+            items = []
+        if not isinstance(items, list) or not all(_is_object(item) for item in items):
+            raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a list of Kubernetes objects")
+        room = self._limit - len(self.items)
+        filled = {"apiVersion": self._info.api_version, "kind": self._info.kind}
+        self.items += [{**filled, **item} for item in items[:room]]
+        self._token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+        self._bytes_left -= size
+        if len(items) > room:
+            self.stop()
+        elif not self._token:
+            self.done = True
+        elif len(self.items) >= self._limit or self._bytes_left <= 0 or not items:
+            self.stop()
+
+    def smaller(self) -> bool:
+        """Asks for fewer items a page; False when that is not possible any more."""
+        if self._page == 1:
+            self.stop()
+            return False
+        self._page = max(1, self._page // 8)
+        return True
+
+    def stop(self) -> None:
+        """There is more than what was read."""
+        self.done = True
+        self.complete = False
+
+
+def _is_object(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("metadata"), dict)
+
+
+def _selectors(query: ListQuery) -> list[tuple[str, str | int]]:
+    pairs = (("labelSelector", query.label_selector), ("fieldSelector", query.field_selector))
+    if any(len(text) > MAX_SELECTOR_CHARS for _, text in pairs):
+        message = f"a selector is longer than {MAX_SELECTOR_CHARS} characters"
+        raise ClusterError(ClusterReason.BAD_REQUEST, message)
+    return [(name, text) for name, text in pairs if text]
+
+
+def _refuse_secrets(kind: str) -> None:
+    """The worker has no right to read Secrets, and does not try."""
+    if kind.strip().lower().partition(".")[0] in {"secret", "secrets"}:
+        message = "Secrets are not read; look at the objects that use them, and at their events"
+        raise ClusterError(ClusterReason.FORBIDDEN, message)

@@ -1,0 +1,58 @@
+"""What an answer that is not 200 means, in the domain's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from worker.domain.errors import ClusterError, ClusterReason
+
+MAX_MESSAGE_CHARS = 300
+FORBIDDEN = {401, 403}
+CALLERS_FAULT = {400, 405, 406, 413, 414, 415, 422}
+NOT_SERVED = b"404 page not found"
+
+
+def failure_of(status: int, body: bytes) -> ClusterError:
+    """The error behind a status code and a body, which is a Status object when the API server wrote it.
+
+    Only a Status object that names the object says that it is not there: any proxy can answer 404.
+    """
+    document = _status_object(body)
+    message = short(str(document.get("message") or f"the API server answered {status}"))
+    if status == 404:
+        return _not_found(document, body, message)
+    if status in FORBIDDEN:
+        return ClusterError(ClusterReason.FORBIDDEN, message)
+    if status in CALLERS_FAULT:
+        return ClusterError(ClusterReason.BAD_REQUEST, message)
+    return ClusterError(ClusterReason.UNAVAILABLE, message)
+
+
+def unavailable(what: str, error: BaseException) -> ClusterError:
+    """A failure of the transport or of the configuration."""
+    return ClusterError(ClusterReason.UNAVAILABLE, short(f"{what} ({type(error).__name__}): {error}"))
+
+
+def short(text: str) -> str:
+    """Text from outside as one line of at most 300 characters without control characters."""
+    start = text[: 4 * MAX_MESSAGE_CHARS]
+    line = " ".join("".join(char if char.isprintable() else " " for char in start).split())
+    return line if len(line) <= MAX_MESSAGE_CHARS else line[: MAX_MESSAGE_CHARS - 1] + "…"
+
+
+def _not_found(document: dict[str, Any], body: bytes, message: str) -> ClusterError:
+    details = document.get("details")
+    if isinstance(details, dict) and details.get("name"):
+        return ClusterError(ClusterReason.NOT_FOUND, message)
+    if document or body.strip() == NOT_SERVED:
+        return ClusterError(ClusterReason.UNKNOWN_KIND, "the cluster does not serve this resource")
+    return ClusterError(ClusterReason.UNAVAILABLE, "404 from something that is not an API server")
+
+
+def _status_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) and document.get("kind") == "Status" else {}
