@@ -89,7 +89,7 @@ class LlmSettings(Group):
     """The language model and what one incident may cost."""
 
     model: str = ""
-    """`<provider>:<name>`: `openai-chat:gpt-5`, `anthropic:claude-sonnet-4-5`. `openai-chat` is any server that speaks
+    """`<provider>:<name>`: `openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`. `openai-chat` is any server that speaks
     OpenAI chat completions."""
     base_url: str = ""
     """Address of the provider or gateway; the provider's own by default."""

@@ -16,6 +16,7 @@ from schemas import audit
 from schemas.analysis import Usage
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
 from schemas.incident import Signal
+from schemas.taxonomy import RequestKind
 from worker.domain.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.delivery import Delivery
 from worker.domain.evidence import one_line
@@ -42,6 +43,7 @@ class Subject:
     """What the events are about."""
 
     request: Signal
+    kind: RequestKind
     key: str
     delivery: Delivery
 
@@ -79,6 +81,15 @@ class AuditTrail:
         self._sequence = 0
         self._ordinals: Counter[audit.EventType] = Counter()
         self._asked_at = 0.0
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last event."""
+        return self._sequence
+
+    def continue_at(self, sequence: int) -> None:
+        """Go on after the events of an earlier run."""
+        self._sequence = sequence
 
     async def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
         """Publish one event. Returns when it is stored."""

@@ -25,9 +25,10 @@ from worker.domain.conversation import (
     UserTurn,
 )
 from worker.domain.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
+from worker.domain.outcome import Stop
 from worker.domain.ports import Clock, Model
 from worker.domain.problems import Problem, ProblemKind
-from worker.domain.verdict import Accepted, Rejected, correction_message
+from worker.domain.verdict import Accepted, Rejected, Verdict, correction_message
 
 MAX_CALLS_PER_REPLY = 12
 WRAP_UP = (
@@ -46,22 +47,34 @@ CALL_INSTEAD_OF_ANSWER = Problem(
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """What the judge said, and the workflow the answer named (empty for none). A `stop` ends the run as it is."""
+
+    verdict: Verdict
+    workflow_id: str = ""
+    stop: Stop | None = None
+    stop_detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One final answer and what the judge said of it. `number` counts from 1."""
 
     number: int
-    verdict: Accepted | Rejected
+    verdict: Verdict
     text: str
+    workflow_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How an investigation ended. `spent_up` names the limit that ended it; empty when the last attempt did."""
+    """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up."""
 
     attempts: tuple[Attempt, ...]
     spent: Spent
     model: str
-    spent_up: str = ""
+    stop: Stop | None = None
+    stop_detail: str = ""
 
 
 class Steps(Protocol):
@@ -89,7 +102,7 @@ class Investigation:
     system: str
     opening: str
     run_tools: Callable[[Sequence[ToolCall]], Awaitable[tuple[ToolResult, ...]]]
-    judge: Callable[[Reply], Awaitable[Accepted | Rejected]]
+    judge: Callable[[Reply], Awaitable[Judged]]
     steps: Steps
     observer: Observer
     clock: Clock
@@ -105,7 +118,7 @@ async def investigate(job: Investigation) -> Finding:
     while True:
         spent = replace(spent, wall_seconds=job.clock.monotonic() - started)
         if over := exhausted(spent, job.limits):
-            return Finding(tuple(attempts), spent, job.model.name, spent_up=over)
+            return Finding(tuple(attempts), spent, job.model.name, Stop.BUDGET_SPENT, over)
         closing = must_wrap_up(spent, job.limits)
         reply = await _ask(job, turns, spent, closing=closing)
         spent = spent.plus(reply.usage, wall_seconds=job.clock.monotonic() - started)
@@ -116,7 +129,10 @@ async def investigate(job: Investigation) -> Finding:
             spent = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
             turns.append(turn)
             continue
-        attempt = Attempt(len(attempts) + 1, await _judge(job, reply), reply.text)
+        judged = await _judge(job, reply)
+        if judged.stop is not None:
+            return Finding(tuple(attempts), spent, reply.model, judged.stop, judged.stop_detail)
+        attempt = Attempt(len(attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
         attempts.append(attempt)
         last = isinstance(attempt.verdict, Accepted) or attempt.number >= job.limits.attempts
         await job.observer.judged(attempt, last=last)
@@ -151,13 +167,13 @@ async def _run(job: Investigation, reply: Reply, spent: Spent) -> ToolTurn:
     return turn
 
 
-async def _judge(job: Investigation, reply: Reply) -> Accepted | Rejected:
+async def _judge(job: Investigation, reply: Reply) -> Judged:
     if reply.tool_calls:
-        return Rejected((CALL_INSTEAD_OF_ANSWER,))
+        return Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
     return await job.judge(reply)
 
 
-def _correction(reply: Reply, verdict: Accepted | Rejected) -> Turn:
+def _correction(reply: Reply, verdict: Verdict) -> Turn:
     text = correction_message(verdict.problems) if isinstance(verdict, Rejected) else ""
     if reply.tool_calls:  # providers refuse a history in which a tool call has no result
         return ToolTurn(_refusals(reply.tool_calls, NOT_RUN), note=text)

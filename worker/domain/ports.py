@@ -57,6 +57,8 @@ class Model(Protocol):
 class Policy(Protocol):
     """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why."""
 
+    @property
+    def name(self) -> str: ...
     async def decide(self, policy_input: Mapping[str, Any]) -> Approval: ...
 
 

@@ -7,7 +7,7 @@ Prohibited input (root causes, confidences, pre-selected strategies; ADR-041 "In
 sections take typed facts only, and no type has a field for it.
 """
 
-from worker.domain.prompt.incident import incident_turn
+from worker.domain.prompt.incident import PromptFacts, opening_turn
 from worker.domain.prompt.system import PROMPT_VERSION, SYSTEM_TEXT
 
-__all__ = ["PROMPT_VERSION", "SYSTEM_TEXT", "incident_turn"]
+__all__ = ["PROMPT_VERSION", "SYSTEM_TEXT", "PromptFacts", "opening_turn"]

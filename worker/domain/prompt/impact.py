@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schemas.incident import IncidentRequest
+from schemas.incident import Signal
 from schemas.taxonomy import Priority
 from worker.domain.evidence import one_line
 
@@ -18,13 +18,13 @@ RISK_GUIDANCE = {
 }
 
 
-def resource_path(request: IncidentRequest) -> str:
+def resource_path(request: Signal) -> str:
     """`namespace/Kind/name`, or `Kind/name` for cluster scope."""
     parts = (request.resource_namespace, request.resource_kind, request.resource_name)
     return "/".join(part for part in parts if part)
 
 
-def summary(request: IncidentRequest, sender: Callable[[str, str], str]) -> str:
+def summary(request: Signal, sender: Callable[[str, str], str]) -> str:
     """The opening: one sentence, the error in the sender's words, business impact, technical details.
 
     `sender(field, text)` fences text of the sender.

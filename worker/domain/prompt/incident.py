@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from schemas.enrichment import DetectedLabels
-from schemas.incident import IncidentRequest
+from schemas.incident import Signal
+from schemas.recovery import RecoveryRequest
+from schemas.safety import SafetyContext
 from worker.domain.budget import cut_middle
-from worker.domain.evidence import Evidence, fence
+from worker.domain.evidence import Evidence, fence, make_visible
 from worker.domain.prompt import impact, signal, surroundings
+from worker.domain.prompt.recovery import previous_attempt
 from worker.domain.redact import redact
 
-SENDER_TOKENS = {"error_message": 250, "description": 200, "signal_labels": 200, "signal_annotations": 200}
+SENDER_TOKENS = {
+    "error_message": 250,
+    "description": 200,
+    "signal_labels": 200,
+    "signal_annotations": 200,
+    "original_rca": 200,
+    "rationale": 120,
+    "failure_message": 200,
+}
 """How much of each text of the sender is shown, in tokens."""
+SAFETY_TOKENS = 400
+TOLD = {
+    "priority",
+    "environment",
+    "service",
+    "safety_constraints",
+    "dependencies",
+    "data_criticality",
+    "user_impact",
+    "rego_policy",
+}
+"""What of the safety context the model sees: constraints and impact, never the sender's `task`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,32 +45,49 @@ class PromptFacts:
     """What was observed. There is no field for a conclusion, a confidence or a chosen workflow."""
 
     fence_token: str
-    received_time: datetime
     evidence: Sequence[Evidence] = ()
     detected_labels: DetectedLabels | None = None
     custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unknown_sources: Sequence[str] = ()
 
 
-def incident_turn(request: IncidentRequest, facts: PromptFacts) -> str:
+def opening_turn(request: Signal, facts: PromptFacts) -> str:
     """The whole turn, Markdown. Text of the sender and of the cluster is redacted, bounded and fenced."""
 
     def sender(name: str, text: str) -> str:
         shown = cut_middle(redact(text), SENDER_TOKENS[name]).text
         return fence(Evidence(source="sender", scope=name, body=shown), facts.fence_token)
 
+    title, before = "Incident Analysis Request", ""
+    if isinstance(request, RecoveryRequest):
+        title = f"Recovery Analysis Request (Attempt {request.recovery_attempt_number})"
+        before = previous_attempt(request, sender)
     sections = [
-        f"# Incident Analysis Request\nData of this request stands in fences <data-{facts.fence_token}>.",
+        f"# {title}\nData of this request stands in fences <data-{facts.fence_token}>.",
+        before,
         impact.summary(request, sender),
-        signal.details(request, facts.received_time, sender),
+        signal.details(request, sender),
         signal.deduplication(request),
         signal.storm(request),
         surroundings.cluster(request, sender),
         surroundings.business(request),
         surroundings.environment(facts.detected_labels, facts.custom_labels),
+        safety_section(request.safety_context),
         evidence_pack(facts),
     ]
     return "\n\n".join(section for section in sections if section)
+
+
+def safety_section(context: SafetyContext | None) -> str:
+    """The safety context as compact self-documenting JSON: policy for the choice, no evidence about the cause."""
+    if context is None:
+        return ""
+    told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
+    if not told:
+        return ""
+    text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    shown = cut_middle(make_visible(redact(text)), SAFETY_TOKENS).text
+    return f"## Safety Context (policy for the choice of a workflow, not evidence)\n{shown}"
 
 
 def evidence_pack(facts: PromptFacts) -> str:

@@ -5,46 +5,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from schemas.incident import IncidentRequest
+from schemas.incident import Signal
 from worker.domain.evidence import one_line
 
+CONTINUOUSLY_PRESENT = (
+    "The same alert fired again while its condition lasted: the condition has been continuously present since it was "
+    "first seen. It does not mean that a remediation was tried and failed."
+)
 SHOWN_RESOURCES = 10
 WORD = 128
 
 
-def details(request: IncidentRequest, received_time: datetime, sender: Callable[[str, str], str]) -> str:
+def details(request: Signal, sender: Callable[[str, str], str]) -> str:
     """What the sender said about the error, and when."""
     lines = ["## Error Details"]
     if request.description:
         lines.append(f"- Description:\n{sender('description', request.description)}")
     if request.firing_time:
         lines.append(f"- Firing Time: {_time(request.firing_time)}")
-    lines.append(f"- Received Time: {_time(received_time)} (all ages below are relative to it)")
+    lines.append(f"- Received Time: {_time(request.received_time)} (all ages below are relative to it)")
     return "\n".join(lines)
 
 
-def deduplication(request: IncidentRequest) -> str:
-    """How often the same signal came, and what that means; empty when nothing was said about it."""
-    facts = [
-        f"- Is Duplicate: {'yes' if request.is_duplicate else 'no'}"
-        if request.is_duplicate is not None
-        else "",
+def deduplication(request: Signal) -> str:
+    """How often the same signal came, and what that means; empty when it came once and no more was said."""
+    repeated = request.is_duplicate or request.occurrence_count > 1
+    if not (repeated or request.first_seen or request.last_seen):
+        return ""
+    lines = [
+        "## Deduplication",
+        f"- Is Duplicate: {'yes' if request.is_duplicate else 'no'}",
         f"- First Seen: {_time(request.first_seen)}" if request.first_seen else "",
         f"- Last Seen: {_time(request.last_seen)}" if request.last_seen else "",
-        f"- Occurrence Count: {request.occurrence_count}" if request.occurrence_count is not None else "",
+        f"- Occurrence Count: {request.occurrence_count}",
+        CONTINUOUSLY_PRESENT if repeated else "",
     ]
-    lines = [fact for fact in facts if fact]
-    if not lines:
-        return ""
-    if (request.occurrence_count or 0) > 1 or request.is_duplicate:
-        lines.append(
-            "The same alert fired again while its condition lasted: the condition has been continuously present since "
-            "it was first seen. It does not mean that a remediation was tried and failed."
-        )
-    return "\n".join(["## Deduplication", *lines])
+    return "\n".join(line for line in lines if line)
 
 
-def storm(request: IncidentRequest) -> str:
+def storm(request: Signal) -> str:
     """Facts about an alert storm; empty when there is none."""
     if not request.is_storm:
         return ""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
-from schemas.incident import IncidentRequest
+from schemas.incident import Signal
 from worker.domain.evidence import one_line
 from worker.domain.prompt.impact import NOT_SPECIFIED
 
@@ -29,7 +29,7 @@ LEVEL_TEXT = {
 }
 
 
-def cluster(request: IncidentRequest, sender: Callable[[str, str], str]) -> str:
+def cluster(request: Signal, sender: Callable[[str, str], str]) -> str:
     """The cluster's name and the signal's labels and annotations; empty when nothing was said."""
     lines = []
     if request.cluster_name:
@@ -43,7 +43,7 @@ def cluster(request: IncidentRequest, sender: Callable[[str, str], str]) -> str:
     return "\n".join(["## Cluster Context", *lines]) if lines else ""
 
 
-def business(request: IncidentRequest) -> str:
+def business(request: Signal) -> str:
     """Values that code passes to the workflow search as they are; they are no input to the root cause."""
     return "\n".join(
         [

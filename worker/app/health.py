@@ -1,0 +1,52 @@
+"""`/livez`, `/readyz` and `/metrics`.
+
+Alive means that the event loop turns. Ready means that each check says nothing: the body of a 503 lists what is wrong,
+one line each, so that `kubectl describe` and a person with curl see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from worker.app.metrics import Metrics
+
+Check = Callable[[], str]
+"""Says what is wrong; empty when all is well. Must not block."""
+
+
+def problems(checks: Mapping[str, Check]) -> list[str]:
+    """`name: what is wrong` of every check that complains."""
+    said = ((name, check()) for name, check in checks.items())
+    return [f"{name}: {wrong}" for name, wrong in said if wrong]
+
+
+@asynccontextmanager
+async def serve(host: str, port: int, *, checks: Mapping[str, Check], metrics: Metrics) -> AsyncIterator[int]:
+    """Serve until the context ends; yields the port (the system's choice for 0)."""
+
+    async def livez(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        wrong = problems(checks)
+        return web.Response(text="\n".join(wrong or ["ok"]) + "\n", status=503 if wrong else 200)
+
+    async def exposition(_: web.Request) -> web.Response:
+        return web.Response(
+            body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
+
+    app = web.Application()
+    app.router.add_get("/livez", livez)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", exposition)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,54 @@
+"""Structured logs on standard error: one event name and fields, as JSON for machines or as text for people."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from worker.domain.redact import redact_json
+
+
+def _without_secrets(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    cleaned: structlog.typing.EventDict = redact_json(dict(event))
+    return cleaned
+
+
+def configure(level: str, *, json_lines: bool) -> None:
+    """Set up structlog, and send what libraries log through the standard library the same way."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _without_secrets,
+    ]
+    render: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if json_lines
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for noisy in ("httpx", "httpx2", "openai", "anthropic", "aiohttp.access", "faststream"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,54 @@
+"""Prometheus metrics. Labels are kinds, statuses and token types: never ids, names or concrete subjects."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from schemas.analysis import AnalysisResult
+
+SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
+
+
+class Metrics:
+    """Everything the worker counts, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.results = Counter(
+            "rca_results", "Results published", ["kind", "status", "reason"], registry=self.registry
+        )
+        self.rejected = Counter(
+            "rca_rejected_requests", "Messages rejected", ["code"], registry=self.registry
+        )
+        self.dead_letters = Counter("rca_dead_letters", "Dead letters", ["reason"], registry=self.registry)
+        self.retries = Counter(
+            "rca_retries", "Runs handed back for later", ["reason"], registry=self.registry
+        )
+        self.llm_calls = Counter("rca_llm_calls", "Calls of the model", registry=self.registry)
+        self.tool_calls = Counter("rca_tool_calls", "Tool calls of the model", registry=self.registry)
+        self.tokens = Counter("rca_llm_tokens", "Tokens", ["type"], registry=self.registry)
+        self.cost = Counter("rca_llm_cost_usd", "Money, where the price is known", registry=self.registry)
+        self.seconds = Histogram(
+            "rca_analysis_seconds",
+            "Wall time of one analysis",
+            ["kind"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
+
+    def published(self, result: AnalysisResult) -> None:
+        """Count one published result and what it cost."""
+        self.results.labels(result.kind, result.status, result.human_review_reason or "none").inc()
+        usage = result.usage
+        self.llm_calls.inc(usage.llm_calls)
+        self.tool_calls.inc(usage.tool_calls)
+        self.tokens.labels("input").inc(usage.input_tokens)
+        self.tokens.labels("cached").inc(usage.cached_tokens)
+        self.tokens.labels("output").inc(usage.output_tokens)
+        self.cost.inc(usage.cost_usd or 0.0)
+        self.seconds.labels(result.kind).observe(usage.wall_seconds)
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)

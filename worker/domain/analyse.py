@@ -1,0 +1,361 @@
+"""One request from facts to result: enrich, investigate, judge, decide, build. Over ports only.
+
+Everything that was paid for or read is a journal step; a successor comes to the same place and goes on. The result is
+the last step: once it is in the journal it is published as it is, never built a second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from schemas import audit
+from schemas.analysis import AnalysisResult, Approval
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.incident import Signal
+from worker.domain.answer import UnreadableAnswer, parse_answer
+from worker.domain.audit_trail import AuditTrail, Subject
+from worker.domain.context import (
+    attempt_number,
+    base_context,
+    failed_execution,
+    requested_names,
+    sent_enrichment,
+    signal_resource,
+)
+from worker.domain.conversation import Reply
+from worker.domain.enrichment import enrich
+from worker.domain.errors import CatalogUnavailable, JournalGap
+from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.investigate import Finding, Investigation, Judged, investigate
+from worker.domain.journal import done
+from worker.domain.limits import Limits
+from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
+from worker.domain.policy import PolicyFacts, merge_approval, policy_input
+from worker.domain.ports import Catalog, Clock, Cluster, Events, JournalRun, Model, Policy
+from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
+from worker.domain.redact import redact
+from worker.domain.result import Ingredients, actionable, build
+from worker.domain.resume import OPENING, RESULT, JournaledSteps
+from worker.domain.review import Reviewed, Reviewer
+from worker.domain.toolbox import Toolbox
+from worker.domain.tools import tool_specs
+from worker.domain.verdict import Accepted, Rejected, judge
+
+T = TypeVar("T")
+UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
+"""When the cluster gave no answer: nothing is known, nothing is false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The outside world of one analysis."""
+
+    cluster: Cluster
+    catalog: Catalog
+    model: Model
+    policy: Policy
+    events: Events
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is allowed and expected."""
+
+    limits: Limits = field(default_factory=Limits)
+    enrichment_seconds: float = 3.0
+    min_confidence: float = 0.7
+    confidence_threshold: float = 0.8
+    signal_types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One accepted request. `new_token` gives random hexadecimal text for the fences."""
+
+    subject: Subject
+    digest: str
+    run: JournalRun
+    new_token: Callable[[], str]
+    ignored_fields: Sequence[str] = ()
+
+    @property
+    def request(self) -> Signal:
+        """The request."""
+        return self.subject.request
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the model is told first, and the facts behind it: made once, then replayed."""
+
+    text: str
+    fence_token: str
+    evidence: tuple[Evidence, ...]
+    detected_labels: DetectedLabels | None
+    failed_sources: tuple[str, ...]
+
+
+OPENING_STEP = TypeAdapter(Opening)
+
+
+class Analysis:
+    """Analyses requests. One object serves all of them; what belongs to one request lives in `_Work`."""
+
+    def __init__(self, outside: Outside, rules: Rules) -> None:
+        self._outside, self._rules = outside, rules
+
+    async def run(self, job: Job) -> AnalysisResult:
+        """The result of the request, not yet published. Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable."""
+        trail = AuditTrail(
+            self._outside.events,
+            self._outside.clock,
+            job.subject,
+            redact=redact,
+            max_attempts=self._rules.limits.attempts,
+        )
+        if finished := done(job.run, RESULT):
+            result = _read(TypeAdapter(AnalysisResult), finished[-1].data)
+            trail.continue_at(int(finished[-1].notes.get("sequence", 0)))
+        else:
+            result = await self._analyse(job, trail)
+            await job.run.append(RESULT, result.model_dump_json().encode(), sequence=trail.sequence)
+        await trail.record(_complete(result))
+        return result
+
+    async def _analyse(self, job: Job, trail: AuditTrail) -> AnalysisResult:
+        await trail.record(
+            audit.RequestAccepted(
+                kind=job.subject.kind,
+                subject=job.subject.delivery.subject,
+                request_digest=job.digest,
+                ignored_fields=tuple(job.ignored_fields),
+            )
+        )
+        opening = await self._opening(job, trail)
+        work = _Work(job, self._outside, self._rules, trail, opening)
+        finding = await investigate(work.investigation())
+        return await work.result(finding)
+
+    async def _opening(self, job: Job, trail: AuditTrail) -> Opening:
+        started = self._outside.clock.monotonic()
+        if known := done(job.run, OPENING):
+            opening = _read(OPENING_STEP, known[0].data)
+        else:
+            opening = await self._first_look(job)
+            await job.run.append(OPENING, OPENING_STEP.dump_json(opening))
+        await trail.record(
+            audit.EnrichmentCompleted(
+                evidence_ids=tuple(item.id for item in opening.evidence),
+                failed_sources=opening.failed_sources,
+                detected_labels=opening.detected_labels,
+                duration_seconds=round(self._outside.clock.monotonic() - started, 3),
+            )
+        )
+        return opening
+
+    async def _first_look(self, job: Job) -> Opening:
+        found = await enrich(
+            job.request,
+            self._outside.cluster,
+            self._outside.clock,
+            deadline_seconds=self._rules.enrichment_seconds,
+        )
+        log = EvidenceLog()
+        numbered = tuple(log.add(replace(item, body=redact(item.body))) for item in found.evidence)
+        sent = sent_enrichment(job.request)
+        labels = sent.detected_labels if sent and sent.detected_labels else found.detected_labels
+        token = job.new_token()
+        facts = PromptFacts(
+            fence_token=token,
+            evidence=numbered,
+            detected_labels=labels,
+            custom_labels=sent.custom_labels if sent else {},
+            unknown_sources=found.failed_sources,
+        )
+        text = opening_turn(job.request, facts)
+        return Opening(text, token, numbered, labels, tuple(found.failed_sources))
+
+
+class _Work:
+    """One investigation: evidence, tools, reviewer, and the last review."""
+
+    def __init__(self, job: Job, outside: Outside, rules: Rules, trail: AuditTrail, opening: Opening) -> None:
+        self._job, self._outside, self._rules, self._trail, self._opening = (
+            job,
+            outside,
+            rules,
+            trail,
+            opening,
+        )
+        self._evidence = EvidenceLog()
+        for item in opening.evidence:
+            self._evidence.add(item)
+        context = base_context(job.request)
+        self._toolbox = Toolbox(
+            cluster=outside.cluster,
+            catalog=outside.catalog,
+            evidence=self._evidence,
+            now=job.request.received_time,
+            base_context=context,
+            redact=redact,
+            fence_token=opening.fence_token,
+        )
+        self._reviewer = Reviewer(
+            cluster=outside.cluster,
+            catalog=outside.catalog,
+            evidence=self._evidence,
+            signal=signal_resource(job.request),
+            requested_names=requested_names(job.request),
+            context=context,
+            safety=job.request.safety_context,
+            failed=failed_execution(job.request),
+            extra_signal_types=rules.signal_types,
+        )
+        self._review: Reviewed | None = None
+
+    def investigation(self) -> Investigation:
+        """What the loop works with."""
+        return Investigation(
+            model=self._outside.model,
+            tools=tool_specs(),
+            system=SYSTEM_TEXT,
+            opening=self._opening.text,
+            run_tools=self._toolbox.run_all,
+            judge=self._judge,
+            steps=JournaledSteps(self._job.run, self._evidence, self._toolbox),
+            observer=self._trail,
+            clock=self._outside.clock,
+            limits=self._rules.limits,
+        )
+
+    async def _judge(self, reply: Reply) -> Judged:
+        self._review = None
+        try:
+            answer = parse_answer(reply.text, reply.finish)
+        except UnreadableAnswer as unreadable:
+            return Judged(Rejected((unreadable.problem,)))
+        named = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
+        try:
+            self._review = await self._reviewer.review(answer)
+        except CatalogUnavailable as e:
+            return Judged(Rejected(()), named, stop=Stop.CATALOG_DOWN, stop_detail=str(e))
+        return Judged(judge(answer, self._review.facts), named)
+
+    async def result(self, finding: Finding) -> AnalysisResult:
+        """Conclude, ask the policy, build."""
+        last = finding.attempts[-1].verdict if finding.attempts else None
+        accepted = last if isinstance(last, Accepted) else None
+        ending = Ending(verdict=last, stop=finding.stop, stop_detail=finding.stop_detail)
+        conclusion = conclude(ending, self._rules.min_confidence)
+        planted = self._planted()
+        approval = await self._approval(conclusion, accepted, planted)
+        return build(
+            Ingredients(
+                request=self._job.request,
+                digest=self._job.digest,
+                conclusion=conclusion,
+                approval=approval,
+                completed_at=self._outside.clock.now(),
+                accepted=accepted,
+                attempts=finding.attempts,
+                evidence=self._evidence.items,
+                detected_labels=self._review.detected_labels
+                if self._review
+                else self._opening.detected_labels,
+                spent=finding.spent,
+                model=finding.model,
+                warnings=[planted] if planted else [],
+                notes=[f"unknown: {source}" for source in self._opening.failed_sources],
+            )
+        )
+
+    def _planted(self) -> str:
+        found = self._review.instructions if self._review else {}
+        return (
+            f"evidence {', '.join(found)} holds text that reads like instructions to its reader"
+            if found
+            else ""
+        )
+
+    async def _approval(self, conclusion: Conclusion, accepted: Accepted | None, planted: str) -> Approval:
+        if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:
+            return Approval(required=False)
+        facts = self._policy_facts(accepted, injection=bool(planted))
+        decided = await self._outside.policy.decide(policy_input(facts))
+        forced = [*conclusion.approval_reasons, *([planted] if planted else [])]
+        approval = merge_approval(decided, forced)
+        await self._trail.record(
+            audit.PolicyDecided(
+                policy=self._outside.policy.name, approval=approval, injection_detected=bool(planted)
+            )
+        )
+        return approval
+
+    def _policy_facts(self, accepted: Accepted, *, injection: bool) -> PolicyFacts:
+        request, workflow = self._job.request, accepted.workflow
+        sent = sent_enrichment(request)
+        labels = self._review.detected_labels if self._review else None
+        answered = accepted.answer.selected_workflow
+        downtime = workflow.estimated_downtime_seconds if workflow else None
+        if downtime is None and answered is not None:
+            downtime = answered.estimated_downtime_seconds
+        return PolicyFacts(
+            affected=actionable(accepted),
+            target=signal_resource(request),
+            environment=request.environment,
+            priority=request.priority,
+            severity=accepted.severity,
+            signal_type=accepted.signal_type,
+            action_type=workflow.action_type if workflow else "",
+            confidence=accepted.confidence,
+            confidence_threshold=self._rules.confidence_threshold,
+            detected_labels=labels or UNKNOWN_LABELS,
+            custom_labels=sent.custom_labels if sent else {},
+            warnings=accepted.warnings,
+            risk_factors=accepted.approval_factors,
+            estimated_downtime_seconds=downtime,
+            estimated_risk=answered.estimated_risk if answered else "",
+            recovery_attempt=attempt_number(request),
+            injection_detected=injection,
+            unverified=accepted.unverified,
+        )
+
+
+def unanswered(job: Job, ending: Ending, rules: Rules, completed_at: datetime) -> AnalysisResult:
+    """The result of a request that no answer was accepted for: expired, models down, dead-lettered."""
+    return build(
+        Ingredients(
+            request=job.request,
+            digest=job.digest,
+            conclusion=conclude(ending, rules.min_confidence),
+            approval=Approval(required=False),
+            completed_at=completed_at,
+        )
+    )
+
+
+def _complete(result: AnalysisResult) -> audit.ResponseComplete:
+    workflow = result.selected_workflow
+    return audit.ResponseComplete(
+        status=result.status,
+        human_review_reason=result.human_review_reason,
+        workflow_id=workflow.workflow_id if workflow else None,
+        confidence=workflow.confidence if workflow else None,
+        approval_required=result.approval.required,
+        result_sha256=hashlib.sha256(result.model_dump_json().encode()).hexdigest(),
+        usage=result.usage,
+    )
+
+
+def _read(adapter: TypeAdapter[T], data: bytes) -> T:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as e:
+        raise JournalGap(f"a step is not readable: {e.error_count()} errors") from e

@@ -1,0 +1,56 @@
+"""What a request says, in the terms of the checks: labels of the search, names it mentions, what failed before."""
+
+from __future__ import annotations
+
+from schemas.enrichment import EnrichmentResults
+from schemas.incident import IncidentRequest, Signal
+from schemas.recovery import RecoveryRequest
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.objects import ObjectRef
+from worker.domain.repetition import FailedExecution
+from worker.domain.workflow import SelectionContext
+
+
+def base_context(request: Signal) -> SelectionContext:
+    """Labels that come from the request and that the model cannot override. What was not given constrains nothing."""
+    sent = sent_enrichment(request)
+    return SelectionContext(
+        environment="" if request.environment == UNKNOWN_ENVIRONMENT else request.environment,
+        priority=request.priority,
+        risk_tolerance=request.risk_tolerance or "",
+        business_category=request.business_category or "",
+        cluster=request.cluster_name,
+        custom_labels=sent.custom_labels if sent else {},
+    )
+
+
+def sent_enrichment(request: Signal) -> EnrichmentResults | None:
+    """What the sender found out, if it sent anything."""
+    return request.enrichment_results if isinstance(request, IncidentRequest | RecoveryRequest) else None
+
+
+def signal_resource(request: Signal) -> ObjectRef:
+    """The resource the signal is about."""
+    namespace = "" if request.is_cluster_scoped else request.resource_namespace
+    return ObjectRef(request.resource_kind, request.resource_name, namespace, request.resource_api_version)
+
+
+def requested_names(request: Signal) -> frozenset[str]:
+    """Names of objects the request itself mentions: as resource, or as a word of its texts."""
+    words = {request.resource_name, request.resource_namespace}
+    for text in (request.error_message, request.description, *request.signal_labels.values()):
+        words.update(word.strip(".,:;()[]{}\"'`") for word in text.replace("/", " ").split())
+    return frozenset(words - {""})
+
+
+def failed_execution(request: Signal) -> FailedExecution | None:
+    """The workflow that failed before, for a recovery."""
+    if not isinstance(request, RecoveryRequest):
+        return None
+    failed = request.previous_execution.selected_workflow
+    return FailedExecution(failed.workflow_id, failed.parameters)
+
+
+def attempt_number(request: Signal) -> int | None:
+    """Which recovery attempt this is; None for an incident."""
+    return request.recovery_attempt_number if isinstance(request, RecoveryRequest) else None

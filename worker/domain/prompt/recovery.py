@@ -1,0 +1,166 @@
+"""What a recovery is told first: the attempt that failed, and what to make of it (DD-RECOVERY-003).
+
+The only place where an earlier conclusion is shown to the model: the handoff requires it. Reasons are Kubernetes reason
+codes; the advice belongs to the code, never to the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schemas.recovery import RecoveryRequest
+from worker.domain.evidence import one_line
+
+TEXT, WORD = 600, 128
+SHOWN_PARAMETERS = 20
+SHOWN_FACTORS = 8
+
+GUIDANCE: dict[str, tuple[str, str]] = {
+    "OOMKilled": (
+        "The remediation's own container ran over its memory limit.",
+        "a workflow that needs less memory, smaller steps, or more memory first",
+    ),
+    "InsufficientCPU": (
+        "There was not enough CPU to run the remediation.",
+        "freeing or adding CPU first, or a workflow that needs less",
+    ),
+    "InsufficientMemory": (
+        "There was not enough memory to run the remediation.",
+        "freeing memory first, or a workflow that needs no more of it",
+    ),
+    "FailedScheduling": (
+        "The scheduler found no node for the remediation pod.",
+        "checking affinity, taints and free resources, or a workflow that can run on other nodes",
+    ),
+    "Unschedulable": (
+        "The pod was marked unschedulable.",
+        "checking node conditions, tolerations and affinity, or a workflow that lifts the constraint",
+    ),
+    "ImagePullBackOff": (
+        "The workflow's image could not be pulled.",
+        "checking that the image exists and the registry answers, or a workflow with another image",
+    ),
+    "ErrImagePull": (
+        "Pulling the workflow's image failed.",
+        "checking name, tag and registry access, or another workflow",
+    ),
+    "InvalidImageName": (
+        "The workflow's image reference is malformed: trying it again cannot work.",
+        "another workflow; the catalog entry needs a person",
+    ),
+    "DeadlineExceeded": (
+        "The workflow ran out of time, because it was slow or stuck.",
+        "finding out what it waited for, or a faster workflow",
+    ),
+    "BackoffLimitExceeded": (
+        "The workflow failed on every retry: the failure is persistent.",
+        "a really different strategy",
+    ),
+    "Error": (
+        "A step ended with a general error.",
+        "reading the message and the logs before anything else",
+    ),
+    "Unauthorized": (
+        "The workflow's credentials were not accepted.",
+        "checking its service account, or a workflow that needs no such rights",
+    ),
+    "Forbidden": (
+        "RBAC, an admission controller or a policy refused the action.",
+        "a workflow that stays within the policies",
+    ),
+    "FailedMount": (
+        "A volume of the workflow could not be mounted.",
+        "checking claims, storage class and capacity, or a workflow without storage",
+    ),
+    "FailedAttachVolume": (
+        "A volume could not be attached to the node.",
+        "checking where it is attached now, or another way to the storage",
+    ),
+    "NodeNotReady": (
+        "The node went away during the execution.",
+        "checking the node's health first, or a workflow that can run elsewhere",
+    ),
+    "NodeUnreachable": (
+        "The node could not be reached any more.",
+        "treating the node as lost: its pods may still run, so nothing stateful may be started twice",
+    ),
+    "Evicted": (
+        "The pod was evicted because its node was under pressure.",
+        "looking for what uses the node up, or a workflow with requests and limits on another node",
+    ),
+    "NetworkNotReady": (
+        "The network was not ready for the pod.",
+        "checking the CNI and network policies, or a workflow that needs little network",
+    ),
+}
+"""Reason code -> what happened, what to consider: the 19 codes of the handoff."""
+
+
+TASK = """\
+### Your task
+1. Do NOT select {failed} with the same parameters again: it has failed.
+2. Investigate the CURRENT state, starting at the failed step: it may have changed something halfway.
+3. Determine whether the signal type has CHANGED (an OOMKilled workload that was scaled out may now be \
+FailedScheduling) and search with the current one.
+4. Consider alternatives that fit the failure ({reason}), less aggressive ones first.
+5. Search for what handles the current signal type and severity; say in the rationale how your choice differs. Answer \
+with recovery_analysis {{previous_attempt_assessment: {{failure_understood, failure_reason_analysis, state_changed, \
+current_signal_type}}}} and recovery_strategy {{approach, why_different}} besides the usual fields."""
+
+
+def guidance(reason: str) -> str:
+    """Two bullets for a reason code; any other code gets the general ones."""
+    happened, consider = GUIDANCE.get(
+        reason,
+        (
+            f"The execution failed with {one_line(reason, WORD)}.",
+            "finding out what this failure mode means here",
+        ),
+    )
+    return f"- {happened}\n- Consider {consider}."
+
+
+def previous_attempt(request: RecoveryRequest, sender: Callable[[str, str], str]) -> str:
+    """The section about the attempt that failed: original cause, workflow, failure, and the five instructions."""
+    previous = request.previous_execution
+    rca, workflow, failure = previous.original_rca, previous.selected_workflow, previous.failure
+    factors = ", ".join(one_line(f, WORD) for f in rca.contributing_factors[:SHOWN_FACTORS])
+    lines = [
+        "## Previous Remediation Attempt",
+        "This is a recovery: a remediation was tried and FAILED. Understand why before you choose another.",
+        "",
+        "### What was determined originally",
+        f"- Signal Type then: {one_line(rca.signal_type, WORD)}",
+        f"- Severity then: {rca.severity}",
+        f"- Summary:\n{sender('original_rca', rca.summary)}",
+        *([f"- Contributing Factors: {factors}"] if factors else []),
+        "",
+        "### What was executed",
+        f"- Workflow: {one_line(workflow.workflow_id, WORD)}"
+        + (f" version {one_line(workflow.version, WORD)}" if workflow.version else ""),
+        *([f"- Image: {one_line(workflow.container_image, 2 * WORD)}"] if workflow.container_image else []),
+        *([f"- Rationale then:\n{sender('rationale', workflow.rationale)}"] if workflow.rationale else []),
+        *_parameters(request),
+        "",
+        "### How it failed",
+        f"- Step {failure.failed_step_index}: {one_line(failure.failed_step_name, WORD)}",
+        f"- Kubernetes Reason: {failure.reason}",
+        *([f"- Exit Code: {failure.exit_code}"] if failure.exit_code is not None else []),
+        f"- After: {one_line(failure.execution_time, WORD)}",
+        f"- Message:\n{sender('failure_message', failure.message)}",
+        guidance(failure.reason),
+        "",
+        TASK.format(failed=one_line(workflow.workflow_id, WORD), reason=failure.reason),
+    ]
+    return "\n".join(lines)
+
+
+def _parameters(request: RecoveryRequest) -> list[str]:
+    given = request.previous_execution.selected_workflow.parameters
+    if not given:
+        return []
+    shown = [
+        f"  - {one_line(k, WORD)}: {one_line(v, WORD)}" for k, v in list(given.items())[:SHOWN_PARAMETERS]
+    ]
+    more = len(given) - len(shown)
+    return ["- Parameters:", *shown, *([f"  - ({more} more)"] if more else [])]

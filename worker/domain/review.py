@@ -1,0 +1,161 @@
+"""What has to be looked up before an answer can be judged: does the blamed object exist, who owns it, does the chosen
+workflow fit. The judging itself is pure (`verdict.judge`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels
+from schemas.safety import SafetyContext
+from worker.domain.answer import Answer, AnsweredTarget
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.evidence import EvidenceLog
+from worker.domain.injection import instructions
+from worker.domain.labels import detect_labels
+from worker.domain.objects import ObjectRef
+from worker.domain.owners import OwnerChain, owner_chain
+from worker.domain.ports import Catalog, Cluster
+from worker.domain.repetition import FailedExecution
+from worker.domain.targets import Existence, ResolvedObject, other_target
+from worker.domain.verdict_facts import VerdictFacts, lookup_context
+from worker.domain.workflow import SelectionContext
+
+MAX_ALTERNATIVES = 5
+NEAR_CHARS = 200
+ABSENCE = re.compile(
+    r"not[ _-]?found|does(?:n't| not) exist|no such|missing|unable to retrieve|(?:could|can)(?:n't| not) find|cannot find"
+    r"|deleted|removed|killing|terminat|replaced|no longer|not exist|absent|evicted",
+    re.IGNORECASE,
+)
+"""How Kubernetes components say that an object is not there (kubelet, controllers, API server)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The facts for the judge, and what was found about the affected resource on the way."""
+
+    facts: VerdictFacts
+    detected_labels: DetectedLabels | None
+    instructions: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewer:
+    """Looks things up for one request. `signal` is the resource the request names."""
+
+    cluster: Cluster
+    catalog: Catalog
+    evidence: EvidenceLog
+    signal: ObjectRef
+    requested_names: frozenset[str]
+    context: SelectionContext
+    safety: SafetyContext | None = None
+    failed: FailedExecution | None = None
+    extra_signal_types: frozenset[str] = frozenset()
+
+    async def review(self, answer: Answer) -> Reviewed:
+        """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
+        affected, chain, labels = await self._affected(answer.affected_resource)
+        context = self._final_context(chain, labels)
+        planted = instructions(self.evidence.items)
+        facts = VerdictFacts(
+            context=context,
+            affected=affected,
+            signal_types=await self.catalog.signal_types() | self.extra_signal_types,
+            safety=self.safety,
+            failed=self.failed,
+            instructions=tuple(line for lines in planted.values() for line in lines),
+        )
+        return Reviewed(await self._with_choice(answer, facts), labels, planted)
+
+    async def _with_choice(self, answer: Answer, facts: VerdictFacts) -> VerdictFacts:
+        lookup = lookup_context(answer, facts.context)
+        wanted = [a.workflow_id for a in answer.alternatives[:MAX_ALTERNATIVES]]
+        found = await asyncio.gather(*(self.catalog.get(id_, lookup) for id_ in wanted))
+        known = frozenset(workflow.workflow_id for workflow in found if workflow is not None)
+        facts = replace(facts, alternatives=known)
+        chosen = answer.selected_workflow
+        workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
+        if chosen is None or workflow is None or facts.affected is None:
+            return replace(facts, workflow=workflow)
+        meant = other_target(workflow, chosen.parameters, facts.affected)
+        other = (await self._resolve(meant))[0] if meant else None
+        return replace(facts, workflow=workflow, other_target=other)
+
+    async def _affected(
+        self, named: AnsweredTarget | None
+    ) -> tuple[ResolvedObject | None, OwnerChain | None, DetectedLabels | None]:
+        if named is None or not named.kind.strip() or not named.name.strip():
+            return None, None, None
+        resolved, chain = await self._resolve(
+            ObjectRef(
+                named.kind.strip(), named.name.strip(), named.namespace.strip(), named.api_version.strip()
+            )
+        )
+        labels = await detect_labels(self.cluster, chain) if chain.exists else None
+        return resolved, chain, labels
+
+    async def _resolve(self, ref: ObjectRef) -> tuple[ResolvedObject, OwnerChain]:
+        try:
+            info = await self.cluster.kind(ref.kind, ref.api_version)
+        except ClusterError as error:
+            unknown = error.reason is ClusterReason.UNKNOWN_KIND
+            existence = Existence.NOT_FOUND if unknown else Existence.UNVERIFIABLE
+            return self._seen(ref, existence, namespaced=None, detail=error.message), OwnerChain(
+                (ref,), (None,), exists=None
+            )
+        named = replace(ref, kind=info.kind, namespace=ref.namespace if info.namespaced else "")
+        chain = await owner_chain(self.cluster, replace(named, api_version=info.api_version))
+        existence = Existence.UNVERIFIABLE
+        if chain.exists:
+            existence = Existence.EXISTS
+        elif chain.exists is False:
+            existence = Existence.ABSENT if self._known_absent(named) else Existence.NOT_FOUND
+        detail = "" if chain.exists else chain.note
+        seen = self._seen(chain.start, existence, namespaced=info.namespaced, detail=detail)
+        return replace(seen, owners=chain.chain[1:]), chain
+
+    def _seen(
+        self, ref: ObjectRef, existence: Existence, *, namespaced: bool | None, detail: str
+    ) -> ResolvedObject:
+        return ResolvedObject(
+            ref,
+            existence,
+            namespaced,
+            seen_in=self.evidence.mentions(ref.name),
+            requested=ref.name in self.requested_names,
+            detail=detail,
+        )
+
+    def _known_absent(self, ref: ObjectRef) -> bool:
+        """The signal's own resource was there when it was signalled; for others the evidence must say so."""
+        return ref.same_as(self.signal) or any(said_absent(ref, item.body) for item in self.evidence.items)
+
+    def _final_context(self, chain: OwnerChain | None, labels: DetectedLabels | None) -> SelectionContext:
+        members: Sequence[ObjectRef] = chain.chain if chain else ()
+        return replace(
+            self.context,
+            components=tuple((member.api_version, member.kind) for member in members),
+            detected_labels=label_values(labels) if labels else self.context.detected_labels,
+        )
+
+
+def said_absent(ref: ObjectRef, text: str) -> bool:
+    """Whether the text says, near its name and its kind, that the object is not there."""
+    named = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(ref.name)}(?![a-zA-Z0-9-])")
+    for match in named.finditer(text):
+        start = max(text.rfind("\n", 0, match.start()), match.start() - NEAR_CHARS)
+        end = text.find("\n", match.end())
+        near = text[start + 1 : min(end if end >= 0 else len(text), match.end() + NEAR_CHARS)]
+        if ref.kind.lower() in near.lower().replace(" ", "") and ABSENCE.search(near):
+            return True
+    return False
+
+
+def label_values(labels: DetectedLabels) -> dict[str, str | bool | None]:
+    """Detected labels by snake_case name; None for one whose detection failed."""
+    return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
