@@ -61,21 +61,38 @@ def render_object(
     NoSuchPath.
     """
     value: Any = prune(manifest)
-    if path:
-        value = at_path(value, path)
+    return render_value(at_path(value, path) if path else value, max_tokens, path=path, redact=redact)
+
+
+def render_value(
+    value: Any,
+    max_tokens: int,
+    *,
+    path: str = "",
+    redact: Callable[[str], str] = str,
+    addressable: bool = True,
+) -> Rendered:
+    """Any JSON value as one line of at most `max_tokens`, redacted as `render_object` does.
+
+    `path` is where the value stands; marks name paths only if it is `addressable`.
+    """
     value = _redacted(value, redact)
     full = to_json(value)
     if fits(full, max_tokens):
         return Rendered(full)
     for level in LEVELS:
-        shrunk = to_json(_shrink(value, path, level, 0))
+        shrunk = to_json(_shrink(value, path if addressable else None, level, 0))
         if fits(shrunk, max_tokens):
-            return Rendered(
-                shrunk, f"{len(full)} characters in all; use path=... as marked to read a part in full"
-            )
+            return Rendered(shrunk, _cut_note(f"parts of {len(full)} characters", addressable=addressable))
     cut = cut_middle(full, max_tokens)
-    return Rendered(
-        cut.text, f"{cut.missing} of {len(full)} characters; use path=... (such as path=spec) for a part"
+    return Rendered(cut.text, _cut_note(f"{cut.missing} of {len(full)} characters", addressable=addressable))
+
+
+def _cut_note(missing: str, *, addressable: bool) -> str:
+    return (
+        f"{missing} missing; use path=... (as marked, or such as path=spec) for a part"
+        if addressable
+        else missing
     )
 
 
@@ -162,33 +179,33 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
     return value
 
 
-def _shrink(value: Any, path: str, level: tuple[int, int, int], depth: int) -> Any:
+def _shrink(value: Any, path: str | None, level: tuple[int, int, int], depth: int) -> Any:
     longest, elements, deepest = level
     if isinstance(value, str):
         return value if len(value) <= longest else _short(value, path, longest)
     if isinstance(value, dict | list) and value and depth >= deepest:
-        return f"[cut: path={path}]"
+        return f"[cut{_where(path, ': ')}]"
     if isinstance(value, dict):
         return _shrink_object(value, path, level, depth)
     if isinstance(value, list):
-        parts = [_shrink(item, f"{path}[{i}]", level, depth + 1) for i, item in _ends(value, elements)]
+        parts = [_shrink(item, _joined(path, i), level, depth + 1) for i, item in _ends(value, elements)]
         if len(value) > elements:
             parts.insert(
-                elements // 2 + elements % 2, f"[cut: {len(value) - elements} elements, path={path}]"
+                elements // 2 + elements % 2, f"[cut: {len(value) - elements} elements{_where(path)}]"
             )
         return parts
     return value
 
 
 def _shrink_object(
-    value: dict[str, Any], path: str, level: tuple[int, int, int], depth: int
+    value: dict[str, Any], path: str | None, level: tuple[int, int, int], depth: int
 ) -> dict[str, Any]:
     most = level[1] * 2
     shown = {
         key: _shrink(item, _joined(path, key), level, depth + 1) for key, item in list(value.items())[:most]
     }
     if len(value) > most:
-        shown["[cut]"] = f"{len(value) - most} more keys, path={path or '<key>'}"
+        shown["[cut]"] = f"{len(value) - most} more keys{_where(path)}"
     return shown
 
 
@@ -200,13 +217,22 @@ def _ends(value: list[Any], elements: int) -> list[tuple[int, Any]]:
     return pairs[: elements - tail] + (pairs[-tail:] if tail else [])
 
 
-def _joined(path: str, key: str) -> str:
+def _joined(path: str | None, key: str | int) -> str | None:
+    if path is None:
+        return None
+    if isinstance(key, int):
+        return f"{path}[{key}]"
     if "." in key or "[" in key:
         return f"{path}['{key}']"
     return f"{path}.{key}" if path else key
 
 
-def _short(value: str, path: str, longest: int) -> str:
+def _where(path: str | None, before: str = ", ", part: str = "") -> str:
+    return "" if path is None else f"{before}path={path or '<key>'}{part}"
+
+
+def _short(value: str, path: str | None, longest: int) -> str:
     tail = longest // 2
     head = longest - tail
-    return f"{value[:head]}…[{len(value) - longest} characters cut, path={path}[{head}:{len(value) - tail}]]…{value[-tail:]}"
+    where = _where(path, part=f"[{head}:{len(value) - tail}]")
+    return f"{value[:head]}…[{len(value) - longest} characters cut{where}]…{value[-tail:]}"

@@ -1,0 +1,154 @@
+"""The tools of the workflow choice: three steps over the Catalog port (DD-HAPI-017).
+
+The model gives signal type and severity. Code fills in the rest: business labels from the request, component and
+detected labels from the last get_resource_context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels
+from schemas.taxonomy import Severity, normalize_severity
+from worker.domain.findings import RESULT_TOKENS, Finding, Target, ToolProblem
+from worker.domain.ports import Catalog
+from worker.domain.render import render_value
+from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows
+from worker.domain.workflow import Parameter, SelectionContext, Workflow, WorkflowSummary
+
+NO_TARGET = (
+    "component and detected labels are not applied yet: call get_resource_context for the affected resource"
+)
+
+
+class CatalogTools:
+    """`base` holds the business labels of the request; `target` gives the last target of get_resource_context."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        base: SelectionContext,
+        target: Callable[[], Target | None],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._catalog, self._base, self._target, self._redact = catalog, base, target, redact
+
+    async def list_available_actions(self, asked: ListAvailableActions) -> Finding:
+        """Action types with workflows that fit, and the signal types the catalog knows."""
+        context = self._context(asked.signal_type, asked.severity)
+        actions = await self._catalog.actions(context)
+        shown: dict[str, Any] = {
+            "actions": [_compact(asdict(action)) for action in actions],
+            "signal_types_in_catalog": sorted(await self._catalog.signal_types()),
+        }
+        if not actions:
+            shown["note"] = "no workflow fits; selected_workflow null is the right answer then"
+        return self._finding(shown, context)
+
+    async def list_workflows(self, asked: ListWorkflows) -> Finding:
+        """One page of workflows of an action type that fit, best first, and what left others out."""
+        context = self._context(asked.signal_type, asked.severity)
+        page = await self._catalog.workflows(asked.action_type, context, asked.cursor)
+        shown: dict[str, Any] = {"workflows": [_summary(found) for found in page.workflows]}
+        if page.next_cursor:
+            shown["next_cursor"] = page.next_cursor
+        if page.excluded:
+            shown["left_out_by"] = dict(page.excluded)
+        return self._finding(shown, context)
+
+    async def get_workflow(self, asked: GetWorkflow) -> Finding:
+        """One workflow with its parameters."""
+        context = self._context("", "")
+        found = await self._catalog.get(asked.workflow_id, context)
+        if found is None:
+            raise ToolProblem(
+                f"workflow {asked.workflow_id} does not exist or does not fit this incident; "
+                "list_workflows shows those that do",
+                scope=asked.workflow_id,
+            )
+        return self._finding(_workflow(found), context)
+
+    def _context(self, signal_type: str, severity: str) -> SelectionContext:
+        level = ""
+        if severity:
+            known = normalize_severity(severity)
+            if known is None:
+                raise ToolProblem(f"severity must be one of {', '.join(Severity)}")
+            level = "" if known is Severity.UNKNOWN else known.value
+        return with_target(replace(self._base, signal_type=signal_type, severity=level), self._target())
+
+    def _finding(self, shown: dict[str, Any], context: SelectionContext) -> Finding:
+        rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
+        return Finding(rendered.body, f"catalog, {_filters(context, self._target())}", rendered.cut)
+
+
+def with_target(context: SelectionContext, target: Target | None) -> SelectionContext:
+    """The context narrowed by what is known of a target: its owner chain and its detected labels."""
+    if target is None:
+        return context
+    return replace(
+        context,
+        components=tuple((ref.api_version, ref.kind) for ref in target.chain),
+        detected_labels=known_labels(target.detected_labels),
+    )
+
+
+def known_labels(labels: DetectedLabels) -> dict[str, str | bool | None]:
+    """Values by snake_case name, None where a detection failed."""
+    return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
+
+
+def _filters(context: SelectionContext, target: Target | None) -> str:
+    names = (
+        "signal_type",
+        "severity",
+        "environment",
+        "priority",
+        "risk_tolerance",
+        "business_category",
+        "cluster",
+    )
+    applied = [f"{name}={value}" for name in names if (value := getattr(context, name))]
+    if target is not None:
+        applied.append(f"component={'/'.join(ref.kind for ref in target.chain)}")
+    given = f"filters: {', '.join(applied) or 'none'}"
+    return given if target is not None else f"{given}; {NO_TARGET}"
+
+
+def _summary(found: WorkflowSummary) -> dict[str, Any]:
+    return _compact(asdict(found))
+
+
+def _workflow(found: Workflow) -> dict[str, Any]:
+    shown = {
+        "workflow_id": found.workflow_id,
+        "version": found.version,
+        "action_type": found.action_type,
+        "title": found.title,
+        "description": found.description,
+        "when_to_use": found.when_to_use,
+        "when_not_to_use": found.when_not_to_use,
+        "preconditions": found.preconditions,
+        "parameters": [_parameter(p) for p in found.parameters],
+        "labels": {name: "/".join(values) for name, values in found.labels.items()},
+        "detected_labels": dict(found.detected_labels),
+        "gitops_aware": found.gitops_aware,
+        "estimated_downtime_seconds": found.estimated_downtime_seconds,
+    }
+    return _compact(shown)
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    shown = asdict(parameter) | {"type": str(parameter.type), "items": None}
+    if parameter.items is not None:
+        shown["items"] = _parameter(parameter.items)
+    return _compact(shown)
+
+
+def _compact(value: dict[str, Any]) -> dict[str, Any]:
+    """Without what says nothing: None, empty text, empty lists, false."""
+    return {
+        key: item for key, item in value.items() if item is not None and item not in ("", [], (), {}, False)
+    }
