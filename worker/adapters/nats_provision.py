@@ -254,6 +254,8 @@ class _Api:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, path: str, body: Config) -> Config:
+        if self._nc.is_reconnecting:  # it would be buffered, and sent after the reconnect to nobody
+            raise nats.errors.ConnectionReconnectingError
         answer = await self._nc.request(f"$JS.API.{path}", json.dumps(body).encode(), timeout=REQUEST_SECONDS)
         reply: Config = json.loads(answer.data)
         if error := reply.get("error"):
