@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
-from worker.domain.answer import Answer
+from worker.domain.answered import Answer
 from worker.domain.evidence import one_line
 from worker.domain.problems import ProblemKind
 from worker.domain.targets import Existence, ResolvedObject, within_scope

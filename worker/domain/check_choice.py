@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from worker.domain.answer import Answer, AnsweredAlternative, AnsweredWorkflow
+from worker.domain.answered import Answer, AnsweredAlternative, AnsweredWorkflow
 from worker.domain.evidence import one_line
 from worker.domain.parameters import check_values
 from worker.domain.problems import ProblemKind

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.taxonomy import Severity
 from worker.domain.alignment import follows_instruction
-from worker.domain.answer import Answer, AnsweredAlternative
+from worker.domain.answered import Answer, AnsweredAlternative
 from worker.domain.check_cause import check_affected, check_cause, check_outcome, check_signal_type
 from worker.domain.check_choice import check_choice, known_alternatives
 from worker.domain.evidence import one_line

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, normalize_severity
-from worker.domain.answer import Answer
+from worker.domain.answered import Answer
 from worker.domain.problems import Problem, ProblemKind
 from worker.domain.repetition import FailedExecution
 from worker.domain.selection import for_final_choice
