@@ -132,7 +132,7 @@ def _workflow(found: Workflow) -> dict[str, Any]:
         "when_not_to_use": found.when_not_to_use,
         "preconditions": found.preconditions,
         "parameters": [_parameter(p) for p in found.parameters],
-        "labels": {name: "/".join(values) for name, values in found.labels.items()},
+        "labels": {name: list(values) for name, values in found.labels.items()},
         "detected_labels": dict(found.detected_labels),
         "gitops_aware": found.gitops_aware,
         "estimated_downtime_seconds": found.estimated_downtime_seconds,

@@ -105,11 +105,12 @@ def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> ContainerState:
 
 
 def most_interesting(found: list[ContainerState]) -> ContainerState:
-    """The container whose log tells most: one that fails, else one that crashed before, else the first app."""
+    """The container whose log tells most: one that fails, an init container at work, one that crashed, an app."""
     apps = [c for c in found if c.kind == "app"] or found
     failing = [c for c in found if c.failing]
+    at_work = [c for c in found if c.kind == "init" and c.running]
     crashed = [c for c in found if c.ran_before]
-    return next(iter([*failing, *crashed, *apps]))
+    return next(iter([*failing, *at_work, *crashed, *apps]))
 
 
 def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:

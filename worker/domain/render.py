@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.domain.budget import cut_middle, fits
+from worker.domain.fields import text
 from worker.domain.objects import Manifest
 from worker.domain.prune import prune
 
@@ -147,11 +148,14 @@ def _element(value: list[Any], step: re.Match[str], here: str) -> Any:
     label = step["index"] or step["quoted"] or step["word"] or ""
     if label.isdigit() and int(label) < len(value):
         return value[int(label)]
-    names = [item.get("name") or item.get("type") for item in value if isinstance(item, dict)]
-    for item in value:
-        if isinstance(item, dict) and label and label in {item.get("name"), item.get("type")}:
+    found = [item for item in value if isinstance(item, dict)]
+    for item in found:
+        if label and label in {text(item.get("name")), text(item.get("type"))}:
             return item
-    known = ", ".join(str(n) for n in names[:20] if n)
+    if any(label in item for item in found):
+        return [{"name": text(item.get("name")), label: item[label]} for item in found if label in item]
+    names = [text(item.get("name")) or text(item.get("type")) for item in found]
+    known = ", ".join(name for name in names[:20] if name)
     raise NoSuchPath(
         f"{here.lstrip('.')} has no element {label!r}; it has {len(value)} elements{': ' + known if known else ''}"
     )

@@ -148,9 +148,15 @@ class Toolbox:
             return _Plan(call, key, refusal=argument_problems(tool.arguments, error))
         values = arguments.model_dump()
         key = _key(call.name, values)
+        if call.name in CATALOG_TOOLS:  # the answer depends on the target as well
+            key = f"{key} {self.last_target.ref if self.last_target else ''}"
         if key in self._answers:
             return _Plan(call, key)
-        about = _key(call.name, {k: v for k, v in values.items() if k not in DETAILS})
+        about = (
+            key
+            if call.name in CATALOG_TOOLS
+            else _key(call.name, {k: v for k, v in values.items() if k not in DETAILS})
+        )
         self._alike[about] += 1
         if self._alike[about] > MAX_ALIKE:
             return _Plan(call, key, refusal=ALIKE.format(count=self._alike[about], tool=call.name))
