@@ -157,7 +157,7 @@ class ValidationAttempt(Message):
 
 
 class Usage(Message):
-    """What the analysis cost."""
+    """What calls of models and tools cost."""
 
     llm_calls: Count = 0
     """Calls of a model."""

@@ -17,7 +17,7 @@ SpecHash = Annotated[str, StringConstraints(strict=True, pattern=r"^sha256:[0-9a
 
 
 class ExecutionOutcome(enum.StrEnum):
-    """How the execution ended."""
+    """How an execution may end."""
 
     COMPLETED = "completed"
     FAILED = "failed"

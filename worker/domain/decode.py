@@ -47,7 +47,7 @@ BOM: Final = "\ufeff"
 
 # A string that is never closed is taken to the end of the text: the scan stays linear.
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89abAB]")
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _ID_IN_TEXT: Final = MappingProxyType(
     {
         name: re.compile(rf'"{name}"\s{{0,8}}:\s{{0,8}}"([^"\\]{{1,128}})"')
@@ -122,8 +122,8 @@ def _decode_text(
         expected = f"JSON: {e.msg.lower()} at line {e.lineno} column {e.colno}"
         return _unreadable(ValidationCode.NOT_JSON, expected, _got(text[e.pos : e.pos + 20]), text.encode())
     if not isinstance(data, dict):
-        got = data.got if isinstance(data, _Flaw) else _got(data)
-        return Rejected(ValidationCode.SCHEMA, (FieldError(path="", expected="a JSON object", got=got),))
+        flaw = data if isinstance(data, _Flaw) else _Flaw(ValidationCode.SCHEMA, "", _got(data))
+        return Rejected(flaw.code, (FieldError(path="", expected="a JSON object", got=flaw.got),))
     flaws = list(_flaws(data, "", look_into_strings=bool(_SURROGATE_ESCAPE.search(text))))
     if flaws:
         return _rejected(

@@ -1,0 +1,135 @@
+"""The committed contract is the generated one, and its parts agree with each other and with the models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from schemas import samples
+from schemas.export import MODELS, V1, asyncapi, documents, export, sample_files, schema_of
+from schemas.subjects import Subjects, kv_token, request_key, token_text
+from tests.corpus_files import corpus_path, payload_rows
+
+
+def schema_name(sample: str) -> str:
+    return next(name for name in sorted(MODELS, reverse=True) if sample.startswith(name))
+
+
+def test_committed_files_are_the_generated_ones():
+    committed = {p.relative_to(V1).as_posix(): p.read_text("utf-8") for p in V1.rglob("*") if p.is_file()}
+    generated = documents()
+    assert sorted(generated) == sorted(committed)
+    assert [path for path, text in generated.items() if committed[path] != text] == [], (
+        "run python -m schemas.export"
+    )
+
+
+def test_export_writes_all_documents(tmp_path):
+    export(tmp_path)
+    assert documents() == {
+        p.relative_to(tmp_path).as_posix(): p.read_text("utf-8") for p in tmp_path.rglob("*") if p.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_schemas_are_valid(name):
+    Draft202012Validator.check_schema(schema_of(name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_field_is_described(name):
+    schema = schema_of(name)
+    blank = [
+        (part.get("title"), field)
+        for part in (schema, *schema.get("$defs", {}).values())
+        for field, about in part.get("properties", {}).items()
+        if not about.get("description") and not about.get("const")
+    ]
+    assert blank == []
+
+
+@pytest.mark.parametrize(("name", "body"), sample_files().items())
+def test_samples_are_valid(name, body):
+    schema = schema_of(schema_name(name))
+    assert list(Draft202012Validator(schema).iter_errors(body)) == []
+
+
+@pytest.mark.parametrize(("name", "body"), sample_files().items())
+def test_samples_are_read_and_written_unchanged(name, body):
+    model = MODELS[schema_name(name)]
+    assert body == json.loads(model.model_validate_json(json.dumps(body)).model_dump_json())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_schemas_reject_an_empty_object(name):
+    assert not Draft202012Validator(schema_of(name)).is_valid({})
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in payload_rows() if row.accepted and row.strictness == "must"], ids=lambda r: r.file
+)
+def test_accepted_payloads_pass_the_published_schema(row):
+    schema = schema_of("recovery-request" if row.is_recovery else "incident-request")
+    body = json.loads(corpus_path(f"payloads/{row.file}").read_bytes())
+    assert list(Draft202012Validator(schema).iter_errors(body)) == []
+
+
+def test_removed_fields_are_refused_by_the_schema():
+    body = sample_files()["incident-request"] | {"failed_action": {"type": "restart"}}
+    assert not Draft202012Validator(schema_of("incident-request")).is_valid(body)
+
+
+def test_asyncapi_lists_every_request_subject():
+    addresses = {channel["address"] for channel in asyncapi()["channels"].values()}
+    assert set(Subjects().request_subjects()) <= addresses
+    assert {
+        "rca.result.incident.{key}",
+        "rca.validation.request",
+        "rca.audit.{event}",
+        "rca.dlq.{reason}",
+    } <= addresses
+
+
+def references(node):
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from references(item)
+
+
+def test_asyncapi_references_resolve():
+    document = asyncapi()
+    files = documents()
+    for reference in references(document):
+        if reference.startswith("./"):
+            assert reference.removeprefix("./") in files
+            continue
+        node = document
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+        assert node
+
+
+def test_asyncapi_operations_and_parameters_are_complete():
+    document = asyncapi()
+    assert set(document["channels"]) == set(document["operations"])
+    for channel in document["channels"].values():
+        named = {part[1:-1] for part in channel["address"].split(".") if part.startswith("{")}
+        assert named == set(channel.get("parameters", {}))
+
+
+def test_key_vectors_are_what_the_functions_say():
+    vectors = samples.key_vectors()["request_keys"]
+    assert len(samples.KEYS) == len({vector["request_key"] for vector in vectors})
+    for vector in vectors:
+        assert vector["request_key"] == request_key(
+            vector["remediation_id"], vector["recovery_attempt_number"]
+        )
+        assert vector["kv_key"].split(".")[0] == kv_token(vector["remediation_id"])
+        assert vector["remediation_id"] == token_text(vector["request_key"].split(".")[0])
