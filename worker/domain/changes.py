@@ -5,12 +5,14 @@ A Deployment keeps its revisions as ReplicaSets, a StatefulSet or DaemonSet as C
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from worker.domain.evidence import one_line
 from worker.domain.fields import controller_of, dig, mapping, meta, name_of, strings, text, whole
-from worker.domain.objects import Manifest, ObjectRef
+from worker.domain.objects import ListQuery, Manifest, ObjectRef
+from worker.domain.ports import Cluster
 from worker.domain.prune import prune
 from worker.domain.render import to_json
 
@@ -20,6 +22,24 @@ MAX_LINES = 16  # differences shown of one pair
 MAX_VALUE = 140  # characters
 MAX_DEPTH = 14
 NOISE = ("metadata.labels.pod-template-hash", "metadata.labels.controller-revision-hash")
+
+
+KEPT_AS = {
+    "Deployment": ("ReplicaSet", "apps/v1"),
+    "Rollout": ("ReplicaSet", "apps/v1"),
+    "StatefulSet": ("ControllerRevision", "apps/v1"),
+    "DaemonSet": ("ControllerRevision", "apps/v1"),
+}
+"""What a kind of workload keeps its revisions as."""
+
+
+async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
+    """What the newest revisions of a workload changed. Empty for a kind without revisions. Raises ClusterError."""
+    if workload.kind not in KEPT_AS:
+        return []
+    kind, api_version = KEPT_AS[workload.kind]
+    listing = await cluster.list(ListQuery(kind, workload.namespace, api_version))
+    return describe_changes(revisions_of(workload, listing.items))
 
 
 def revisions_of(owner: ObjectRef, candidates: Sequence[Manifest]) -> list[Manifest]:
@@ -42,14 +62,14 @@ def revision_number(manifest: Manifest) -> int:
 def template_of(revision: Manifest) -> dict[str, Any]:
     """The pod template of a revision, pruned."""
     found = dig(revision, "spec", "template") or dig(revision, "data", "spec", "template")
-    return mapping(prune({"spec": {"template": mapping(found)}}).get("spec")).get("template", {})
+    return mapping(dig(prune({"spec": {"template": mapping(found)}}), "spec", "template"))
 
 
 def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
     """Lines that tell what the newest revisions changed, newest first. Empty when there is only one revision."""
     lines: list[str] = []
     newest = list(revisions)[-(MAX_COMPARED + 1) :]
-    for old, new in reversed(list(zip(newest, newest[1:], strict=False))):
+    for old, new in reversed(list(itertools.pairwise(newest))):
         lines.append(f"{_named(new)} against {_named(old)}:")
         found = differences(template_of(old), template_of(new))
         lines += [f"  {line}" for line in found[:MAX_LINES]] or ["  same template"]
@@ -62,7 +82,12 @@ def _named(revision: Manifest) -> str:
     created = text(meta(revision).get("creationTimestamp"))
     ready = ""
     if revision.get("kind") == "ReplicaSet":
-        ready = f", {whole(dig(revision, 'status', 'readyReplicas'))}/{whole(dig(revision, 'spec', 'replicas'))} ready"
+        wanted = whole(dig(revision, "spec", "replicas"))
+        ready = (
+            f", {whole(dig(revision, 'status', 'readyReplicas'))}/{wanted} ready"
+            if wanted
+            else ", scaled to 0"
+        )
     return f"revision {revision_number(revision)} ({text(revision.get('kind'))} {name_of(revision)}, created {created}{ready})"
 
 

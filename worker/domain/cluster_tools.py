@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Callable
 from datetime import datetime
 
+from worker.domain.changes import read_changes
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.event_reading import read_events
 from worker.domain.fields import name_of, text
@@ -16,7 +18,7 @@ from worker.domain.objects import KindInfo, ListQuery, ObjectRef
 from worker.domain.owners import OwnerChain, owner_chain
 from worker.domain.ports import Cluster
 from worker.domain.prune import last_change
-from worker.domain.render import NoSuchPath, render_object, to_json
+from worker.domain.render import NoSuchPath, render_object, render_value
 from worker.domain.render_tables import only_unhealthy, render_table
 from worker.domain.timeline import since_moment, timeline
 from worker.domain.tools import GetEvents, GetResource, GetResourceContext, ListResources, OfKind
@@ -112,7 +114,7 @@ class ClusterTools:
             chain = await owner_chain(self._cluster, ref)
         if chain.exists is False:
             raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref))
-        labels = await detect_labels(self._cluster, chain)
+        labels, changes = await asyncio.gather(detect_labels(self._cluster, chain), self._changes(chain.root))
         shown = {
             "owner_chain": [_plain(member) for member in chain.chain],
             "root_owner": _plain(chain.root),
@@ -125,10 +127,19 @@ class ClusterTools:
         }  # fmt: skip
         if chain.note:
             shown["note"] = f"owner chain may go on: {chain.note}"
+        if changes:
+            shown["recent_changes"] = changes
         if change := last_change(chain.root_manifest or {}):
             shown["last_change"] = change
         target = Target(chain.start, chain.chain, labels, chain.exists)
-        return Finding(to_json(shown), str(ref), target=target)
+        rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
+        return Finding(rendered.body, str(ref), rendered.cut, target)
+
+    async def _changes(self, root: ObjectRef) -> list[str]:
+        try:
+            return await read_changes(self._cluster, root)
+        except ClusterError as error:
+            return [f"unknown: {error.message}"]
 
     async def _kind(self, asked: OfKind) -> KindInfo:
         try:
