@@ -1,0 +1,473 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+
+import pytest
+
+from tests.nats_servers import connect, one_server, provisioned
+from worker.adapters.nats_provision import provision, wanted
+from worker.adapters.nats_pump import Lane, Pump
+from worker.domain.delivery import ACK, LET_GO, retry, term
+
+REQUESTS = "RCA_REQUESTS"
+DEFAULT = "rca.request.incident"
+
+
+@pytest.fixture
+async def case(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server], ack_wait_seconds=2) as found:
+        yield found
+
+
+class Held:
+    """A handler whose jobs wait until they are let go, then end as `how` says."""
+
+    def __init__(self, how=ACK):
+        self.go, self.how = asyncio.Event(), how
+        self.running, self.peak, self.cancelled = 0, 0, 0
+        self.bodies, self.headers, self.deliveries = [], [], []
+
+    async def __call__(self, body, headers, delivery):
+        self.bodies.append(body)
+        self.headers.append(dict(headers))
+        self.deliveries.append(delivery)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+        return self.how
+
+
+class Script:
+    """A handler that does one thing after another: settlements are returned, exceptions raised."""
+
+    def __init__(self, *what):
+        self.what, self.deliveries = list(what), []
+
+    async def __call__(self, body, headers, delivery):
+        self.deliveries.append(delivery)
+        step = self.what.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+async def until(condition):
+    """Up to 20 s, so that a slow machine is no failure."""
+    for _ in range(1_000):
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never happened: " + inspect.getsource(condition).strip())
+
+
+@contextlib.asynccontextmanager
+async def pumping(nc, handler, *, lane="p2", slots=1, drain_seconds=2.0, **options):
+    pump = Pump(nc, REQUESTS, Lane(lane, (), slots), handler, **options)
+    await pump.start()
+    try:
+        yield pump
+    finally:
+        await pump.drain(drain_seconds)
+
+
+async def submit(case, *bodies, subject=DEFAULT, headers=None):
+    for body in bodies:
+        await case.js.publish(subject, body, headers=dict(headers) if headers else None)
+
+
+async def pending(case, lane="p2"):
+    return (await case.js.consumer_info(REQUESTS, lane)).num_ack_pending
+
+
+async def empty(case):
+    return await case.count(REQUESTS) == 0
+
+
+@contextlib.asynccontextmanager
+async def listening(case, subject):
+    """Everything that is published on a subject, the settlement words of workers included."""
+    nc, heard = await connect(case.servers), []
+
+    async def note(msg):
+        heard.append(msg)
+
+    await nc.subscribe(subject, cb=note)
+    await nc.flush()
+    yield heard
+    await nc.close()
+
+
+# --- what the handler gets
+
+
+HOSTILE = [
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"a": NaN, "a": 2}',
+    b"\xff\xfe\x00",
+    b"",
+    b"null",
+    b"x" * 1_500_000,
+]
+
+
+async def test_bodies_arrive_as_they_are_and_nobody_is_answered(case):
+    held = Held()
+    held.go.set()
+    headers = {
+        "ce-id": "7",
+        "reply_to": "stolen.reply",
+        "Status": "408",
+        "Nats-Consumer-Stalled": "stolen.fc",
+    }
+    async with listening(case, "stolen.>") as heard, pumping(case.nc, held):
+        await submit(case, *HOSTILE, headers=headers)
+        await until(lambda: empty(case))
+    assert held.bodies == HOSTILE
+    assert headers.items() <= held.headers[0].items()
+    assert heard == []
+    first = held.deliveries[0]
+    assert (first.subject, first.stream, first.durable) == (DEFAULT, REQUESTS, "p2")
+    assert (first.sequence, first.deliveries) == (1, 1)
+    assert first.stored_at.utcoffset().total_seconds() == 0
+
+
+async def test_lanes_do_not_wait_for_each_other(case):
+    busy, urgent = Held(), Held()
+    async with pumping(case.nc, busy, lane="p3"), pumping(case.nc, urgent, lane="p0"):
+        await submit(case, b"1", b"2", b"3", subject="rca.request.incident.p3")
+        await submit(case, b"0", subject="rca.request.recovery.P0")
+        await until(lambda: busy.running == urgent.running == 1)
+        urgent.go.set()
+        await until(lambda: case.count(REQUESTS))
+        busy.go.set()
+        await until(lambda: empty(case))
+    assert (busy.peak, urgent.bodies) == (1, [b"0"])
+
+
+# --- back-pressure
+
+
+@contextlib.asynccontextmanager
+async def far_away(port, delay):
+    """A proxy that adds latency in both directions."""
+    tasks, loop = set(), asyncio.get_running_loop()
+
+    async def write(queue, writer):
+        while True:
+            at, data = await queue.get()
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            writer.write(data)
+
+    async def pipe(reader, writer):
+        queue = asyncio.Queue()
+        tasks.add(asyncio.create_task(write(queue, writer)))
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                queue.put_nowait((loop.time() + delay, data))
+
+    async def serve(reader, writer):
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
+        writers.extend([writer, up_writer])
+        tasks.update(
+            {asyncio.create_task(pipe(reader, up_writer)), asyncio.create_task(pipe(up_reader, writer))}
+        )
+
+    writers = []
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.close()
+        await asyncio.sleep(0)
+
+
+async def test_no_more_is_handed_out_than_there_are_slots_even_with_latency(case):
+    async with far_away(case.servers[0].port, 0.02) as port:
+        server = case.servers[0]
+        near, server.url = server.url, f"nats://127.0.0.1:{port}"
+        nc = await connect([server])
+        server.url = near
+        for n in range(5):  # bursts around the moment when a pull expires
+            held = Held()
+            async with pumping(nc, held, slots=3, ack_wait_seconds=30, pull_seconds=0.2):
+                await asyncio.sleep(0.15 + 0.02 * n)
+                await submit(case, *(b"x" for _ in range(8)))
+                await until(lambda held=held: held.running == 3)
+                await asyncio.sleep(0.2)  # for a fourth one to come
+                assert (await pending(case), held.peak) == (3, 3)
+                held.go.set()
+                await until(lambda: empty(case))
+        await nc.close()
+
+
+async def test_nothing_is_lost_between_pumps_that_come_and_go(case):
+    done = []
+
+    async def quick(body, headers, delivery):
+        await asyncio.sleep(0.005)
+        done.append(body)
+        return ACK
+
+    bodies = [b"%d" % n for n in range(150)]
+    async with pumping(case.nc, quick, slots=4):
+        sending = asyncio.create_task(submit(case, *bodies))
+        for _ in range(6):
+            async with pumping(case.nc, quick, slots=3, drain_seconds=1):
+                await asyncio.sleep(0.03)
+        await sending
+        await until(lambda: empty(case))
+    assert sorted(bodies) == sorted(set(done))
+
+
+# --- settling
+
+
+async def test_a_retry_comes_back_and_a_handler_that_raised_too(case):
+    script = Script(retry(0.01), LookupError("a bug"), ACK)
+    async with pumping(case.nc, script, fallback_seconds=0.01):
+        await submit(case, b"x")
+        await until(lambda: empty(case))
+    assert [(d.sequence, d.deliveries) for d in script.deliveries] == [(1, 1), (1, 2), (1, 3)]
+
+
+async def test_a_terminated_message_is_gone_and_the_reason_told(case):
+    subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{REQUESTS}.p2"
+    async with listening(case, subject) as heard, pumping(case.nc, Script(term("no\nJSON" + "x" * 9_000))):
+        await submit(case, b"x")
+        await until(lambda: heard)
+    advisory = json.loads(heard[0].data)
+    assert (advisory["stream_seq"], advisory["reason"]) == (1, "no\nJSON" + "x" * 249)
+    assert await empty(case)
+
+
+async def test_letting_go_says_nothing(case):
+    script = Script(LET_GO, ACK)
+    async with listening(case, f"$JS.ACK.{REQUESTS}.>") as heard, pumping(case.nc, script):
+        await submit(case, b"x")
+        await until(lambda: empty(case))  # after ack_wait somebody else has it, here the same pump
+        await until(lambda: heard)
+    assert [d.deliveries for d in script.deliveries] == [1, 2]
+    assert [msg.data for msg in heard] == [b"+ACK"]
+
+
+async def test_what_was_done_while_the_server_was_away_is_settled_after_it(case):
+    held = Held()
+    nc = await connect(case.servers)
+    async with pumping(nc, held):
+        await submit(case, b"x")
+        await until(lambda: held.running == 1)
+        await case.servers[0].stop()
+        held.go.set()
+        await until(lambda: held.running == 0)
+        await case.servers[0].start()
+        await until(lambda: empty(case))
+    await nc.close()
+    assert len(held.bodies) == 1
+
+
+async def test_a_crashed_server_may_forget_a_delivery_but_no_message(case):
+    """Then it ignores the ack, the slot is free again after the patience, and the message runs once more."""
+    held, nc = Held(), await connect(case.servers)
+    held.go.set()
+    async with pumping(nc, held, settle_seconds=0.5):
+        for _ in range(3):
+            await submit(case, b"x")
+            await case.servers[0].kill()
+            await case.servers[0].start()
+            await until(lambda: case.nc.is_connected)
+        await until(lambda: empty(case))
+    await nc.close()
+    assert len({delivery.sequence for delivery in held.deliveries}) == 3
+
+
+async def test_a_running_job_is_held_by_heartbeats(case):
+    held = Held()
+    words = f"$JS.ACK.{REQUESTS}.p2.>"
+    async with listening(case, words) as heard, pumping(case.nc, held, slots=2, ack_wait_seconds=0.3):
+        await submit(case, b"x", b"y")
+        await until(lambda: len(heard) >= 6)
+        assert {msg.data for msg in heard} == {b"+WPI"}
+        assert len({msg.subject for msg in heard}) == 2
+        held.go.set()
+        await until(lambda: [msg.data for msg in heard[-2:]] == [b"+ACK", b"+ACK"])
+    assert await empty(case)
+
+
+async def test_a_redelivery_to_the_process_that_runs_it_starts_nothing(case):
+    held = Held()
+    async with pumping(case.nc, held, slots=2, ack_wait_seconds=60):  # its heartbeats come too late
+        await submit(case, b"x")
+        await until(lambda: held.running == 1)
+
+        async def redelivered():
+            return (await case.js.consumer_info(REQUESTS, "p2")).num_redelivered == 1
+
+        await until(redelivered)
+        await submit(case, b"y")  # and the slot is free for another
+        await until(lambda: held.running == 2)
+        held.go.set()
+        await until(lambda: empty(case))
+    assert held.bodies == [b"x", b"y"]
+
+
+# --- stopping
+
+
+async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
+    held, peer = Held(), Held()
+    peer.go.set()
+    releases = []
+
+    async def handler(body, headers, delivery):
+        if body == b"short":
+            await asyncio.sleep(0.2)
+            return ACK
+        try:
+            return await held(body, headers, delivery)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)  # such as a last step in the journal
+            releases.append(body)
+            raise
+
+    pump = Pump(case.nc, REQUESTS, Lane("p2", (), 2), handler, nak_seconds=0.01)
+    await pump.start()
+    await submit(case, b"short", b"long")
+    await until(lambda: pump.running == 2)
+    await submit(case, b"queued")
+    await pump.drain(0.5)
+    assert (pump.running, held.cancelled, releases) == (0, 1, [b"long"])
+    assert await case.count(REQUESTS) == 2
+    async with pumping(case.nc, peer):
+        await until(lambda: empty(case))
+    assert sorted((body, d.deliveries) for body, d in zip(peer.bodies, peer.deliveries, strict=True)) == [
+        (b"long", 2),
+        (b"queued", 1),
+    ]
+
+
+async def test_what_arrives_while_it_stops_is_given_back(case):
+    """Pulls are open when the drain begins, and the messages come at the same moment."""
+    held = Held()
+    for _ in range(20):
+        pump = Pump(case.nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
+        await pump.start()
+        await asyncio.gather(submit(case, b"x"), pump.drain(0.01))
+    assert held.running == 0
+    peer = Held()
+    peer.go.set()
+    async with pumping(case.nc, peer, slots=20):
+        await until(lambda: empty(case))
+    assert len(peer.bodies) == 20
+
+
+async def test_drain_ends_while_the_server_is_away(case):
+    nc, held = await connect(case.servers), Held()
+    pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held)
+    await pump.start()
+    await submit(case, b"x")
+    await until(lambda: held.running == 1)
+    await case.servers[0].kill()
+    await pump.drain(0.1)
+    assert (held.running, pump.running) == (0, 0)
+    with contextlib.suppress(ConnectionError):
+        await nc.close()
+
+
+# --- nothing to get
+
+
+async def test_a_missing_consumer_is_asked_for_once_a_pause_and_never_created(case):
+    pauses, held, nc = [], Held(), await connect(case.servers)
+    held.go.set()
+
+    def pause(low, high):
+        pauses.append((low, high))
+        return 0.02
+
+    await case.js.delete_consumer(REQUESTS, "p2")
+    async with pumping(nc, held, slots=5, spread=pause) as pump:
+        await until(lambda: len(pauses) >= 10)
+        pulls = nc.stats[
+            "out_msgs"
+        ]  # counted on the connection: a listener on the subject would answer for it
+        assert pulls in {len(pauses), len(pauses) + 1}
+        assert pauses[0] == (0.5, 1.5)
+        assert (await case.js.stream_info(REQUESTS)).state.consumer_count == 3
+        await submit(case, b"x")
+        await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2))
+        await until(lambda: empty(case))
+        assert pump.running == 0
+    await nc.close()
+
+
+async def test_pulls_do_not_pile_up_while_the_server_is_away(case):
+    pauses, held, nc = [], Held(), await connect(case.servers)
+
+    def pause(low, high):
+        pauses.append(low)
+        return 0.05
+
+    async with pumping(nc, held, slots=2, ack_wait_seconds=30, pull_seconds=0.5, spread=pause):
+        await case.servers[0].kill()
+        await until(lambda: len(pauses) >= 20)
+        await case.servers[0].start()
+        await until(lambda: nc.is_connected and case.nc.is_connected)
+        await submit(case, *(b"x" for _ in range(10)))
+        await until(lambda: held.running == 2)
+        await asyncio.sleep(0.5)  # for more than two to come
+        assert (await pending(case), held.peak) == (2, 2)
+        held.go.set()
+        await until(lambda: empty(case))
+    await nc.close()
+
+
+async def test_readiness_sees_silence_but_not_a_busy_lane(case):
+    held, nc = Held(), await connect(case.servers)
+    async with pumping(nc, held, pull_seconds=0.1) as pump:
+        started = pump.answered_at
+        await until(lambda: pump.answered_at > started)
+        await submit(case, b"x")
+        await until(lambda: held.running == 1)
+        await until(lambda: pump.silent_seconds() == 0.0)
+        await case.servers[0].stop()
+        await until(lambda: not nc.is_connected)
+        assert pump.silent_seconds() == 0.0  # all slots busy: nothing is asked
+        held.go.set()
+        await case.servers[0].start()
+        await until(lambda: empty(case))
+        await case.servers[0].stop()
+        await until(lambda: pump.silent_seconds() > 0.5)
+        await case.servers[0].start()
+        await until(lambda: pump.silent_seconds() < 0.5)
+    await nc.close()
+
+
+async def test_forged_messages_to_the_inbox_cost_no_slot(case):
+    held, pulled = Held(), f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS}.p2"
+    async with listening(case, pulled) as pulls, pumping(case.nc, held):
+        await until(lambda: pulls)
+        for reply in ("", "junk", "$JS.ACK.a.b", "$JS.ACK.S.C.x.y.z.t.p"):
+            await case.nc.publish(pulls[0].reply, b"forged", reply)
+        await case.nc.flush()
+        await submit(case, b"x")
+        await until(lambda: held.running == 1)
+        held.go.set()
+        await until(lambda: empty(case))
+    assert held.bodies == [b"x"]
