@@ -54,8 +54,10 @@ def check_choice(
 
 
 def _check_confidence(confidence: float | None, found: Findings) -> None:
-    if confidence is None or not 0 <= confidence <= 1:
-        found.add(ProblemKind.UNREADABLE, f"{WORKFLOW_PATH}.confidence", "is required, a number from 0 to 1")
+    path = f"{WORKFLOW_PATH}.confidence"
+    told = any(p.path == path for p in found.problems)
+    if not told and (confidence is None or not 0 <= confidence <= 1):
+        found.add(ProblemKind.UNREADABLE, path, "is required, a number from 0 to 1")
 
 
 def _unknown(chosen: AnsweredWorkflow, answer: Answer, facts: VerdictFacts) -> str:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.memory_catalog import target_parameters, workflow
+from worker.domain.repetition import FailedExecution, repeats
+from worker.domain.workflow import Parameter, ParameterType
+
+DECLARED = workflow(
+    parameters=(
+        *target_parameters("Deployment"),
+        Parameter("FACTOR", ParameterType.NUMBER, default=2),
+        Parameter("DRY_RUN", ParameterType.BOOLEAN),
+        Parameter("TARGETS", ParameterType.ARRAY),
+        Parameter("ZONE"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "same"),
+    [
+        ({}, {}, True),
+        ({"FACTOR": 3}, {"FACTOR": "3"}, True),
+        ({"FACTOR": 3}, {"FACTOR": "3.0"}, True),
+        ({"FACTOR": 3}, {"FACTOR": "4"}, False),
+        ({"FACTOR": 2}, {}, True),
+        ({}, {"FACTOR": "2"}, True),
+        ({"FACTOR": 3}, {}, False),
+        ({"DRY_RUN": True}, {"DRY_RUN": "True"}, True),
+        ({"DRY_RUN": True}, {}, False),
+        ({"TARGETS": ["a", "b"]}, {"TARGETS": '["a", "b"]'}, True),
+        ({"TARGETS": ["a", "b"]}, {"TARGETS": "a, b"}, True),
+        ({"TARGETS": ["a"]}, {"TARGETS": "[" * 5000}, False),
+        ({"ZONE": "eu-a"}, {"ZONE": "eu-a", "UNKNOWN": "x"}, True),
+        ({"ZONE": "eu-a"}, {"ZONE": "EU-A"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {}, True),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "api"}, True),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "web"}, False),
+    ],
+)
+def test_parameters_compare_by_meaning(now, before, same):
+    assert same == repeats(DECLARED, now, FailedExecution("restart-v1", before))
+
+
+def test_another_workflow_never_repeats():
+    assert not repeats(DECLARED, {}, FailedExecution("scale-v1"))

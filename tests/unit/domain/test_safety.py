@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
+from tests.fakes.memory_catalog import workflow
+from worker.domain.problems import ProblemKind
+from worker.domain.safety import action_name, check_safety, names_action
+
+
+@pytest.mark.parametrize(
+    ("action_type", "expected"),
+    [
+        ("RollbackDeployment", "rollback_deployment"),
+        ("PatchHPA", "patch_hpa"),
+        ("RelaxPDB", "relax_pdb"),
+        ("FixStatefulSetPVC", "fix_stateful_set_pvc"),
+        ("delete-pod", "delete_pod"),
+        ("scale", "scale"),
+    ],
+)
+def test_action_types_in_snake_case(action_type, expected):
+    assert expected == action_name(action_type)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("scale", True),
+        ("scale_replicas", True),
+        ("ScaleReplicas", True),
+        ("scale_*", True),
+        ("*_replicas", True),
+        ("replicas", False),
+        ("scale_rep", False),
+        ("delete_*", False),
+        ("*", True),
+        (" ", False),
+    ],
+)
+def test_a_pattern_is_the_action_its_first_word_or_a_glob(pattern, matches):
+    assert matches == names_action([pattern], "ScaleReplicas")
+
+
+def check(constraints=None, *, dry_run=False, downtime=None, answered=None):
+    safety = SafetyContext(
+        safety_constraints=constraints or SafetyConstraints(), rego_policy=RegoPolicy(dry_run=dry_run)
+    )
+    declared = workflow(action_type="ScaleReplicas", estimated_downtime_seconds=downtime)
+    return check_safety(declared, safety, answered)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "forbidden", "for_approval"),
+    [
+        (SafetyConstraints(), 0, 0),
+        (SafetyConstraints(forbidden_actions=("scale",)), 1, 0),
+        (SafetyConstraints(forbidden_actions=("delete_*",)), 0, 0),
+        (SafetyConstraints(allowed_actions=("scale", "restart")), 0, 0),
+        (SafetyConstraints(allowed_actions=("restart",)), 0, 1),
+        (SafetyConstraints(allowed_actions=()), 0, 1),
+        (SafetyConstraints(allowed_actions=("scale",), forbidden_actions=("scale_*",)), 1, 0),
+        (SafetyConstraints(requires_approval=True), 0, 1),
+    ],
+)
+def test_forbidden_is_an_error_and_not_allowed_needs_approval(constraints, forbidden, for_approval):
+    found = check(constraints)
+    assert (forbidden, for_approval) == (len(found.problems), len(found.factors))
+    assert {ProblemKind.FORBIDDEN} >= {p.kind for p in found.problems}
+
+
+@pytest.mark.parametrize(
+    ("downtime", "answered", "forbidden", "for_approval"),
+    [
+        (30, None, 0, 0),
+        (60, None, 0, 0),
+        (61, 0, 1, 0),
+        (None, 30, 0, 0),
+        (None, 90, 1, 0),
+        (None, None, 0, 1),
+    ],
+)
+def test_the_catalogs_downtime_goes_before_the_models(downtime, answered, forbidden, for_approval):
+    found = check(SafetyConstraints(max_downtime_seconds=60), downtime=downtime, answered=answered)
+    assert (forbidden, for_approval) == (len(found.problems), len(found.factors))
+
+
+def test_a_dry_run_policy_needs_approval():
+    assert check(dry_run=True).factors == ("the safety policy is in dry run",)
+
+
+def test_without_a_safety_context_nothing_is_restricted():
+    assert (check_safety(workflow(), None, None).problems, check_safety(workflow(), None, None).factors) == (
+        (),
+        (),
+    )
