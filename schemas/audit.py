@@ -135,8 +135,6 @@ class LLMToolCall(Message):
     """Its arguments."""
     succeeded: Flag
     """It gave a result, not an error."""
-    evidence_id: Text | None = None
-    """The evidence it gave."""
     result_chars: Count
     """Size of what the model was shown."""
     result_preview: Annotated[str, StringConstraints(max_length=500)] = ""
@@ -159,8 +157,6 @@ class ValidationAttempted(Message):
     """Everything that was wrong."""
     workflow_id: Text | None = None
     """The workflow it named."""
-    human_review_reason: HumanReviewReason | None = None
-    """Why a person must look, if this was the last attempt."""
     is_final_attempt: Flag = False
     """No further attempt follows."""
 

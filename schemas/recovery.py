@@ -113,8 +113,6 @@ class PreviousExecution(Message):
     """What was done about it."""
     failure: ExecutionFailure
     """How that failed."""
-    natural_language_summary: LongText = ""
-    """The failure told by the workflow engine."""
 
 
 class RecoveryRequest(Signal):

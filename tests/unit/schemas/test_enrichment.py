@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -78,6 +78,12 @@ def test_one_spelling_at_a_time():
         EnrichmentResults.model_validate({"detectedLabels": {}, "detected_labels": {}})
 
 
+@pytest.mark.parametrize("value", [[], "hpaEnabled", 1])
+def test_labels_are_an_object(value):
+    with pytest.raises(ValidationError):
+        EnrichmentResults.model_validate({"detectedLabels": value})
+
+
 def test_messages_are_camel_case():
     written = json.loads(
         DetectedLabels(gitops_managed=True, failed_detections=("pdb_protected",)).model_dump_json()
@@ -100,6 +106,7 @@ def test_enrichment_of_the_wrong_form_is_refused(value):
         EnrichmentResults.model_validate(value)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(FLAGS), st.booleans()),
     st.lists(st.sampled_from(DETECTED_LABELS), unique=True),
