@@ -17,7 +17,7 @@ from worker.domain.objects import Manifest
 
 MAX_FILES = 5_000
 MAX_FILE_BYTES = 32 * 1024 * 1024
-MAX_VALUES = 5_000_000
+MAX_VALUES = 2_000_000
 MAX_DEPTH = 100
 SUFFIXES = {".yaml", ".yml", ".json"}
 
@@ -44,10 +44,13 @@ _Loader.add_implicit_resolver(
 )
 
 
-def read_objects(directory: Path) -> list[Manifest]:
+def read_objects(
+    directory: Path, *, max_file_bytes: int = MAX_FILE_BYTES, max_values: int = MAX_VALUES
+) -> list[Manifest]:
     """Every object in `directory/cluster`, or in `directory` itself when there is no such folder.
 
-    Lists (`kind: List`, `PodList`) are taken apart. Raises SnapshotError.
+    Lists (`kind: List`, `PodList`) are taken apart. `max_values` bounds what one file may expand to. Raises
+    SnapshotError.
     """
     folder = directory / "cluster" if (directory / "cluster").is_dir() else directory
     if not folder.is_dir():
@@ -56,7 +59,10 @@ def read_objects(directory: Path) -> list[Manifest]:
     if not files:
         raise SnapshotError(f"{folder}: no .yaml, .yml or .json file in it")
     _check_count(files, folder)
-    return [manifest for path in files for manifest in _objects_of(path)]
+    for path in files:
+        if path.stat().st_size > max_file_bytes:
+            raise SnapshotError(f"{path}: larger than {max_file_bytes} bytes")
+    return [manifest for path in files for manifest in _objects_of(path, max_values)]
 
 
 def find_logs(directory: Path) -> Mapping[LogKey, Path]:
@@ -82,14 +88,12 @@ def _log_key(path: Path) -> LogKey:
     return parts[0], parts[1], parts[2], stem.endswith(".previous")
 
 
-def _objects_of(path: Path) -> Iterator[Manifest]:
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise SnapshotError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+def _objects_of(path: Path, max_values: int) -> Iterator[Manifest]:
     try:
         documents = list(yaml.load_all(path.read_bytes(), Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SnapshotError(f"{path}: {str(error)[:300]}") from error
-    values = _JsonValues(path)
+    values = _JsonValues(path, max_values)
     for number, document in enumerate(documents, start=1):
         if document is not None:
             yield from _objects_in(values.of(document), f"{path}: document {number}")
@@ -114,9 +118,9 @@ def _objects_in(document: Any, where: str) -> Iterable[Manifest]:
 class _JsonValues:
     """Turns what YAML can say into what JSON can say. Aliases count each time they are used."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left: int) -> None:
         self._path = path
-        self._left = MAX_VALUES
+        self._left = left
 
     def of(self, value: Any, depth: int = 0) -> Any:
         self._left -= 1

@@ -9,19 +9,20 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes.aio import config as library
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, kube_config
+from kubernetes.aio.config import ConfigException, incluster_config, kube_config
 
 from worker.adapters.kubernetes_cluster.failures import unavailable
 from worker.domain.errors import ClusterError, ClusterReason
 
 EXPIRY_SKEW = timedelta(seconds=30)
 MAX_PLUGIN_OUTPUT_BYTES = 1024 * 1024
-load_incluster_config: Any = library.load_incluster_config  # the library is not typed
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+InClusterConfigLoader: Any = incluster_config.InClusterConfigLoader  # the library is not typed
 KubeConfigLoader: Any = kube_config.KubeConfigLoader
 KubeConfigMerger: Any = kube_config.KubeConfigMerger
 UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, LookupError)
@@ -40,6 +41,7 @@ class Access:
         kubeconfig: str | None,
         context: str,
         proxy: str,
+        service_account: Path,
         plugin_seconds: float,
         now: Callable[[], datetime],
     ) -> None:
@@ -48,6 +50,7 @@ class Access:
         self._kubeconfig = kubeconfig
         self._context = context
         self._proxy = proxy
+        self._service_account = service_account
         self._plugin_seconds = plugin_seconds
         self._now = now
         self._plugin: ExecPlugin | None = None
@@ -57,7 +60,7 @@ class Access:
         """Reads the configuration (again). Raises ClusterError UNAVAILABLE."""
         try:
             if self._kubeconfig is None:
-                load_incluster_config(client_configuration=self.configuration)
+                self._load_service_account()
             else:
                 await self._load_kubeconfig(self._kubeconfig)
         except UNREADABLE as error:
@@ -76,6 +79,13 @@ class Access:
         """Makes sure that the token of an exec plugin is fresh. Raises ClusterError UNAVAILABLE."""
         if self._plugin:
             self.configuration.api_key[TOKEN] = f"Bearer {await self._plugin.token()}"
+
+    def _load_service_account(self) -> None:
+        """The library reads the token again when a minute has passed: the kubelet replaces it before it expires."""
+        token, authority = self._service_account / "token", self._service_account / "ca.crt"
+        InClusterConfigLoader(token_filename=str(token), cert_filename=str(authority)).load_and_set(
+            self.configuration
+        )
 
     async def _load_kubeconfig(self, paths: str) -> None:
         merged = KubeConfigMerger(paths).config

@@ -7,11 +7,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from worker.adapters.kubernetes_cluster.api import ApiReader, BodyTooLargeError, Limits
-from worker.adapters.kubernetes_cluster.auth import Access
+from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, Access
 from worker.adapters.kubernetes_cluster.discovery import Discovery
 from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
@@ -29,8 +30,9 @@ MAX_LOG_TRANSFER_BYTES = 8 * 1024 * 1024
 class KubernetesCluster:
     """Read-only view of one cluster: get, list, logs and discovery. Secrets are never asked for.
 
-    `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod. `proxy` is a
-    URL; proxy variables of the environment are not looked at. `open` before use, or use as a context manager.
+    `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod, whose files
+    are in `service_account`. `proxy` is a URL; proxy variables of the environment are not looked at. `open` before
+    use, or use as a context manager.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class KubernetesCluster:
         kubeconfig: str | None = None,
         context: str = "",
         proxy: str = "",
+        service_account: Path = SERVICE_ACCOUNT,
         limits: Limits | None = None,
         discovery_seconds: float = 300.0,
         plugin_seconds: float = 10.0,
@@ -48,7 +51,12 @@ class KubernetesCluster:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._access = Access(
-            kubeconfig=kubeconfig, context=context, proxy=proxy, plugin_seconds=plugin_seconds, now=now
+            kubeconfig=kubeconfig,
+            context=context,
+            proxy=proxy,
+            service_account=service_account,
+            plugin_seconds=plugin_seconds,
+            now=now,
         )
         self._limits = limits or Limits()
         self._monotonic = monotonic
