@@ -18,7 +18,7 @@ import json
 import re
 from typing import Any
 
-from worker.domain.secret_names import is_no_secret, looks_random, secret_kind
+from worker.domain.secret_names import is_no_secret, secret_kind
 from worker.domain.secret_objects import mask_secret_documents
 from worker.domain.secret_pairs import mask_pairs
 from worker.domain.secret_shapes import SHAPES, mask_prose, mask_url_credentials
@@ -141,37 +141,3 @@ def _mask_json(text: str) -> str:
         )
         done = position = end
     return "".join((*parts, text[done:]))
-
-
-HOST = r"(?:[a-z]{1,16}|[a-z]{1,32}(?:-[a-z]{1,32}){0,6}-(?:[a-z]{1,32}|\d{1,3})|(?:[a-z0-9-]{1,63}\.){1,8}[a-z][a-z0-9-]{1,62}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]{2,45}\])"
-HARMLESS = re.compile(
-    rf"""
-      [+-]?\d{{1,18}}(?:\.\d{{1,9}})?%?                                       # number, percentage
-    | (?:true|false|yes|no|on|off|null|none)
-    | (?:\d{{1,9}}(?:\.\d{{1,6}})?(?:ns|us|ms|s|m|h|d)){{1,4}}                 # duration
-    | \d{{1,12}}(?:\.\d{{1,6}})?(?:[kMGTPE]i?B?|[numb]|KB|[kmgt])              # quantity
-    | (?:\.{{0,2}}/)(?:[A-Za-z0-9_.-]{{1,64}}/?){{0,16}}                        # path
-    | [A-Z]{{2,16}}                                                          # a level: INFO
-    | \$\([A-Za-z_][A-Za-z0-9_]*\)                                           # a reference to another variable
-    | \d{{1,3}}(?:\.\d{{1,3}}){{3}}/\d{{1,2}}                                  # CIDR
-    | {HOST}(?::\d{{1,5}})?(?:,{HOST}(?::\d{{1,5}})?){{0,15}}                  # hosts
-    | [a-z][a-z0-9+.-]{{1,20}}://{HOST}(?::\d{{1,5}})?(?:/[A-Za-z0-9_.-]{{0,64}}){{0,16}}  # plain URL
-    | -{{1,2}}[A-Za-z][\w.:+-]{{0,60}}(?:=\d{{1,12}}(?:\.\d+)?[kKmMgG%]?)?(?:[ ]-{{1,2}}[A-Za-z][\w.:+-]{{0,60}}(?:=\d{{1,12}}(?:\.\d+)?[kKmMgG%]?)?){{0,31}}  # flags of a runtime
-    """,
-    re.VERBOSE,
-)
-
-
-def env_value_shown(value: str, name: str = "") -> bool:
-    """Whether the value of a container's environment variable may be shown.
-
-    Only what looks harmless is: host[:port] lists, numbers, booleans, paths, durations, quantities, plain URLs,
-    memory flags (`-Xmx512m`), references (`$(POD_IP)`). With `name`, nothing of a variable that names a secret is.
-    """
-    if secret_kind(name) is not None and not is_no_secret(value, "password"):
-        return False
-    if not value:
-        return True
-    if len(value) > 1024 or HARMLESS.fullmatch(value) is None or redact(value) != value:
-        return False
-    return not any(looks_random(part) for part in re.split(r"[/,:.= ]", value))

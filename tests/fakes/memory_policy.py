@@ -1,0 +1,29 @@
+"""Approval rules as Python functions: the Policy port without a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.analysis import Approval
+
+Rule = Callable[[Mapping[str, Any]], Approval]
+
+
+class MemoryPolicy:
+    """Decides by `rule`, keeps the inputs it was asked about, and fails closed like the real one."""
+
+    def __init__(self, rule: Rule | None = None) -> None:
+        self._rule = rule or (lambda _: Approval(required=False))
+        self.asked: list[Mapping[str, Any]] = []
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+        self.asked.append(policy_input)
+        try:
+            return self._rule(policy_input)
+        except Exception as e:  # noqa: BLE001 - whatever a rule raises means that there is no decision
+            return Approval(required=True, reasons=(f"the approval policy could not be evaluated: {e}",))

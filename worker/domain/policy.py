@@ -1,0 +1,110 @@
+"""What approval rules are asked, and how their answer is joined with what the checks found.
+
+The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form the
+safety-aware investigation hands to `validate_action(action)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.analysis import Approval
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.objects import ObjectRef
+from worker.domain.safety import action_name
+
+PRODUCTION = "production"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFacts:
+    """Everything approval may depend on.
+
+    `affected` is the resource the root cause lies in, `target` the one the signal named. `risk_factors` are the
+    approval factors of the verdict. `confidence` is 0 to 1, None when the answer gave none. `estimated_downtime_seconds`
+    is None when nobody knows. `unverified` says that the existence of `affected` could not be checked.
+    """
+
+    affected: ObjectRef
+    target: ObjectRef
+    environment: str
+    priority: str
+    severity: str
+    signal_type: str
+    action_type: str
+    confidence: float | None
+    confidence_threshold: float
+    detected_labels: DetectedLabels
+    custom_labels: Mapping[str, Sequence[str]]
+    warnings: Sequence[str] = ()
+    risk_factors: Sequence[str] = ()
+    estimated_downtime_seconds: int | None = None
+    estimated_risk: str = ""
+    recovery_attempt: int | None = None
+    injection_detected: bool = False
+    unverified: bool = False
+
+
+def policy_input(facts: PolicyFacts) -> dict[str, Any]:
+    """The `input` document of a policy evaluation, plain JSON.
+
+    An unknown environment is handed over as `production`, so that policies which compare with that word fail closed. A
+    confidence that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`;
+    an unknown downtime is left out too: in Rego `null` is smaller than any number.
+    """
+    environment = facts.environment.strip().lower()
+    affected = _resource(facts.affected)
+    downtime = (
+        {}
+        if facts.estimated_downtime_seconds is None
+        else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
+    )
+    return {
+        "affected_resource": affected,
+        "remediation_target": affected,
+        "target_resource": _resource(facts.target),
+        "environment": PRODUCTION if environment in {"", UNKNOWN_ENVIRONMENT} else environment,
+        "priority": facts.priority,
+        "business_priority": facts.priority,
+        "severity": facts.severity,
+        "signal_type": facts.signal_type,
+        "confidence": facts.confidence or 0.0,
+        "confidence_threshold": facts.confidence_threshold,
+        "warnings": list(facts.warnings),
+        "failed_detections": list(facts.detected_labels.failed_detections),
+        "detected_labels": _known_labels(facts.detected_labels),
+        "custom_labels": {name: list(values) for name, values in facts.custom_labels.items()},
+        "risk_factors": list(facts.risk_factors),
+        "action_type": facts.action_type,
+        "action": {"action": action_name(facts.action_type), "risk_level": facts.estimated_risk} | downtime,
+        "is_recovery_attempt": facts.recovery_attempt is not None,
+        "recovery_attempt_number": facts.recovery_attempt or 0,
+        "injection_detected": facts.injection_detected,
+        "unverified": facts.unverified,
+    } | downtime
+
+
+def merge_approval(policy: Approval, factors: Sequence[str]) -> Approval:
+    """The policy's decision and the approval factors of the verdict: a factor requires approval, nothing lifts it."""
+    reasons = tuple(dict.fromkeys((*policy.reasons, *factors)))
+    return Approval(
+        required=policy.required or bool(factors), reasons=reasons, risk_factors=policy.risk_factors
+    )
+
+
+def _resource(ref: ObjectRef) -> dict[str, str]:
+    return {
+        "kind": ref.kind,
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "api_version": ref.api_version,
+    }
+
+
+def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
+    """Labels that are known, in both spellings: policies exist in either."""
+    known = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
+    return known | {camel_case(name): value for name, value in known.items()}
