@@ -66,13 +66,16 @@ def read_objects(
 
 
 def find_logs(directory: Path) -> Mapping[LogKey, Path]:
-    """Log files by container, named `<namespace>_<pod>_<container>[.previous].log`. Raises SnapshotError."""
+    """Log files by container, named `<namespace>_<pod>_<container>[.previous].log`; others are left out.
+
+    Raises SnapshotError.
+    """
     folder = directory / "logs" if (directory / "cluster").is_dir() else directory.parent / "logs"
     if not folder.is_dir():
         return {}
     files = sorted(folder.glob("*.log"))
     _check_count(files, folder)
-    return {_log_key(path): path for path in files}
+    return {key: path for path in files if (key := _log_key(path))}
 
 
 def _check_count(files: list[Path], folder: Path) -> None:
@@ -80,11 +83,11 @@ def _check_count(files: list[Path], folder: Path) -> None:
         raise SnapshotError(f"{folder}: more than {MAX_FILES} files")
 
 
-def _log_key(path: Path) -> LogKey:
+def _log_key(path: Path) -> LogKey | None:
     stem = path.name.removesuffix(".log")
     parts = stem.removesuffix(".previous").split("_")
     if len(parts) != 3 or not all(parts):
-        raise SnapshotError(f"{path}: not named <namespace>_<pod>_<container>[.previous].log")
+        return None
     return parts[0], parts[1], parts[2], stem.endswith(".previous")
 
 
