@@ -37,6 +37,7 @@ INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 ID_BYTES: Final = 128
 KEY_CHARS: Final = 64
+WORD_CHARS: Final = 253
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _RFC3339: Final = re.compile(
@@ -111,7 +112,7 @@ LongText = Annotated[str, StringConstraints(strict=True, max_length=MAX_BODY_BYT
 ShortText = Annotated[str, StringConstraints(strict=True, max_length=1024)]
 """Free text for one line."""
 
-Word = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=253)]
+Word = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=WORD_CHARS)]
 """An open value such as a name of a cluster; blank means not given."""
 
 NonBlank = Annotated[ShortText, AfterValidator(_not_blank)]

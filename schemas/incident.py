@@ -13,7 +13,6 @@ from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import EnrichmentResults
 from schemas.fields import (
-    MAX_ITEMS,
     ApiVersion,
     AtMost,
     Flag,
@@ -80,9 +79,10 @@ ResourceName = Annotated[
 ]
 """What a name may be at all; which rule holds depends on the kind."""
 
-OpenMap = Annotated[dict[ShortText, LongText], AtMost(MAX_ITEMS)]
-MAX_STORM: Final = 10_000
-"""Most resources of a storm that a request may list."""
+MAX_LISTED: Final = 10_000
+"""Most labels, annotations, and resources of a storm."""
+
+OpenMap = Annotated[dict[ShortText, LongText], AtMost(MAX_LISTED)]
 
 
 def _not_a_recovery(value: Any) -> Any:
@@ -155,7 +155,7 @@ class Signal(Message):
     """Window of the storm detection, such as `5m`."""
     storm_alert_count: Positive | None = None
     """Alerts in the storm."""
-    affected_resources: Annotated[tuple[ShortText, ...], AtMost(MAX_STORM)] = ()
+    affected_resources: Annotated[tuple[ShortText, ...], AtMost(MAX_LISTED)] = ()
     """Resources of an aggregated storm."""
     signal_labels: OpenMap = Field(default_factory=dict)
     """Labels of the signal."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from schemas.fields import Word
+from schemas.fields import WORD_CHARS, Word
 
 
 class RequestKind(enum.StrEnum):
@@ -119,7 +119,10 @@ def _priority(value: Any) -> Priority:
 
 
 def _environment(value: str) -> str:
-    return value.lower() or UNKNOWN_ENVIRONMENT
+    lowered = value.lower()
+    if len(lowered) > WORD_CHARS:  # a capital letter may become two small ones
+        raise PydanticCustomError("environment", "at most {limit} characters", {"limit": WORD_CHARS})
+    return lowered or UNKNOWN_ENVIRONMENT
 
 
 def _any_case(words: tuple[str, ...]) -> WithJsonSchema:

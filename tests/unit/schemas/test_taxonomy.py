@@ -51,5 +51,10 @@ def test_environment_is_an_open_lower_case_value(text, name):
     assert name == TypeAdapter(Environment).validate_python(text)
 
 
+def test_an_environment_is_bounded_as_it_is_kept():
+    with pytest.raises(ValidationError, match="at most 253 characters"):
+        TypeAdapter(Environment).validate_python("\u0130" * 253)
+
+
 def test_vocabularies_have_the_documented_size():
     assert (len(SignalType), len(ReasonCode)) == (10, 19)
