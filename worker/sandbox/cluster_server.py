@@ -46,7 +46,8 @@ class SnapshotApi:
     """The HTTP face of one snapshot.
 
     `token`: required as bearer token when set. `forbidden`: resources that answer 403, as `secrets` or
-    `rollouts.argoproj.io`. `requests` holds the last requests, oldest first; `faults` may be replaced at any time.
+    `rollouts.argoproj.io`. `requests` holds the last requests, oldest first; `snapshot` and `faults` may be replaced
+    at any time.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class SnapshotApi:
     ) -> None:
         self.faults = FaultPlan(faults)
         self.requests: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._token = token
         self._forbidden = frozenset(forbidden)
         self._closing = asyncio.Event()
@@ -126,16 +127,16 @@ class SnapshotApi:
             case ["apis", group, version, resource, *rest]:
                 return self._resource(request, group, version, [resource, *rest])
             case parts:
-                document = discovery_document(self._snapshot.resources, parts)
+                document = discovery_document(self.snapshot.resources, parts)
                 return _page_not_found() if document is None else web.json_response(document)
 
     def _resource(self, request: web.Request, group: str, version: str, rest: list[str]) -> web.Response:
-        if not self._snapshot.resources.in_version(group, version):
+        if not self.snapshot.resources.in_version(group, version):
             return _page_not_found()
         namespace = ""
         if rest[0] == "namespaces" and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
-        resource = self._snapshot.resources.at(group, version, rest[0])
+        resource = self.snapshot.resources.at(group, version, rest[0])
         if resource is None or (namespace and not resource.namespaced):
             raise no_such_resource()
         match rest[1:]:
@@ -166,7 +167,7 @@ class SnapshotApi:
         raise ApiFailure(403, message, name=name, group=resource.group, kind=resource.plural)
 
     def _get(self, resource: Resource, namespace: str, name: str) -> web.Response:
-        manifest = self._snapshot.get(resource, namespace, name)
+        manifest = self.snapshot.get(resource, namespace, name)
         return web.json_response(manifest)
 
     def _list(self, request: web.Request, resource: Resource, namespace: str) -> web.Response:
@@ -180,7 +181,7 @@ class SnapshotApi:
             limit=_number(request, "limit") or 0,
             start=query.get("continue", ""),
         )
-        return web.json_response(self._snapshot.list(resource, options))
+        return web.json_response(self.snapshot.list(resource, options))
 
     def _log(self, request: web.Request, namespace: str, pod: str) -> web.Response:
         options = LogOptions(
@@ -189,7 +190,7 @@ class SnapshotApi:
             tail_lines=_number(request, "tailLines"),
             limit_bytes=_number(request, "limitBytes"),
         )
-        text = self._snapshot.log(namespace, pod, options)
+        text = self.snapshot.log(namespace, pod, options)
         return web.Response(body=text, content_type="text/plain")
 
 

@@ -1,0 +1,103 @@
+"""A small cluster that tests of the Cluster port share, and the way to reach it through the real adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.objects import Listing, Manifest
+from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_store import Snapshot
+
+TOKEN = "FAKE-token"
+LIMITS = Limits(call_seconds=5.0, attempt_seconds=2.0)
+
+
+def example(kind: str, name: str, namespace: str = "", api_version: str = "v1", **fields: Any) -> Manifest:
+    labels = fields.pop("labels", {})
+    metadata = {"name": name, "labels": labels, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def example_pod(
+    name: str, app: str, *, state: dict[str, Any], last: dict[str, Any] | None = None, **spec: Any
+) -> Manifest:
+    status = {"name": "app", "state": state, "lastState": last or {}}
+    return example(
+        "Pod",
+        name,
+        "shop",
+        labels={"app": app},
+        spec={"nodeName": "worker-1", "containers": [{"name": "app"}], **spec},
+        status={"phase": "Running", "containerStatuses": [status]},
+    )
+
+
+RUNNING = {"running": {"startedAt": "2026-05-01T10:00:00Z"}}
+ENDED = {"terminated": {"exitCode": 1, "containerID": "containerd://1"}}
+OBJECTS = [
+    example("Namespace", "shop", status={"phase": "Active"}),
+    example("Node", "worker-1"),
+    example("Secret", "db", "shop", data={"password": "RkFLRQ=="}),
+    example_pod("api-0", "api", state=RUNNING, last=ENDED),
+    example_pod("api-1", "api", state={"waiting": {"reason": "ImagePullBackOff"}}),
+    example_pod("job-0", "job", state=RUNNING, containers=[{"name": "app"}, {"name": "proxy"}]),
+    example("Deployment", "api", "shop", "apps/v1", labels={"app": "api"}),
+    example("Deployment", "web", "blog", "apps/v1", labels={"app": "web"}),
+    example("Rollout", "canary", "shop", "argoproj.io/v1alpha1"),
+    example("Cluster", "pg", "shop", "postgresql.cnpg.io/v1"),
+    example("Cluster", "east", "shop", "cluster.x-k8s.io/v1beta1"),
+    example(
+        "Event",
+        "api-0.1",
+        "shop",
+        involvedObject={"kind": "Pod", "name": "api-0", "namespace": "shop"},
+        reason="BackOff",
+        message="back-off restarting",
+        type="Warning",
+    ),
+]
+LOGS = {
+    ("shop", "api-0", "app", False): b"one\ntwo\nthree\n",
+    ("shop", "api-0", "app", True): b"panic\xff\n",
+    ("shop", "job-0", "proxy", False): b"x" * 5000 + b"\nlast line\n",
+}
+
+
+Connect = Callable[..., Awaitable[KubernetesCluster]]
+
+
+def small_api() -> SnapshotApi:
+    """The API over the small cluster."""
+    return SnapshotApi(Snapshot(OBJECTS, LOGS), token=TOKEN)
+
+
+@asynccontextmanager
+async def connecting(api: SnapshotApi, kubeconfig: Path) -> AsyncIterator[Connect]:
+    """Serves the API; yields what opens adapters to it (with other settings, when some are given)."""
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(serve_api(api))
+        write_kubeconfig(kubeconfig, url, TOKEN)
+
+        async def connect(**settings: Any) -> KubernetesCluster:
+            settings = {"limits": LIMITS, "jitter": lambda: 0.0, "kubeconfig": str(kubeconfig)} | settings
+            return await stack.enter_async_context(KubernetesCluster(**settings))
+
+        yield connect
+
+
+async def reason_of(call: Any) -> ClusterReason:
+    with pytest.raises(ClusterError) as caught:
+        await call
+    assert 0 < len(caught.value.message) <= 300
+    return caught.value.reason
+
+
+def names(listing: Listing) -> list[str]:
+    return [item["metadata"]["name"] for item in listing.items]

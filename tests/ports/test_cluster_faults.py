@@ -1,0 +1,247 @@
+"""What the real Cluster adapter makes of a server that misbehaves, and what it sends at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.small_cluster import TOKEN, Connect, connecting, example, names, reason_of, small_api
+from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.objects import ListQuery, LogQuery, ObjectRef
+from worker.sandbox.cluster_faults import Fault, FaultPlan
+from worker.sandbox.cluster_server import SnapshotApi, write_kubeconfig
+from worker.sandbox.cluster_store import Snapshot
+
+
+@pytest.fixture
+async def api() -> SnapshotApi:
+    return small_api()
+
+
+@pytest.fixture
+async def connect(api: SnapshotApi, tmp_path: Path) -> AsyncIterator[Connect]:
+    async with connecting(api, tmp_path / "kubeconfig") as connect:
+        yield connect
+
+
+@pytest.fixture
+async def real(connect: Connect) -> KubernetesCluster:
+    return await connect()
+
+
+POD = ObjectRef("Pod", "api-0", "shop")
+POD_PATH = "/api/v1/namespaces/shop/pods/api-0"
+
+
+class Pauses:
+    """Stands in for sleep: notes the pauses instead of taking them."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def label(value: object) -> str | None:
+    return value.model_dump_json(exclude_defaults=True) if isinstance(value, Fault) else None
+
+
+class TestFaults:
+    """The real adapter against a server that misbehaves."""
+
+    @pytest.mark.parametrize(
+        ("fault", "reason", "retried"),
+        [
+            (Fault(status=400), ClusterReason.BAD_REQUEST, False),
+            (Fault(status=401), ClusterReason.FORBIDDEN, False),
+            (Fault(status=403), ClusterReason.FORBIDDEN, False),
+            (Fault(status=404), ClusterReason.UNKNOWN_KIND, False),
+            (Fault(status=410), ClusterReason.UNAVAILABLE, False),
+            (Fault(status=429), ClusterReason.UNAVAILABLE, True),
+            (Fault(status=500), ClusterReason.UNAVAILABLE, True),
+            (Fault(status=502), ClusterReason.UNAVAILABLE, True),
+            (Fault(status=503), ClusterReason.UNAVAILABLE, True),
+            (Fault(status=504), ClusterReason.UNAVAILABLE, True),
+            (Fault(drop=True), ClusterReason.UNAVAILABLE, True),
+            (Fault(cut=True), ClusterReason.UNAVAILABLE, True),
+            (Fault(garbage=True), ClusterReason.UNAVAILABLE, True),
+        ],
+        ids=label,
+    )
+    async def test_lasting(
+        self, connect: Connect, api: SnapshotApi, fault: Fault, reason: ClusterReason, retried: bool
+    ) -> None:
+        cluster = await connect(sleep=Pauses())
+        api.faults = FaultPlan([fault])
+        assert reason == await reason_of(cluster.get(POD))
+        assert retried == (len(api.requests) >= 5)
+
+    @pytest.mark.parametrize(
+        "fault",
+        [Fault(status=429), Fault(status=500), Fault(drop=True), Fault(cut=True), Fault(garbage=True)],
+        ids=label,
+    )
+    async def test_passing(self, connect: Connect, api: SnapshotApi, fault: Fault) -> None:
+        cluster = await connect(sleep=Pauses())
+        api.faults = FaultPlan([fault.model_copy(update={"times": 2})])
+        assert (await cluster.get(POD))["metadata"]["name"] == "api-0"
+        assert len(api.requests) == 3
+
+    async def test_retry_after_is_waited_for(self, connect: Connect, api: SnapshotApi) -> None:
+        pauses = Pauses()
+        cluster = await connect(sleep=pauses)
+        api.faults = FaultPlan([Fault(status=429, retry_after_seconds=3, times=1)])
+        await cluster.get(POD)
+        assert pauses.seconds == [3.0]
+
+    async def test_pauses_grow(self, connect: Connect, api: SnapshotApi) -> None:
+        pauses = Pauses()
+        cluster = await connect(sleep=pauses, jitter=lambda: 1.0)
+        api.faults = FaultPlan([Fault(status=503)])
+        assert await reason_of(cluster.get(POD)) == ClusterReason.UNAVAILABLE
+        assert pauses.seconds == [0.1, 0.2, 0.4, 0.8]
+
+    async def test_retry_after_past_the_deadline_is_not_waited_for(
+        self, connect: Connect, api: SnapshotApi
+    ) -> None:
+        pauses = Pauses()
+        cluster = await connect(sleep=pauses)
+        api.faults = FaultPlan([Fault(status=429, retry_after_seconds=60)])
+        assert await reason_of(cluster.get(POD)) == ClusterReason.UNAVAILABLE
+        assert (pauses.seconds, len(api.requests)) == ([], 1)
+
+    async def test_hanging_server(self, connect: Connect, api: SnapshotApi) -> None:
+        cluster = await connect(limits=Limits(call_seconds=0.3, attempt_seconds=0.1))
+        api.faults = FaultPlan([Fault(hang=True)])
+        assert await reason_of(cluster.get(POD)) == ClusterReason.TIMEOUT
+        assert await reason_of(cluster.logs(LogQuery("shop", "api-0", "app"))) == ClusterReason.TIMEOUT
+
+    async def test_an_attempt_that_hangs_is_tried_again(self, connect: Connect, api: SnapshotApi) -> None:
+        cluster = await connect(limits=Limits(call_seconds=5.0, attempt_seconds=0.1))
+        api.faults = FaultPlan([Fault(hang=True, times=1)])
+        assert (await cluster.get(POD))["kind"] == "Pod"
+
+    async def test_nobody_listens(self, connect: Connect, tmp_path: Path) -> None:
+        lonely = tmp_path / "lonely"
+        write_kubeconfig(lonely, "http://127.0.0.1:9")
+        cluster = await connect(kubeconfig=str(lonely), sleep=Pauses())
+        assert await reason_of(cluster.get(POD)) == ClusterReason.UNAVAILABLE
+
+    async def test_token_that_was_replaced(self, connect: Connect, api: SnapshotApi, tmp_path: Path) -> None:
+        kubeconfig = tmp_path / "kubeconfig"
+        text = kubeconfig.read_text()
+        kubeconfig.write_text(text.replace(TOKEN, "FAKE-old"))
+        cluster = await connect()
+        kubeconfig.write_text(text)
+        assert (await cluster.get(POD))["kind"] == "Pod"
+        assert [request.status for request in api.requests] == [401, 200]
+
+    async def test_one_broken_group_hides_no_other(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        api.faults = FaultPlan([Fault(path="/apis/postgresql.cnpg.io/*", status=403)])
+        assert (await real.kind("Rollout")).plural == "rollouts"
+
+    async def test_a_group_that_does_not_answer_may_serve_it(
+        self, real: KubernetesCluster, api: SnapshotApi
+    ) -> None:
+        api.faults = FaultPlan([Fault(path="/apis/argoproj.io/*", status=403)])
+        assert await reason_of(real.kind("Rollout")) == ClusterReason.FORBIDDEN
+
+    async def test_later_page_that_fails_leaves_a_part(self, connect: Connect, api: SnapshotApi) -> None:
+        pods = [example("ConfigMap", f"c-{number:03}", "shop") for number in range(600)]
+        api.snapshot = Snapshot(pods)
+        api.faults = FaultPlan([Fault(path="*/configmaps", status=410, every=2)])
+        cluster = await connect()
+        listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=1000))
+        assert (len(listing.items), listing.complete) == (250, False)
+
+    async def test_pages(self, connect: Connect, api: SnapshotApi) -> None:
+        api.snapshot = Snapshot([example("ConfigMap", f"c-{number:03}", "shop") for number in range(600)])
+        cluster = await connect()
+        listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=600))
+        assert (len(set(names(listing))), listing.complete, len(api.requests)) == (600, True, 3)
+
+    async def test_pages_get_smaller_when_objects_are_large(self, connect: Connect, api: SnapshotApi) -> None:
+        data = {"text": "x" * 1000}
+        api.snapshot = Snapshot([example("ConfigMap", f"c-{n:02}", "shop", data=data) for n in range(20)])
+        cluster = await connect(limits=Limits(body_bytes=8_000))
+        listing = await cluster.list(ListQuery("ConfigMap", "shop"))
+        assert (len(listing.items), listing.complete) == (20, True)
+
+    async def test_object_that_is_too_large(self, connect: Connect, api: SnapshotApi) -> None:
+        api.snapshot = Snapshot([example("ConfigMap", "big", "shop", data={"text": "x" * 9000})])
+        cluster = await connect(limits=Limits(body_bytes=8_000))
+        assert await reason_of(cluster.list(ListQuery("ConfigMap", "shop"))) == ClusterReason.UNAVAILABLE
+        assert (
+            await reason_of(cluster.get(ObjectRef("ConfigMap", "big", "shop"))) == ClusterReason.UNAVAILABLE
+        )
+
+
+class TestRequests:
+    """What the real adapter sends, and what it does not."""
+
+    @pytest.mark.parametrize(
+        "ref",
+        [
+            ObjectRef("Pod", "../../../secrets/db", "shop"),
+            ObjectRef("Pod", "..", "shop"),
+            ObjectRef("Pod", "%2e%2e/secrets", "shop"),
+            ObjectRef("Pod", "api-0?x=1", "shop"),
+            ObjectRef("Pod", "api-0#", "shop"),
+            ObjectRef("Pod", "", "shop"),
+            ObjectRef("Pod", "a" * 300, "shop"),
+            ObjectRef("Pod", "api-0", "../shop"),
+            ObjectRef("Pod", "api-0\nHost: x", "shop"),
+            ObjectRef("Gizmo", "x", "shop", "../../api/v1"),
+            ObjectRef("Gizmo", "x", "shop", "a/b/c"),
+            ObjectRef("Pod/log", "x", "shop"),
+        ],
+        ids=repr,
+    )
+    async def test_hostile_names_are_not_sent(
+        self, real: KubernetesCluster, api: SnapshotApi, ref: ObjectRef
+    ) -> None:
+        assert await reason_of(real.get(ref)) == ClusterReason.BAD_REQUEST
+        assert list(api.requests) == []
+
+    async def test_secrets_are_not_asked_for(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        for name in ("Secret", "secrets", "secret.v1", " Secrets "):
+            assert await reason_of(real.get(ObjectRef(name, "db", "shop", "v1"))) == ClusterReason.FORBIDDEN
+        assert list(api.requests) == []
+
+    async def test_names_with_colons(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        api.snapshot = Snapshot([example("ClusterRole", "system:node", "", "rbac.authorization.k8s.io/v1")])
+        found = await real.get(ObjectRef("ClusterRole", "system:node"))
+        assert found["metadata"]["name"] == "system:node"
+
+    async def test_well_known_kinds_need_no_discovery(
+        self, real: KubernetesCluster, api: SnapshotApi
+    ) -> None:
+        await real.get(POD)
+        assert [request.path for request in api.requests] == [POD_PATH]
+
+    async def test_discovery_is_remembered_for_a_while(self, connect: Connect, api: SnapshotApi) -> None:
+        now = [0.0]
+        cluster = await connect(monotonic=lambda: now[0], discovery_seconds=60.0)
+        ref = ObjectRef("Rollout", "canary", "shop", "argoproj.io/v1alpha1")
+        await asyncio.gather(*(cluster.get(ref) for _ in range(5)))
+        assert [r.path for r in api.requests if "canary" not in r.path] == ["/apis/argoproj.io/v1alpha1"]
+        now[0] = 61.0
+        await cluster.get(ref)
+        assert len([r.path for r in api.requests if "canary" not in r.path]) == 2
+
+    async def test_messages_are_one_short_line(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        with pytest.raises(ClusterError) as caught:
+            await real.list(ListQuery("Pod", "shop", label_selector="a in \n\x1b[31m" + "b" * 900))
+        assert len(caught.value.message) <= 300
+        assert caught.value.message.isprintable()
+
+    async def test_ping(self, real: KubernetesCluster) -> None:
+        assert (await real.ping()).startswith("v1.")
+
+    async def test_closed(self) -> None:
+        assert await reason_of(KubernetesCluster().get(POD)) == ClusterReason.UNAVAILABLE
