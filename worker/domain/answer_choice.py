@@ -175,8 +175,8 @@ def _inside(
     elif isinstance(value, list):
         for item in value:
             yield from _inside(item, label, depth)
-    elif isinstance(value, str) and "{" in value and depth < MAX_WRAPPERS:
-        yield from _inside_text(value, label, depth + 1)
+    elif isinstance(value, str) and "{" in value:
+        yield from _inside_text(value, label, depth)
 
 
 def _inside_object(

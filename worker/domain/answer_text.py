@@ -17,13 +17,16 @@ from worker.domain.answer_sections import section_of
 MAX_VALUES = 200
 MAX_LABEL_CHARS = 2_000
 # How many characters failed readings may cover together, as a multiple of the text.
-MAX_WASTE = 4
+MAX_WASTE = 2
+MAX_FAILED = 50_000
 
 _THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflections?|scratch_?pad|inner_?monologue)"
 _MARK = re.compile(
     rf"(?P<thought><{_THOUGHT}(?:\s[^<>]{{0,100}})?>|\[THINK\]|\u25c1think\u25b7)"
     rf"|(?P<thought_end></{_THOUGHT}\s*>|\[/THINK\]|\u25c1/think\u25b7|<\|channel\|>\s*final[^<>]{{0,40}}<\|message\|>)"
-    r"|(?P<value>\{|\[(?=\s*+[\[{])|\"(?=\s*+[\[{]\s*+\\[\"nrt]))",
+    # A brace counts before a key or a comment, a bracket before another one, a quote before escaped JSON.
+    r"|(?P<value>\{(?=[\s\u00ad\u200b-\u200d\u2060\ufeff]*+[\"'\uff02\u2018\u2019\u201c\u201d\w$/#])|\[(?=\s*+[\[{])|\"(?=[\s\[{]*+(?<=[\[{\s])\\[\"nrt]))"
+    r"|(?P<text>\A\s*+\")",
     re.IGNORECASE,
 )
 # Enough to tell that an object is about an answer, however it is spelled or escaped.
@@ -109,6 +112,7 @@ class _Scanner:
         self.seen = Scan()
         self.label_start = 0
         self.next_fence = -1
+        self.failed = 0
         self.waste = MAX_WASTE * max(len(text), 1_000)
 
     def run(self) -> None:
@@ -119,7 +123,7 @@ class _Scanner:
             elif mark.lastgroup == "thought_end":
                 position = self._drop_unopened_thought(mark)
             else:
-                position = self._read(mark.start())
+                position = self._read(mark)
 
     def _skip_thought(self, mark: re.Match[str]) -> int:
         """To the end of the thought: a thinking tag that never closes makes the rest of the text a thought."""
@@ -140,13 +144,16 @@ class _Scanner:
         self.label_start = mark.end()
         return mark.end()
 
-    def _read(self, start: int) -> int:
+    def _read(self, mark: re.Match[str]) -> int:
+        start = mark.start()
         try:
             value = read_value(self.text, start)
         except JsonFault as fault:
-            return self._skip_broken(start, fault)
+            return mark.end() if mark.lastgroup == "text" else self._skip_broken(start, fault)
         label = self.text[max(self.label_start, start - MAX_LABEL_CHARS) : start]
         about_answer = _ANSWER_KEY.search(self.text, start, value.end) or section_of(label)
+        if mark.lastgroup == "text" and not (about_answer and "{" in value.value):
+            return mark.end()
         if about_answer:
             self.seen.found.append(Found(value.value, start, value.end, label, value.loose))
             self.seen.tangled = len(self.seen.found) > MAX_VALUES
@@ -157,8 +164,9 @@ class _Scanner:
 
     def _skip_broken(self, start: int, fault: JsonFault) -> int:
         """Behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`, `${NAME}`)."""
+        self.failed += 1
         self.waste -= fault.position - start
-        self.seen.tangled = self.waste < 0
+        self.seen.tangled = self.waste < 0 or self.failed > MAX_FAILED
         is_string = self.text[start] == '"'
         if not (fault.quoted_key or is_string or any(map(_ANSWER_KEY.search, fault.keys))):
             return start + 1 if self.text[start] == "{" else max(start + 1, fault.position)

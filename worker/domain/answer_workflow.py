@@ -215,7 +215,7 @@ def _from_pairs(items: list[Any]) -> Any:
         name = fields.get("name", "key", "parameter")
         if isinstance(name, str) and fields.states("value"):
             pair = (name, fields.get("value"))
-        elif isinstance(item, dict) and len(item) == 1:
+        elif isinstance(item, dict) and len(item) == 1 and not isinstance(name, str):
             pair = next(iter(item.items()))
         else:
             return items
