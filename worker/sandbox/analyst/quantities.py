@@ -1,0 +1,46 @@
+"""Quantities and times as the Kubernetes API writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+SUFFIXES = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+}  # fmt: skip
+QUANTITY = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([KMGTPE]i|[numkMGTPE]?)(?:B|bytes)?\s*$")
+
+
+def quantity(text: object) -> float | None:
+    """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None when it is no quantity. Bytes, cores or counts."""
+    match = QUANTITY.match(str(text)) if text is not None else None
+    if match is None:
+        return None
+    try:
+        return float(match[1]) * SUFFIXES[match[2]]
+    except ValueError:
+        return None
+
+
+def moment(text: object) -> datetime | None:
+    """An RFC 3339 time, aware; None when it is none."""
+    try:
+        when = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return when if when.tzinfo else None
+
+
+def seconds_between(earlier: object, later: object) -> float | None:
+    """Seconds from one RFC 3339 time to another; None when either is missing."""
+    start, end = moment(earlier), moment(later)
+    return (end - start).total_seconds() if start and end else None
+
+
+def doubled(text: str) -> str:
+    """Twice a quantity such as `4Gi`, in the same unit; empty when it is none."""
+    match = QUANTITY.match(text)
+    if match is None or "e" in match[1].lower():
+        return ""
+    return f"{float(match[1]) * 2:g}{match[2]}"

@@ -1,0 +1,1 @@
+"""General rules of Kubernetes, one module for each family of causes."""

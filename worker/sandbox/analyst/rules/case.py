@@ -1,0 +1,46 @@
+"""What every rule is given: the facts, the incident, and a way to look at another object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from worker.domain.objects import ObjectRef
+from worker.sandbox.analyst.facts import Facts
+from worker.sandbox.analyst.finding import Finding
+from worker.sandbox.analyst.refs import Key, key_of
+from worker.sandbox.analyst.transcript import Incident
+
+MAX_DEPTH = 4
+
+
+@dataclass(slots=True)
+class Case:
+    """One pass of thinking. `look` diagnoses another object; each object is looked at once on a path."""
+
+    facts: Facts
+    incident: Incident
+    look: Callable[[Case, ObjectRef], Finding | None]
+    path: list[Key] = field(default_factory=list)
+
+    def follow(self, ref: ObjectRef) -> Finding | None:
+        """The cause as seen from another object; None when it is healthy, unknown, or already on the path."""
+        key = key_of(ref.kind, ref.name, ref.namespace)
+        if key in self.path or len(self.path) >= MAX_DEPTH:
+            return None
+        self.path.append(key)
+        try:
+            return self.look(self, ref)
+        finally:
+            self.path.pop()
+
+
+def short(text: str, limit: int = 220) -> str:
+    """Text of the cluster for a summary: one line, bounded."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+def named(ref: ObjectRef | None) -> str:
+    """`Deployment shop/api`; empty for none."""
+    return str(ref) if ref is not None else ""

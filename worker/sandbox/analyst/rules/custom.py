@@ -1,0 +1,93 @@
+"""Objects without rules of their own: custom resources and what their conditions say."""
+
+from __future__ import annotations
+
+import re
+
+from worker.domain.objects import ObjectRef
+from worker.sandbox.analyst.facts import Manifest
+from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.refs import as_list, dig
+from worker.sandbox.analyst.rules import workloads
+from worker.sandbox.analyst.rules.case import Case, short
+
+GOOD_WHEN_TRUE = re.compile(
+    r"ready|available|healthy|synced|reconciled|accepted|progressing|installed|succeeded|established|valid|active|bound|released|programmed",
+    re.IGNORECASE,
+)
+BAD_WHEN_TRUE = re.compile(
+    r"fail|degraded|stalled|error|unhealthy|invalid|missing|conflict|pressure|blocked|unavailable",
+    re.IGNORECASE,
+)
+REMEDIES = {
+    "certificate": ((Remedy.FIX_CERTIFICATE,), "certificate"),
+    "issuer": ((Remedy.FIX_CERTIFICATE,), "certificate"),
+    "clusterissuer": ((Remedy.FIX_CERTIFICATE,), "certificate"),
+    "subscription": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
+    "clusterserviceversion": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
+    "installplan": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
+    "application": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
+    "kustomization": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
+    "helmrelease": ((Remedy.REVERT_COMMIT, Remedy.ROLLBACK), "gitops_sync"),
+}
+SYMPTOMS = {
+    "certificate": ("CertificateExpired", "CertificateNotReady", "CertificateExpiry"),
+    "operator_failed": ("OperatorCSVFailed",),
+    "gitops_sync": ("GitOpsSyncFailed", "OutOfSync"),
+}
+
+
+def diagnose_custom(case: Case, ref: ObjectRef) -> Finding | None:
+    """The pods a custom resource owns, else the first condition that reports trouble."""
+    manifest = case.facts.of(ref)
+    owned = workloads.diagnose_workload(case, ref) if ref.namespace else None
+    if owned is not None:
+        return owned
+    if manifest is None:
+        return None
+    deleted = dig(manifest, "metadata", "deletionTimestamp")
+    finalizers = as_list(dig(manifest, "metadata", "finalizers"))
+    if deleted and finalizers:
+        told = (
+            f"{ref} was deleted at {deleted} and waits for its finalizers {', '.join(map(str, finalizers))}"
+        )
+        return Finding(
+            "finalizer",
+            f"{told}.",
+            ref,
+            0.8,
+            ("StuckTerminating",),
+            (Remedy.REMOVE_FINALIZER,),
+            (told,),
+            None,
+            frozenset({"finalizer"}),
+        )
+    return _by_conditions(ref, manifest)
+
+
+def _by_conditions(ref: ObjectRef, manifest: Manifest) -> Finding | None:
+    bad = next(
+        (c for c in as_list(dig(manifest, "status", "conditions")) if isinstance(c, dict) and _bad(c)), None
+    )
+    if bad is None:
+        return None
+    remedies, trait = REMEDIES.get(ref.kind.lower(), ((), "custom"))
+    told = f"{ref} reports {bad.get('type')}={bad.get('status')} ({bad.get('reason')}): {short(str(bad.get('message') or ''), 300)}"
+    return Finding(
+        family=f"custom-{ref.kind.lower()}",
+        summary=f"{told}.",
+        target=ref,
+        certainty=0.74 if remedies else 0.62,
+        symptoms=(*SYMPTOMS.get(trait, ()), str(bad.get("reason") or ""), str(bad.get("type") or "")),
+        remedies=remedies,
+        factors=(told,),
+        traits=frozenset({trait}),
+        denied=frozenset({"oom", "config_content"}),
+    )
+
+
+def _bad(entry: Manifest) -> bool:
+    name, status = str(entry.get("type") or ""), str(entry.get("status") or "")
+    if BAD_WHEN_TRUE.search(name):
+        return status == "True"
+    return status == "False" and bool(GOOD_WHEN_TRUE.search(name))

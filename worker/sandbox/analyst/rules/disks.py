@@ -1,0 +1,123 @@
+"""Volumes that are full, and data that is damaged."""
+
+from __future__ import annotations
+
+from worker.domain.objects import ObjectRef
+from worker.sandbox.analyst.facts import Manifest
+from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.quantities import doubled
+from worker.sandbox.analyst.refs import as_dict, dig, make_ref
+from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.configs import PATH, mounted_at
+from worker.sandbox.analyst.shapes import (
+    ContainerState,
+    Reference,
+    command_text,
+    env_values,
+    pod_spec,
+    references,
+)
+
+
+def disk_finding(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:
+    """A full disk: the claim behind the path, else the node's disk."""
+    namespace = str(dig(pod, "metadata", "namespace") or "")
+    told = f"container {state.name} of {target} has no disk space left: {short(line)}"
+    claim = claim_behind(pod, line)
+    if claim is None:
+        return _scratch(pod, state, target, told)
+    reference = make_ref("PersistentVolumeClaim", claim.name, namespace)
+    manifest = case.facts.of(reference) or {}
+    size = str(
+        dig(manifest, "status", "capacity", "storage")
+        or dig(manifest, "spec", "resources", "requests", "storage")
+        or ""
+    )
+    class_name = str(dig(manifest, "spec", "storageClassName") or "")
+    storage_class = case.facts.get("StorageClass", class_name) if class_name else None
+    expandable = None if storage_class is None else bool(storage_class.get("allowVolumeExpansion"))
+    where = f"the volume of claim {reference}{f' ({size})' if size else ''} mounted at {claim.mount} is full"
+    if expandable is not None:
+        where += f"; StorageClass {class_name} {'allows' if expandable else 'does not allow'} expansion"
+    traits = {"volume_full"} | ({"expandable"} if expandable else set())
+    return Finding(
+        family="disk",
+        summary=f"{told[0].upper()}{told[1:]}. {where[0].upper()}{where[1:]}.",
+        target=reference,
+        certainty=0.88,
+        symptoms=("CrashLoopBackOff", "PVCExhaustion"),
+        remedies=(Remedy.EXPAND_CLAIM, Remedy.CLEAN_CLAIM),
+        factors=(told, where),
+        workload=target,
+        traits=frozenset(traits),
+        denied=frozenset(
+            {"oom", "claim_missing", "dependency_down"}
+            | ({"expandable"} if expandable is False else {"no_expansion"} if expandable else set())
+        ),
+        hints={"claim": claim.name, "new_size": doubled(size), "size": size, "storage_class": class_name},
+    )
+
+
+def claim_behind(pod: Manifest, line: str) -> Reference | None:
+    """The claim whose mount covers a path in the message or in the settings of the pod; else the only one."""
+    claims = [r for r in references(pod_spec(pod)) if r.kind == "PersistentVolumeClaim"]
+    spec = pod_spec(pod)
+    for text in (line, "\n".join(env_values(spec).values()), command_text(spec)):
+        found = mounted_at(claims, PATH.findall(text))
+        if found is not None:
+            return found
+    worded = [
+        c
+        for c in claims
+        if any(w in line.lower() for w in (c.name, c.mount.rstrip("/").rpartition("/")[2]) if w)
+    ]
+    return worded[0] if worded else (claims[0] if claims else None)
+
+
+def _scratch(pod: Manifest, state: ContainerState, target: ObjectRef, told: str) -> Finding:
+    node = str(dig(pod, "spec", "nodeName") or "")
+    limit = next(
+        (
+            str(as_dict(v).get("emptyDir", {}).get("sizeLimit") or "")
+            for v in pod_spec(pod).get("volumes") or []
+            if as_dict(v).get("emptyDir")
+        ),
+        "",
+    )
+    where = f"it writes to the disk of node {node}, no claim is mounted" + (
+        f" (emptyDir sizeLimit {limit})" if limit else ""
+    )
+    return Finding(
+        family="node-disk",
+        summary=f"{told[0].upper()}{told[1:]}: {where}.",
+        target=target,
+        certainty=0.66,
+        symptoms=("CrashLoopBackOff", "DiskPressure"),
+        remedies=(),
+        factors=(told, where),
+        workload=target,
+        traits=frozenset({"disk_full"}),
+        denied=frozenset({"oom", "volume_full"}),
+        hints={"node": node, "container": state.name},
+    )
+
+
+def corrupt_finding(
+    case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str
+) -> Finding:
+    """Damaged data: nobody but a person may decide what to do with it."""
+    claim = claim_behind(pod, line)
+    told = f"container {state.name} of {target} finds its data damaged: {short(line)}"
+    holder = make_ref("PersistentVolumeClaim", claim.name, target.namespace) if claim else target
+    return Finding(
+        family="corrupt",
+        summary=f"{told[0].upper()}{told[1:]}. The data lies in {holder}.",
+        target=holder,
+        certainty=0.68,
+        symptoms=("CrashLoopBackOff",),
+        factors=(told,),
+        workload=target,
+        traits=frozenset({"data_corrupt", "claim_holds_data"}),
+        denied=frozenset({"oom", "volume_full"}),
+        warnings=("data may be lost if this is repaired without care",),
+    )
