@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 from faststream import FastStream
@@ -23,13 +22,6 @@ from worker.adapters.nats_pump import Lane, Pump
 from worker.domain.delivery import Handler
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
-CONNECTION: dict[str, Any] = {
-    "max_reconnect_attempts": -1,  # the default gives up after 60 tries and closes for good
-    "reconnect_time_wait": 1,
-    "ping_interval": 10,  # otherwise a silent partition goes unnoticed for minutes
-    "max_outstanding_pings": 2,
-}
-
 log = structlog.stdlib.get_logger(__name__)
 
 

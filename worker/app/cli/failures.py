@@ -1,0 +1,41 @@
+"""Failures a user can do something about, and what they can do."""
+
+from __future__ import annotations
+
+from worker.adapters.rego_policy import PolicyUnusable
+from worker.app.client import SubmitError
+from worker.app.embedded import EmbeddedError
+from worker.app.intake import IntakeError
+from worker.app.settings import ConfigurationError
+from worker.domain.errors import CatalogUnavailable, ClusterError, Unavailable
+from worker.sandbox.cluster_files import SnapshotError
+from worker.sandbox.nats_server import NatsServerError
+
+KNOWN = (
+    CatalogUnavailable,
+    ClusterError,
+    ConfigurationError,
+    EmbeddedError,
+    IntakeError,
+    NatsServerError,
+    OSError,
+    PolicyUnusable,
+    SnapshotError,
+    SubmitError,
+    Unavailable,
+)
+
+
+def explain(problem: BaseException) -> str:
+    """What is wrong and what to do, for the terminal."""
+    match problem:
+        case ClusterError():
+            return f"the cluster cannot be used: {problem.message}; check RCA_KUBERNETES__KUBECONFIG"
+        case CatalogUnavailable():
+            return f"{problem}\nRCA_CATALOG__PATH names the directory of workflows"
+        case PolicyUnusable():
+            return f"{problem}; RCA_POLICY__PATH names the policy"
+        case NatsServerError() | Unavailable():
+            return f"NATS: {problem}"
+        case _:
+            return str(problem)

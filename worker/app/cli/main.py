@@ -1,0 +1,188 @@
+"""`rca`: one command a module, imported when it is used so that `--help` is quick."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from worker.app.settings import documentation
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="rca",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Root cause analysis of Kubernetes incidents over NATS JetStream.\n\n"
+    "Start with [bold]rca demo[/bold]: it needs no cluster, no NATS and no API key. In production: "
+    "[bold]rca provision[/bold] once, then [bold]rca worker[/bold].",
+    epilog="Configuration comes from environment variables RCA_...; `rca settings` lists them all. "
+    "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected.",
+)
+sandbox = typer.Typer(
+    no_args_is_help=True,
+    help="Stand-ins for the outside world that speak the real protocols. Each prints one JSON line with its url when it "
+    "is ready, and runs until it is interrupted.",
+)
+app.add_typer(sandbox, name="sandbox")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for scripts.")]
+Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.")]
+
+
+def _run(work: Coroutine[Any, Any, int]) -> None:
+    """Run to the end and exit with what it returns; known failures become one clear message."""
+    from worker.app.cli.failures import KNOWN, explain  # noqa: PLC0415 - keeps --help quick
+
+    try:
+        code = asyncio.run(work)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except KNOWN as e:
+        typer.echo(f"error: {explain(e)}", err=True)
+        code = EXIT_ERROR
+    raise typer.Exit(code)
+
+
+@app.command()
+def worker() -> None:
+    """Analyse incidents from the request stream until a signal says stop.
+
+    Needs RCA_LLM__MODEL, a NATS server that was provisioned, and read access to the cluster.
+    """
+    from worker.app.cli.worker import work  # noqa: PLC0415
+
+    _run(work())
+
+
+@app.command()
+def provision(
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only report what differs; exit 1 if anything does.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Create or update streams, consumers and buckets. Never deletes or shrinks anything."""
+    from worker.app.cli.provision import provision as run  # noqa: PLC0415
+
+    _run(run(check=check, as_json=json_output))
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="A request as JSON; - reads standard input.", allow_dash=True)],
+    *,
+    recovery: Annotated[bool, typer.Option("--recovery", help="It is a recovery request.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for what becomes of it.")] = False,
+    timeout: Annotated[float, typer.Option(help="With --wait: seconds.", min=1)] = 300.0,
+    new_id: Annotated[bool, typer.Option("--new-id", help="Mint incident_id and remediation_id.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Publish a request, as a gateway would. Exit code with --wait: 0 result, 3 dead letter, 4 timeout, 5 rejected."""
+    from worker.app.cli.submit import read_request  # noqa: PLC0415
+    from worker.app.cli.submit import submit as run  # noqa: PLC0415
+
+    try:
+        body = read_request(file, new_id=new_id)
+    except (OSError, ValueError) as e:
+        typer.echo(f"error: {e}", err=True)
+        raise typer.Exit(EXIT_ERROR) from None
+    _run(run(body, recovery=recovery, wait_seconds=timeout if wait else None, as_json=json_output))
+
+
+@app.command()
+def demo(
+    case_dir: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A directory with incident.json, cluster/ and logs/; the shipped example by default."
+        ),
+    ] = None,
+    *,
+    recovery: Annotated[
+        bool, typer.Option("--recovery", help="Analyse after a remediation that failed.")
+    ] = False,
+    catalog: Annotated[
+        Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write the run as JSON.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Analyse an example incident here and now: embedded NATS server, snapshot cluster, worker, and an analyst.
+
+    Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no network).
+    """
+    from worker.app.cli.demo import demo as run  # noqa: PLC0415
+
+    _run(run(case_dir, recovery=recovery, catalog=catalog, output=output, as_json=json_output))
+
+
+@app.command(name="eval")
+def evaluate(
+    cases_dir: Annotated[
+        Path, typer.Argument(help="Directory of cases, each with incident.json and expected.json.")
+    ],
+    *,
+    catalog: Annotated[Path, typer.Option(help="Directory of workflows the cases expect.")],
+    parallel: Annotated[int, typer.Option(help="Cases at once.", min=1, max=32)] = 4,
+    json_output: Json = False,
+) -> None:
+    """Run every case through the whole pipeline and compare with the expected answers."""
+    from worker.app.cli.evaluate import evaluate as run  # noqa: PLC0415
+
+    _run(run(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
+
+
+@app.command()
+def settings(*, json_output: Json = False) -> None:
+    """List every environment variable with its default and meaning."""
+    rows = documentation()
+    if json_output:
+        typer.echo(json.dumps([{"name": n, "default": d, "meaning": m} for n, d, m in rows], indent=2))
+        return
+    for name, default, meaning in rows:
+        typer.echo(f"{name}" + (f" [{default}]" if default else ""))
+        typer.echo(f"    {meaning}")
+
+
+@sandbox.command(name="nats")
+def sandbox_nats(
+    *, port: Port = 0, provisioned: Annotated[bool, typer.Option(help="Make the streams, too.")] = False
+) -> None:
+    """A real nats-server with JetStream in a temporary directory."""
+    from worker.app.cli.sandbox import nats  # noqa: PLC0415
+
+    _run(nats(port or -1, provisioned=provisioned))
+
+
+@sandbox.command(name="cluster")
+def sandbox_cluster(
+    directory: Annotated[Path, typer.Argument(help="YAML manifests below cluster/, logs below logs/.")],
+    *,
+    port: Port = 0,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Write a kubeconfig for it here.")] = None,
+) -> None:
+    """A read-only Kubernetes API over a directory of manifests and logs."""
+    from worker.app.cli.sandbox import cluster  # noqa: PLC0415
+
+    _run(cluster(directory, port, kubeconfig))
+
+
+@sandbox.command(name="analyst")
+def sandbox_analyst(*, port: Port = 0) -> None:
+    """The offline analyst: OpenAI chat completions answered by rules. Set RCA_LLM__BASE_URL to its url."""
+    from worker.app.cli.sandbox import analyst  # noqa: PLC0415
+
+    _run(analyst(port))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,28 @@
+"""`rca provision`."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from worker.adapters.nats_provision import Action
+from worker.app.provisioning import connected, provision_all
+from worker.app.settings import load
+
+DIFFERENT = {Action.DRIFT, Action.WOULD_CREATE, Action.WOULD_UPDATE}
+
+
+async def provision(*, check: bool, as_json: bool) -> int:
+    """Exit code 1 when something differs that was not put right."""
+    settings = load()
+    async with connected(settings.nats) as nc:
+        findings = await provision_all(nc, settings, apply=not check)
+    if as_json:
+        typer.echo(
+            json.dumps([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings], indent=2)
+        )
+    else:
+        for finding in findings:
+            typer.echo(f"{finding.action:13} {finding.name} {finding.detail}".rstrip())
+    return int(any(finding.action in DIFFERENT for finding in findings))

@@ -1,0 +1,95 @@
+"""`rca submit`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from pathlib import Path
+
+import typer
+
+from schemas.analysis import AnalysisResult
+from schemas.failure import ValidationFailure
+from schemas.subjects import Subjects
+from schemas.taxonomy import RequestKind
+from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
+from worker.app.client import as_json as json_of
+from worker.app.provisioning import connected
+from worker.app.settings import load
+
+EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
+
+
+def read_request(file: Path, *, new_id: bool) -> bytes:
+    """The body as it is, or under new ids. Raises OSError, and ValueError when there is no object to put ids into."""
+    body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    return with_new_ids(body) if new_id else body
+
+
+async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_json: bool) -> int:
+    """Publish; with `wait_seconds` say what became of it."""
+    kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
+    settings = load()
+    async with connected(settings.nats, name="rca-submit") as nc:
+        client = RequestClient(nc, Subjects(settings.nats.prefix))
+        async with client.waiting(kind, body) as waiter:
+            submitted = await client.submit(body, kind)
+            _say_submitted(submitted, as_json=as_json and wait_seconds is None)
+            if wait_seconds is None:
+                return EXIT_RESULT
+            outcome = await client.outcome(waiter, submitted, wait_seconds)
+    return _say_outcome(outcome, submitted, wait_seconds, as_json=as_json)
+
+
+def with_new_ids(body: bytes) -> bytes:
+    """The same request under ids that were never used."""
+    try:
+        data = json.loads(body)
+        data.update(incident_id=f"inc-{uuid.uuid4()}", remediation_id=f"rr-{uuid.uuid4()}")
+    except (ValueError, AttributeError, RecursionError) as e:
+        raise ValueError(f"--new-id needs a JSON object: {e}") from e
+    return json.dumps(data).encode()
+
+
+def _say_submitted(submitted: Submitted, *, as_json: bool) -> None:
+    if as_json:
+        fields = ("subject", "stream", "sequence", "duplicate", "key")
+        typer.echo(json.dumps({name: getattr(submitted, name) for name in fields}))
+        return
+    again = " (already stored: published before)" if submitted.duplicate else ""
+    typer.echo(
+        f"submitted {submitted.key or '(no readable id)'} to {submitted.subject}: {submitted.stream} sequence "
+        f"{submitted.sequence}{again}",
+        err=True,
+    )
+
+
+def _say_outcome(outcome: Outcome | None, submitted: Submitted, wait_seconds: float, *, as_json: bool) -> int:
+    if outcome is None:
+        typer.echo(
+            f"no outcome within {wait_seconds:g} s; the request is kept (is a worker running?). "
+            f"Submitting it again later returns the result of {submitted.key}",
+            err=True,
+        )
+        return EXIT_TIMEOUT
+    if as_json:
+        typer.echo(json.dumps(json_of(outcome), ensure_ascii=False, indent=2))
+    else:
+        _say(outcome)
+    if isinstance(outcome, DeadLettered):
+        return EXIT_DEAD_LETTER
+    return EXIT_REJECTED if isinstance(outcome, ValidationFailure) else EXIT_RESULT
+
+
+def _say(outcome: Outcome) -> None:
+    if isinstance(outcome, AnalysisResult):
+        from worker.app.cli.report import print_result  # noqa: PLC0415 - rich is slow to import
+
+        print_result(outcome)
+    elif isinstance(outcome, DeadLettered):
+        typer.echo(f"dead letter ({outcome.reason}): {outcome.error}", err=True)
+    else:
+        typer.echo(f"rejected ({outcome.code}):", err=True)
+        for error in outcome.errors:
+            typer.echo(f"  {error}", err=True)

@@ -1,0 +1,26 @@
+"""`rca worker`."""
+
+from __future__ import annotations
+
+import structlog
+
+from worker.app import health, logs
+from worker.app.settings import load
+from worker.app.wiring import open_worker
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+async def work() -> int:
+    """Until SIGTERM or SIGINT; then running incidents are finished or handed back."""
+    settings = load()
+    logs.configure(settings.log.level, json_lines=settings.log.json_lines)
+    async with open_worker(settings) as worker:
+        http = health.serve(
+            settings.http.host, settings.http.port, checks=worker.checks, metrics=worker.metrics
+        )
+        async with http as port:
+            log.info("http_listening", port=port)
+            await worker.intake.run()
+    log.info("worker_stopped")
+    return 0

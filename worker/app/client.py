@@ -1,0 +1,221 @@
+"""The other side of the subjects: publish a request, follow its steps, wait for what becomes of it.
+
+Used by `rca submit`, `rca demo` and `rca eval`. Speaks only the published contract, as any producer would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NoStreamResponseError
+from pydantic import ValidationError
+
+from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent
+from schemas.failure import ValidationFailure
+from schemas.incident import request_digest
+from schemas.subjects import Header, Lane, Subjects, request_key
+from schemas.taxonomy import RequestKind
+from worker.domain.decode import Decoded, decode
+
+PUBLISH_SECONDS = 5.0
+POLL_SECONDS = 2.0
+
+
+class SubmitError(Exception):
+    """The request could not be published; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Where a request was stored. `key` is None when the body has no readable id: it will be rejected."""
+
+    subject: str
+    stream: str
+    sequence: int
+    duplicate: bool
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """The request could not be served."""
+
+    reason: str
+    error: str
+
+
+Outcome = AnalysisResult | ValidationFailure | DeadLettered
+
+
+def readable_key(body: bytes, kind: RequestKind) -> str | None:
+    """The request key in a body, if there is one."""
+    try:
+        data = json.loads(body)
+        attempt = data["recovery_attempt_number"] if kind is RequestKind.RECOVERY else None
+        return request_key(data["remediation_id"], attempt)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def lane_of(body: bytes) -> Lane | None:
+    """The lane of the priority a body states; None lets the default lane have it."""
+    try:
+        return Lane(str(json.loads(body)["priority"]).lower())
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+class RequestClient:
+    """Publishes requests under one prefix and waits for their outcomes."""
+
+    def __init__(self, nc: Client, subjects: Subjects) -> None:
+        self._nc, self._subjects = nc, subjects
+
+    async def submit(self, body: bytes, kind: RequestKind) -> Submitted:
+        """Publish as it is. The same bytes again within the stream's window are stored once."""
+        subject = self._subjects.request(kind, lane_of(body))
+        key = readable_key(body, kind)
+        msg_id = f"submit-{kind}-{hashlib.sha256(body).hexdigest()}"
+        js = self._nc.jetstream(timeout=PUBLISH_SECONDS)
+        try:
+            ack = await js.publish(subject, body, headers={"Nats-Msg-Id": msg_id})
+        except NoStreamResponseError:
+            raise SubmitError(f"no stream takes {subject}: run `rca provision` first") from None
+        except APIError as e:
+            raise SubmitError(f"the server refused the request: {e.description} ({e.err_code})") from e
+        except (TimeoutError, NatsError) as e:
+            raise SubmitError(f"the server did not confirm the request: {e!r}") from e
+        return Submitted(subject, ack.stream, ack.seq, bool(ack.duplicate), key)
+
+    @asynccontextmanager
+    async def waiting(self, kind: RequestKind, body: bytes) -> AsyncIterator[Waiter]:
+        """Listen before publishing, so that nothing is missed."""
+        decoded = decode(body, kind, datetime.now(UTC))
+        digest = request_digest(decoded.request) if isinstance(decoded, Decoded) else None
+        waiter = Waiter(self._subjects, kind, readable_key(body, kind), digest)
+        subscriptions = [
+            await self._nc.subscribe(subject, cb=waiter.on_message) for subject in waiter.subjects()
+        ]
+        try:
+            yield waiter
+        finally:
+            for subscription in subscriptions:
+                await subscription.unsubscribe()
+
+    async def stored_result(self, kind: RequestKind, key: str) -> AnalysisResult | None:
+        """A result that is there already."""
+        js = self._nc.jetstream(timeout=PUBLISH_SECONDS)
+        try:
+            message = await js.get_last_msg(self._subjects.results_stream, self._subjects.result(kind, key))
+        except (APIError, TimeoutError, NatsError):
+            return None
+        return AnalysisResult.model_validate_json(message.data or b"")
+
+    @asynccontextmanager
+    async def following(self, on_event: Callable[[AuditEvent], None]) -> AsyncIterator[None]:
+        """Call back for every audit event under the prefix while the context is open."""
+
+        async def on_message(msg: Msg) -> None:
+            try:
+                event = AuditEvent.model_validate_json(msg.data)
+            except ValidationError:
+                return  # of a newer version
+            on_event(event)
+
+        subscription = await self._nc.subscribe(self._subjects.audit(">"), cb=on_message)
+        try:
+            yield
+        finally:
+            await subscription.unsubscribe()
+
+    async def outcome(self, waiter: Waiter, submitted: Submitted, timeout_seconds: float) -> Outcome | None:
+        """What became of the request; None after the timeout. A result that was there before counts as well."""
+        loop = asyncio.get_running_loop()
+        waiter.submitted, end = submitted, loop.time() + timeout_seconds
+        while True:
+            if found := waiter.found():
+                return found
+            if submitted.key and (stored := await self.stored_result(waiter.kind, submitted.key)):
+                waiter.add(stored)
+                if found := waiter.found(last_word=True):
+                    return found
+            left = end - loop.time()
+            if left <= 0:
+                return None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(waiter.changed.wait(), min(left, POLL_SECONDS))
+            waiter.changed.clear()
+
+
+@dataclass(slots=True)
+class Waiter:
+    """Collects what is said about one request."""
+
+    subject_names: Subjects
+    kind: RequestKind
+    key: str | None
+    digest: str | None
+    submitted: Submitted | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    results: list[AnalysisResult] = field(default_factory=list)
+    rejections: list[ValidationFailure] = field(default_factory=list)
+    letters: list[dict[str, str]] = field(default_factory=list)
+
+    def subjects(self) -> list[str]:
+        """What to listen to."""
+        names = self.subject_names
+        listened = [names.validation_request(), names.dead_letter(">")]
+        return [*listened, names.result(self.kind, self.key)] if self.key else listened
+
+    async def on_message(self, msg: Msg) -> None:
+        """Sort a message by its subject."""
+        if msg.subject == self.subject_names.validation_request():
+            self.rejections.append(ValidationFailure.model_validate_json(msg.data))
+        elif msg.subject.startswith(self.subject_names.dead_letter("")):
+            self.letters.append(dict(msg.headers or {}))
+        else:
+            self.add(AnalysisResult.model_validate_json(msg.data))
+        self.changed.set()
+
+    def add(self, result: AnalysisResult) -> None:
+        """A result for the key. One that answers another request under the same key is none for this one."""
+        if result.request_digest == self.digest:
+            self.results.append(result)
+
+    def found(self, *, last_word: bool = False) -> Outcome | None:
+        """The outcome of the submitted request, once there is one.
+
+        A `failed` result is followed by its dead letter, which says more: it counts only as the `last_word`.
+        """
+        sequence = self.submitted.sequence if self.submitted else None
+        for rejection in self.rejections:
+            if rejection.origin_sequence == sequence:
+                return rejection
+        for headers in self.letters:
+            if headers.get(Header.ORIGIN_SEQUENCE) == str(sequence):
+                return DeadLettered(headers.get(Header.REASON, ""), headers.get(Header.ERROR, ""))
+        if not self.results:
+            return None
+        result = self.results[-1]
+        if result.status is not Status.FAILED:
+            return result
+        return DeadLettered(Status.FAILED, result.human_review_detail) if last_word else None
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """For scripts."""
+    if isinstance(outcome, DeadLettered):
+        return {"reason": outcome.reason, "error": outcome.error}
+    return outcome.model_dump(mode="json")

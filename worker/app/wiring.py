@@ -1,0 +1,224 @@
+"""Construction: the only module that makes adapters. What is opened here is closed by one AsyncExitStack, in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+import structlog
+from nats.aio.client import Client
+
+from schemas.subjects import Lane as LaneName
+from schemas.subjects import Subjects
+from worker.adapters.file_catalog import FileCatalog
+from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
+from worker.adapters.nats_journal import NatsJournal
+from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
+from worker.adapters.nats_pump import Lane
+from worker.adapters.pydantic_ai_model import PydanticAIModel
+from worker.adapters.rego_policy import RegoPolicy, read_policy
+from worker.app.broker import make_broker
+from worker.app.handler import Handler, HandlerRules, Ports
+from worker.app.intake import Intake
+from worker.app.metrics import Metrics
+from worker.app.settings import ConfigurationError, Settings
+from worker.domain.analyse import Analysis, Outside, Rules
+from worker.domain.errors import ClusterError
+from worker.domain.limits import Limits
+from worker.domain.retry import RetryPolicy
+
+CLUSTER_CHECK_SECONDS = 15.0
+SILENCE_SECONDS = 15.0
+"""A pump whose pull requests were not answered for so long has lost its server or its consumer."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Now, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that is never set."""
+        return time.monotonic()
+
+
+@dataclass(slots=True)
+class ClusterWatch:
+    """Whether the cluster answers: asked now and then, for readiness."""
+
+    cluster: KubernetesCluster
+    problem: str = "not asked yet"
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(CLUSTER_CHECK_SECONDS)
+
+    async def ask(self) -> None:
+        """Ask once and note the answer."""
+        try:
+            await self.cluster.ping()
+        except ClusterError as e:
+            if not self.problem:
+                log.warning("cluster_unavailable", error=str(e))
+            self.problem = e.message
+        else:
+            self.problem = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that is ready to run: its intake, what readiness asks, and its metrics."""
+
+    intake: Intake
+    checks: Mapping[str, Callable[[], str]]
+    metrics: Metrics
+
+
+def default_catalog() -> Path:
+    """The shipped example catalog."""
+    return Path(str(files("worker") / "examples" / "catalog"))
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
+    """Everything a worker needs, opened. Raises ConfigurationError, CatalogUnavailable, ClusterError, PolicyUnusable."""
+    if not settings.llm.model:
+        raise ConfigurationError(
+            "RCA_LLM__MODEL is not set: name a model, such as openai-chat:gpt-5 or anthropic:claude-sonnet-4-6 "
+            "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
+        )
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(_cluster(settings))
+        catalog = await FileCatalog.open(settings.catalog.path or default_catalog())
+        policy = await stack.enter_async_context(RegoPolicy(read_policy(settings.policy.path)))
+        model = _model(settings)
+        stack.push_async_callback(model.close)
+        watch = ClusterWatch(cluster)
+        await stack.enter_async_context(_background(watch.run()))
+        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        handlers: list[Handler] = []
+
+        async def make_handler(nc: Client) -> Handler:
+            events = NatsEvents(nc, subjects, cluster_name=settings.worker.cluster_name)
+            journal = NatsJournal(
+                FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc, subjects.journal_bucket
+            )
+            outside = Outside(cluster, catalog, model, policy, events, clock)
+            handler = Handler(
+                Ports(events, NatsResults(nc, subjects), journal, clock),
+                Analysis(outside, _rules(settings)),
+                _handler_rules(settings),
+                subjects,
+                metrics,
+                new_token=lambda: secrets.token_hex(6),
+                jitter=random.random,
+            )
+            handlers.append(handler)
+            return handler
+
+        intake = _intake(settings, subjects, make_handler)
+        yield Worker(intake, _checks(intake, watch, handlers), metrics)
+
+
+def _cluster(settings: Settings) -> KubernetesCluster:
+    kubernetes = settings.kubernetes
+    return KubernetesCluster(
+        kubeconfig=str(kubernetes.kubeconfig) if kubernetes.kubeconfig else None,
+        context=kubernetes.context,
+        limits=ClusterLimits(call_seconds=kubernetes.call_seconds),
+    )
+
+
+def _model(settings: Settings) -> PydanticAIModel:
+    llm = settings.llm
+    return PydanticAIModel(
+        llm.model,
+        base_url=llm.base_url or None,
+        api_key=llm.api_key.get_secret_value() or None,
+        max_output_tokens=llm.max_output_tokens,
+    )
+
+
+def _rules(settings: Settings) -> Rules:
+    llm, worker = settings.llm, settings.worker
+    return Rules(
+        limits=Limits(
+            llm_calls=llm.max_calls,
+            tool_calls=llm.max_tool_calls,
+            input_tokens=llm.max_input_tokens,
+            cost_usd=llm.max_cost_usd,
+            wall_seconds=llm.max_seconds,
+            call_seconds=llm.call_seconds,
+        ),
+        enrichment_seconds=settings.kubernetes.enrichment_seconds,
+        min_confidence=worker.min_confidence,
+        confidence_threshold=settings.policy.confidence_threshold,
+        signal_types=frozenset(worker.signal_types),
+    )
+
+
+def _handler_rules(settings: Settings) -> HandlerRules:
+    worker = settings.worker
+    return HandlerRules(
+        analysis=_rules(settings),
+        cluster_name=worker.cluster_name,
+        max_failures=worker.max_failures,
+        retries=RetryPolicy(),
+    )
+
+
+def _intake(
+    settings: Settings, subjects: Subjects, make_handler: Callable[[Client], Awaitable[Handler]]
+) -> Intake:
+    worker = settings.worker
+    return Intake(
+        broker=make_broker(settings.nats),
+        stream=subjects.requests_stream,
+        lanes=[Lane(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in LaneName],
+        make_handler=make_handler,
+        drain_seconds=worker.drain_seconds,
+        connect_seconds=settings.nats.connect_seconds,
+        ack_wait_seconds=worker.ack_wait_seconds,
+    )
+
+
+def _checks(intake: Intake, watch: ClusterWatch, handlers: list[Handler]) -> dict[str, Callable[[], str]]:
+    def broker() -> str:
+        if intake.draining:
+            return "shutting down"
+        if not intake.pumps:
+            return "not connected yet"
+        silent = [p.lane.durable for p in intake.pumps if p.silent_seconds() > SILENCE_SECONDS]
+        return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
+
+    def model() -> str:
+        return next((handler.blocked for handler in handlers if handler.blocked), "")
+
+    return {"nats": broker, "kubernetes": lambda: watch.problem, "model": model}
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
