@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -128,12 +127,12 @@ def _parameters(
 ) -> tuple[tuple[Parameter, ...], list[CatalogProblem]]:
     found: list[Parameter] = []
     problems: list[CatalogProblem] = []
-    names = Counter(p.name for p in written)
+    names = [p.name for p in written]
     for number, parameter in enumerate(written):
         here = (*at, number)
         if not parameter.name:
             problems.append(document.problem(here, "a parameter needs a name"))
-        if names[parameter.name] > 1:
+        if parameter.name in names[:number]:
             problems.append(document.problem((*here, "name"), f"{parameter.name} is declared twice"))
         problems += [
             document.problem((*here, "depends_on"), f"{other} is not declared")

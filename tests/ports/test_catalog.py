@@ -1,0 +1,196 @@
+"""The Catalog port: the same workflows from files and in memory answer alike."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
+from worker.adapters.file_catalog import FileCatalog
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.workflow import Parameter, ParameterType, SelectionContext
+
+KUBERNAUT = """
+    apiVersion: kubernaut.ai/v1alpha1
+    kind: ActionType
+    metadata: {name: rollback-deployment}
+    spec:
+      name: RollbackDeployment
+      description:
+        what: Returns a Deployment to an earlier revision.
+        whenToUse: A change of the pod template broke it.
+    ---
+    apiVersion: kubernaut.ai/v1alpha1
+    kind: RemediationWorkflow
+    metadata: {name: rollback}
+    spec:
+      workflowId: rollback-v2
+      version: 2.10
+      actionType: RollbackDeployment
+      description:
+        what: Rolls back.
+        whenToUse: The revision before was healthy.
+        whenNotToUse: The ConfigMap changed.
+        preconditions: An earlier revision exists.
+      labels:
+        signalName: CrashLoopBackOff
+        severity: [Critical, HIGH]
+        component: apps/v1/Deployment
+        environment: [Production]
+        priority: "*"
+      detectedLabels: {gitOpsManaged: "true", gitOpsTool: argocd}
+      customLabels: {team: [payments, checkout]}
+      execution:
+        engine: tekton
+        bundle: registry.example.com/rollback
+        bundleDigest: sha256:00ff
+        serviceAccountName: rollback-runner
+      parameters:
+        - {name: TO_REVISION, type: integer, required: false, minimum: 1, dependsOn: [REASON]}
+        - {name: REASON, type: string, minLength: 3, maxLength: 80}
+    ---
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: not-a-workflow}
+    data: {workflow_id: nothing}
+"""
+FLAT = """
+    workflow_id: rollback-v1
+    version: 1.10
+    action_type: RollbackDeployment
+    description: "CrashLoopBackOff critical: rolls back."
+    labels:
+      signal_type: [CrashLoopBackOff, ProgressDeadlineExceeded]
+      severity: [critical, info]
+      component: [Deployment]
+      environment: ["*"]
+      priority: [P0, P1]
+    estimated_downtime_seconds: 30
+    parameters:
+      - name: FACTOR
+        type: number
+        default: 2
+        enum: [1.5, 2]
+"""
+IN_MEMORY = [
+    workflow(
+        "rollback-v2",
+        "RollbackDeployment",
+        version="2.10",
+        title="rollback",
+        description="Rolls back.",
+        when_to_use="The revision before was healthy.",
+        when_not_to_use="The ConfigMap changed.",
+        preconditions="An earlier revision exists.",
+        labels=labels(
+            signal_type="CrashLoopBackOff",
+            severity=["Critical", "HIGH"],
+            component="apps/v1/Deployment",
+            environment="Production",
+            priority="*",
+        ),
+        detected_labels={"gitops_managed": True, "gitops_tool": "argocd"},
+        custom_labels={"team": ("payments", "checkout")},
+        parameters=(
+            Parameter("TO_REVISION", ParameterType.INTEGER, minimum=1, depends_on=("REASON",)),
+            Parameter("REASON", min_length=3, max_length=80),
+        ),
+        container_image="registry.example.com/rollback@sha256:00ff",
+        engine="tekton",
+        service_account="rollback-runner",
+    ),
+    workflow(
+        "rollback-v1",
+        "RollbackDeployment",
+        version="1.10",
+        description="CrashLoopBackOff critical: rolls back.",
+        labels=labels(
+            signal_type=["CrashLoopBackOff", "ProgressDeadlineExceeded"],
+            severity=["critical", "info"],
+            component="Deployment",
+            environment="*",
+            priority=["P0", "P1"],
+        ),
+        estimated_downtime_seconds=30,
+        container_image="",
+        parameters=(Parameter("FACTOR", ParameterType.NUMBER, default=2, enum=(1.5, 2)),),
+    ),
+]
+ACTIONS = {"RollbackDeployment": "Returns a Deployment to an earlier revision."}
+CONTEXT = SelectionContext(
+    environment="production",
+    priority="P1",
+    severity="critical",
+    signal_type="crashloopbackoff",
+    components=(("apps/v1", "Deployment"),),
+)
+
+
+@pytest.fixture(params=["memory", "files"])
+async def catalog(request, tmp_path):
+    if request.param == "memory":
+        return MemoryCatalog(IN_MEMORY, ACTIONS)
+    (tmp_path / "nested").mkdir()
+    (tmp_path / "nested" / "kubernaut.yaml").write_text(textwrap.dedent(KUBERNAUT))
+    (tmp_path / "flat.yml").write_text(textwrap.dedent(FLAT))
+    (tmp_path / ".hidden.yaml").write_text("workflow_id: hidden")
+    (tmp_path / "notes.txt").write_text("not a catalog file")
+    return await FileCatalog.open(tmp_path)
+
+
+@pytest.mark.parametrize("expected", IN_MEMORY, ids=lambda w: w.workflow_id)
+async def test_a_workflow_is_read_whole(catalog, expected):
+    assert expected == await catalog.get(expected.workflow_id, CONTEXT)
+
+
+async def test_actions_carry_description_and_count(catalog):
+    (action,) = await catalog.actions(CONTEXT)
+    assert (action.action_type, action.workflow_count) == ("RollbackDeployment", 2)
+    assert ACTIONS["RollbackDeployment"] == action.description
+
+
+async def test_workflows_are_listed_best_fit_first(catalog):
+    page = await catalog.workflows("rollbackdeployment", CONTEXT)
+    assert [w.workflow_id for w in page.workflows] == ["rollback-v1", "rollback-v2"]
+    managed = replace(CONTEXT, detected_labels={"gitOpsManaged": True, "gitOpsTool": "argocd"})
+    page = await catalog.workflows("RollbackDeployment", managed)
+    assert [w.workflow_id for w in page.workflows] == ["rollback-v2", "rollback-v1"]
+    assert page.next_cursor == ""
+
+
+async def test_what_does_not_fit_is_left_out_and_counted(catalog):
+    staging = replace(CONTEXT, environment="staging", priority="P3")
+    page = await catalog.workflows("RollbackDeployment", staging)
+    assert (page.workflows, page.excluded) == ((), {"environment": 1, "priority": 1})
+    assert tuple(await catalog.actions(staging)) == ()
+
+
+async def test_an_unknown_and_an_unfit_workflow_look_alike(catalog):
+    assert None is await catalog.get("rollback-v9", CONTEXT)
+    assert None is await catalog.get("rollback-v2", replace(CONTEXT, environment="staging"))
+
+
+async def test_the_signal_type_does_not_gate_a_chosen_workflow(catalog):
+    other = replace(CONTEXT, signal_type="Evicted")
+    assert (await catalog.workflows("RollbackDeployment", other)).workflows == ()
+    assert (await catalog.get("rollback-v2", other)).workflow_id == "rollback-v2"
+
+
+async def test_an_unknown_action_type_has_no_workflows(catalog):
+    page = await catalog.workflows("DeleteEverything", CONTEXT, "bm9uZQ")
+    assert (page.workflows, page.next_cursor, page.excluded) == ((), "", {})
+
+
+async def test_signal_types_are_those_of_all_labels(catalog):
+    assert {"CrashLoopBackOff", "ProgressDeadlineExceeded"} == await catalog.signal_types()
+
+
+async def test_a_catalog_that_is_down_says_so(tmp_path):
+    down = MemoryCatalog(IN_MEMORY)
+    down.down = True
+    with pytest.raises(CatalogUnavailable):
+        await down.get("rollback-v1", CONTEXT)
+    with pytest.raises(CatalogUnavailable):
+        await FileCatalog.open(tmp_path / "missing")

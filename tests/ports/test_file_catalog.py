@@ -1,0 +1,204 @@
+"""What the file catalog refuses, what it warns of, and where it says the fault is."""
+
+from __future__ import annotations
+
+import textwrap
+import uuid
+
+import pytest
+
+from tests.corpus_files import CORPUS
+from worker.adapters.file_catalog import FileCatalog, lint
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.workflow import SelectionContext
+
+HEAD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: x'\n"
+
+
+def write(directory, text, name="a.yaml"):
+    (directory / name).write_text(textwrap.dedent(text))
+
+
+def found(directory):
+    """(line, message) of each problem; warnings start with `warning: `."""
+    return [(p.line, f"{'warning: ' if p.warning else ''}{p.message}") for p in lint(directory)]
+
+
+def test_the_catalog_of_the_corpus_has_no_problems():
+    assert lint(CORPUS / "catalog") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("workflow_id: a\nversion: 1\n", 1, "action_type: Field required"),
+        (HEAD + "parameters:\n- name: P\n  type: text\n", 6, "parameters.0.type: Input should be"),
+        (
+            HEAD + "parameters:\n- name: P\n  pattern: '(?=x)'\n",
+            6,
+            "parameters.0.pattern: the regex engine refuses it",
+        ),
+        (HEAD + "parameters:\n- name: P\n- name: P\n", 6, "parameters.0.name: P is declared twice"),
+        (HEAD + "parameters:\n- type: string\n", 5, "parameters.0: a parameter needs a name"),
+        (
+            HEAD + "parameters:\n- name: P\n  depends_on: [Q]\n",
+            6,
+            "parameters.0.depends_on: Q is not declared",
+        ),
+        (
+            HEAD + "parameters:\n- name: P\n  type: integer\n  default: x\n",
+            7,
+            "parameters.0.default: must be an integer",
+        ),
+        (
+            HEAD + "parameters:\n- name: P\n  type: int\n  enum: [1, x]\n",
+            7,
+            "parameters.0.enum.1: must be an integer",
+        ),
+        (HEAD + "parameters:\n- name: P\n  minimum: 2\n  maximum: 1\n", 5, "parameters.0: the lower bound"),
+        (
+            HEAD + "parameters:\n- name: P\n  items: {type: string}\n",
+            6,
+            "parameters.0.items: only arrays have items",
+        ),
+        (
+            HEAD + "parameters:\n- name: P\n  minimum: lots\n",
+            6,
+            "parameters.0.minimum: Input should be a valid number",
+        ),
+        (HEAD + "labels:\n  severity: [critical, awful]\n", 5, "labels.severity: not a severity: awful"),
+        (HEAD + "labels:\n  priority: []\n", 5, "labels.priority: Value should have at least 1 item"),
+        (HEAD + "labels:\n  region: eu\n", 5, "warning: labels.region: not a label that is matched"),
+        (
+            HEAD + "detected_labels: {hpaEnabeld: 'true'}\n",
+            4,
+            "warning: detected_labels.hpaEnabeld: not a detected label",
+        ),
+        (HEAD + "paramaters: []\n", 4, "warning: paramaters: unknown name, not read"),
+        (HEAD + "parameters:\n- name: P\n  patern: x\n", 6, "warning: parameters.0.patern: unknown name"),
+        ("workflow_id: a\naction_type: R\ndescription: restarts\n", 3, "warning: description: is found best"),
+        (
+            "workflow_id: a\naction_type: R\ndescription: 'Evicted bad: x'\n",
+            3,
+            "warning: description: is found best",
+        ),
+        (HEAD + "labels: {signal_type: OOMKilled}\n", 3, "warning: description: is found best"),
+        ("some: text\n", 1, "warning: not a workflow: skipped"),
+        ("- a\n- b\n", 1, "a catalog document is a mapping"),
+        (HEAD + "version: 1\nversion: 2\n", 5, "the key version stands here twice"),
+        (
+            HEAD + "version: !!python/object:os.system x\n",
+            4,
+            "tags such as tag:yaml.org,2002:python/object:os.sys",
+        ),
+        ("a: &a {b: 1}\n" + HEAD + "labels:\n  <<: *a\n", 6, "keys must be plain text; merge keys"),
+        (HEAD + "labels: {environment: [x\n", 5, "not YAML:"),
+        (
+            "apiVersion: kubernaut.ai/v2\nkind: RemediationWorkflow\nspec: {}\n",
+            1,
+            "apiVersion: needs apiVersion",
+        ),
+    ],
+)
+def test_a_problem_names_its_line_and_field(tmp_path, text, line, message):
+    write(tmp_path, text)
+    ((where, what),) = found(tmp_path)
+    assert (line, message) == (where, what[: len(message)])
+
+
+def test_an_id_declared_twice_names_the_first_place(tmp_path):
+    write(tmp_path, HEAD, "a.yaml")
+    write(tmp_path, "# again\n" + HEAD, "b.yaml")
+    ((line, message),) = found(tmp_path)
+    assert (2, f"workflow_id: a is declared twice, first at {tmp_path / 'a.yaml'}:1") == (line, message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 5000,
+        "- " * 200 + "x",
+        "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a, *a]\na: &a [*b{n}, *b{n}]\n" for n in range(3)),
+        "a0: &a0 [x, x]\n"
+        + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n" for n in range(1, 25)),
+        "&a [*a]",
+        "- x\n" * 200_000,
+        "x" * (1024 * 1024 + 1),
+        "a: \x00",
+    ],
+    ids=["flow", "block", "same keys", "aliases", "recursive", "many", "large", "control"],
+)
+def test_hostile_files_are_one_problem_each(tmp_path, text):
+    write(tmp_path, text)
+    (problem,) = lint(tmp_path)
+    assert not problem.warning
+
+
+def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
+    (tmp_path / "a.yaml").write_bytes(b"a: \xff")
+    assert found(tmp_path) == [(0, "not UTF-8")]
+
+
+async def test_an_invalid_catalog_does_not_open_and_lists_every_problem(tmp_path):
+    write(tmp_path, "workflow_id: a\n", "a.yaml")
+    write(tmp_path, HEAD + "labels:\n  severity: awful\nunknown: x\n", "b.yaml")
+    with pytest.raises(CatalogUnavailable) as caught:
+        await FileCatalog.open(tmp_path)
+    text = str(caught.value)
+    assert "2 problems" in text
+    assert f"{tmp_path / 'a.yaml'}:1: action_type: Field required" in text
+    assert f"{tmp_path / 'b.yaml'}:5: labels.severity: not a severity: awful" in text
+
+
+async def test_warnings_do_not_stop_a_catalog_and_an_empty_one_does_not_open(tmp_path):
+    with pytest.raises(CatalogUnavailable, match="no workflows"):
+        await FileCatalog.open(tmp_path)
+    write(tmp_path, HEAD + "unknown: x\n")
+    catalog = await FileCatalog.open(tmp_path)
+    assert (await catalog.get("a", SelectionContext())).workflow_id == "a"
+
+
+async def test_values_mean_what_the_field_declares_not_what_yaml_guesses(tmp_path):
+    write(
+        tmp_path,
+        HEAD
+        + "version: 1.10\nparameters:\n"
+        + "- {name: SWITCH, type: string, enum: [on, off, 08, 1.0], default: on}\n"
+        + "- {name: COUNT, type: integer, enum: [1, 2], default: '2'}\n"
+        + "- {name: FORCE, type: bool, required: yes, default: false}\n",
+    )
+    catalog = await FileCatalog.open(tmp_path)
+    workflow = await catalog.get("a", SelectionContext())
+    assert workflow.version == "1.10"
+    switch, count, force = workflow.parameters
+    assert (switch.enum, switch.default) == (("on", "off", "08", "1.0"), "on")
+    assert (count.enum, count.default) == ((1, 2), 2)
+    assert (force.required, force.default) == (True, False)
+
+
+async def only_id(directory):
+    catalog = await FileCatalog.open(directory)
+    (action,) = await catalog.actions(SelectionContext())
+    page = await catalog.workflows(action.action_type, SelectionContext())
+    return page.workflows[0].workflow_id
+
+
+async def test_without_a_declared_id_the_content_makes_one(tmp_path):
+    text = "apiVersion: kubernaut.ai/v1alpha1\nkind: RemediationWorkflow\nmetadata: {name: a}\nspec:\n  actionType: R\n"
+    write(tmp_path, text)
+    first = await only_id(tmp_path)
+    write(tmp_path, text.replace("name: a}", "name: a, labels: {x: y}}"))
+    same = await only_id(tmp_path)
+    write(tmp_path, text + "  version: '2'\n")
+    other = await only_id(tmp_path)
+    assert uuid.UUID(first).version == 5
+    assert (first == same, first == other) == (True, False)
+
+
+async def test_a_mounted_config_map_is_read_once(tmp_path):
+    hidden = tmp_path / "..2026_06_04"
+    hidden.mkdir()
+    write(hidden, HEAD)
+    (tmp_path / "..data").symlink_to(hidden)
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "..data" / "a.yaml")
+    assert await only_id(tmp_path) == "a"
