@@ -11,6 +11,7 @@ from worker.domain.logtext import clean_lines, matching, render_log
 from worker.domain.objects import LogQuery, Manifest, ObjectRef
 from worker.domain.pods import ContainerState, containers, pod_status
 from worker.domain.ports import Cluster
+from worker.domain.render import Rendered
 from worker.domain.tools import MAX_TAIL_LINES, GetPodLogs
 
 LOG_BYTES = 256 * 1024
@@ -47,8 +48,8 @@ class LogTools:
             found = matching(lines, asked.grep)
             scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
             lines = found[-asked.tail_lines :]
-        shown = log_excerpt(lines, RESULT_TOKENS, self._redact)
-        return Finding(shown[0] or _nothing(asked, pod), scope, shown[1])
+        shown = log_excerpt(redacted(lines, self._redact), RESULT_TOKENS, len(lines))
+        return Finding(shown.body or _nothing(asked, pod), scope, shown.cut)
 
     async def _pod(self, ref: ObjectRef) -> Manifest:
         try:
@@ -62,15 +63,18 @@ class LogTools:
             raise problem_of(error, str(ref)) from error
 
 
-def log_excerpt(lines: list[str], max_tokens: int, redact: Callable[[str], str]) -> tuple[str, str]:
-    """Lines redacted, folded and cut to the budget; and what is missing, in words (empty: nothing)."""
+def redacted(lines: list[str], redact: Callable[[str], str]) -> list[str]:
+    """The lines without secrets, redacted as one text: a key may span lines. The middle of very long logs is lost."""
     bounded = _bounded(lines)
-    shown = render_log(redact("\n".join(bounded)).split("\n") if bounded else [], max_tokens)
-    missing = len(lines) - shown.shown
-    return (
-        shown.body,
-        f"{missing} of {len(lines)} lines; use grep or a smaller tail_lines" if missing > 0 else "",
-    )
+    return redact("\n".join(bounded)).split("\n") if bounded else []
+
+
+def log_excerpt(lines: list[str], max_tokens: int, total: int) -> Rendered:
+    """Redacted lines folded and cut to the budget. `total` is how many lines the log had."""
+    shown = render_log(lines, max_tokens)
+    missing = total - shown.shown
+    note = f"{missing} of {total} lines; use grep or a smaller tail_lines" if missing > 0 else ""
+    return Rendered(shown.body, note)
 
 
 def _bounded(lines: list[str]) -> list[str]:

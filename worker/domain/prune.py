@@ -59,6 +59,7 @@ DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a token
 DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+MAX_CHANGED = 5  # fields; who wrote more of them wrote the whole object
 EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
 """Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
 MAX_ANNOTATION = 400  # characters
@@ -96,11 +97,22 @@ def _by_kind(kind: str, status: dict[str, Any]) -> None:
         for key in ("images", "volumesInUse", "volumesAttached"):
             status.pop(key, None)
     if kind == "Pod" and "conditions" in status:
-        status["conditions"] = [
-            c
-            for c in sequence(status["conditions"])
-            if not (mapping(c).get("status") == "True" and mapping(c).get("type") in EXPECTED_CONDITIONS)
-        ]
+        status["conditions"] = _telling(sequence(status["conditions"]))
+
+
+def _telling(conditions: list[Any]) -> list[Any]:
+    """Conditions of a Pod without those that say nothing, or only what Ready says."""
+    ready = next((c for c in mappings(conditions) if c.get("type") == "Ready"), {})
+    same = ("status", "reason", "message")
+    return [
+        c
+        for c in conditions
+        if not (mapping(c).get("status") == "True" and mapping(c).get("type") in EXPECTED_CONDITIONS)
+        and not (
+            mapping(c).get("type") == "ContainersReady"
+            and all(mapping(c).get(f) == ready.get(f) for f in same)
+        )
+    ]
 
 
 def _metadata(value: Any, depth: int = 1) -> Any:
@@ -142,11 +154,11 @@ def last_change(manifest: Manifest) -> dict[str, str]:
     if not entries:
         return {}
     newest = max(entries, key=lambda entry: text(entry.get("time")))
-    names = sorted(_changed_fields(newest.get("fieldsV1"), "", 0))[:6]
+    names = sorted(_changed_fields(newest.get("fieldsV1"), "", 0))
     found = {
         "by": text(newest.get("manager")),
         "at": text(newest.get("time")),
-        "fields": ", ".join(n for n in names if not n.startswith("metadata.annotations")),
+        "fields": ", ".join(names) if len(names) <= MAX_CHANGED else "",
     }
     return {key: value for key, value in found.items() if value}
 
@@ -220,7 +232,7 @@ def _list(key: str, value: list[Any], depth: int) -> list[Any]:
     elif key == "volumeMounts":
         value = [item for item in value if mapping(item).get("mountPath") != TOKEN_MOUNT]
     elif key == "volumes":
-        value = [item for item in value if not _token_volume(item)]
+        value = [item for item in value if not is_token_volume(item)]
     return [_value("", item, depth + 1) for item in value]
 
 
@@ -240,7 +252,8 @@ def _default_toleration(item: Any) -> bool:
     return toleration.get("key") in DEFAULT_TOLERATIONS and toleration.get("tolerationSeconds") == 300
 
 
-def _token_volume(item: Any) -> bool:
+def is_token_volume(item: Any) -> bool:
+    """Whether a volume is the one every pod gets for its service account."""
     volume = mapping(item)
     return text(volume.get("name")).startswith("kube-api-access-") and bool(
         sequence(mapping(volume.get("projected")).get("sources"))

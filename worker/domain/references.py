@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.fields import dig, mapping, mappings, text
+from worker.domain.prune import is_token_volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ def references_of(pod_spec: Mapping[str, Any]) -> References:
 
 def _mentions(pod_spec: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
     for volume in mappings(pod_spec.get("volumes")):
+        if is_token_volume(volume):
+            continue
         yield "claim", text(dig(volume, "persistentVolumeClaim", "claimName")), False
         sources = [volume, *mappings(dig(volume, "projected", "sources"))]
         for source in sources:

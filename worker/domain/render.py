@@ -27,6 +27,17 @@ STEP = re.compile(
     )""",
     re.VERBOSE,
 )
+SPARED = (
+    frozenset(
+        ("securityContext", "startTime", "podIP", "qosClass", "observedGeneration", "serviceAccountName")
+    ),
+    frozenset(
+        ("volumeMounts", "tolerations", "ports", "finalizers", "podCIDR", "podCIDRs", "nodeInfo", "addresses")
+    ),
+    frozenset(("affinity", "annotations", "topologySpreadConstraints", "strategy", "updateStrategy")),
+)
+"""Fields that are left out first where an object is too long, step by step."""
+MARK = 60  # characters: what a mark costs; cutting less than this saves nothing
 LEVELS: tuple[tuple[int, int, int], ...] = (
     (4000, 60, 16),
     (1600, 40, 14),
@@ -81,6 +92,15 @@ def render_value(
     full = to_json(value)
     if fits(full, max_tokens):
         return Rendered(full)
+    dropped: list[str] = []
+    for fields in SPARED if addressable else ():
+        value, found = _without(value, fields)
+        dropped += sorted(found - set(dropped))
+        leaner = to_json(value)
+        if fits(leaner, max_tokens):
+            return Rendered(
+                leaner, f"left out: {', '.join(dropped)}; use path=... (such as path=spec) to see them"
+            )
     for level in LEVELS:
         shrunk = to_json(_shrink(value, path if addressable else None, level, 0))
         if fits(shrunk, max_tokens):
@@ -95,6 +115,22 @@ def _cut_note(missing: str, *, addressable: bool) -> str:
         if addressable
         else missing
     )
+
+
+def _without(value: Any, fields: frozenset[str]) -> tuple[Any, set[str]]:
+    """The value without fields of these names, at any depth, and which of them there were."""
+    if isinstance(value, list):
+        parts = [_without(item, fields) for item in value]
+        return [part for part, _ in parts], {name for _, found in parts for name in found}
+    if not isinstance(value, dict):
+        return value, set()
+    found = {key for key in value if key in fields}
+    kept: dict[str, Any] = {}
+    for key, item in value.items():
+        if key not in fields:
+            kept[key], more = _without(item, fields)
+            found |= more
+    return kept, found
 
 
 def to_json(value: Any) -> str:
@@ -186,7 +222,7 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
 def _shrink(value: Any, path: str | None, level: tuple[int, int, int], depth: int) -> Any:
     longest, elements, deepest = level
     if isinstance(value, str):
-        return value if len(value) <= longest else _short(value, path, longest)
+        return value if len(value) <= longest + MARK else _short(value, path, longest)
     if isinstance(value, dict | list) and value and depth >= deepest:
         return f"[cut{_where(path, ': ')}]"
     if isinstance(value, dict):

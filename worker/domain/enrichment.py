@@ -1,0 +1,177 @@
+"""The first look at the cluster, before the model is asked: which facts are gathered for which kind of object.
+
+Only observable facts, no conclusions. Sources are read concurrently inside one deadline and fail one by one: a source
+that failed is named as unknown, never as absent, and never stops the run. Failing things get the room first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.incident import Signal
+from worker.domain.enrichment_sources import Look, Sources
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.evidence import Evidence, one_line
+from worker.domain.evidence_pack import Piece, pack
+from worker.domain.kinds import canonical_kind, is_secret
+from worker.domain.labels import detect_labels
+from worker.domain.objects import ObjectRef
+from worker.domain.owners import OwnerChain, owner_chain
+from worker.domain.pod_finding import Pods, find_pods, find_workload, workload_of_pods
+from worker.domain.ports import Clock, Cluster
+from worker.domain.redact import redact
+
+EVIDENCE_TOKENS = 2_300
+DEADLINE_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Enrichment:
+    """What was found. The evidence is redacted and within its budget, not yet numbered.
+
+    `target_exists` is None when that is not known. `failed_sources` name what is unknown, with the reason.
+    """
+
+    evidence: tuple[Evidence, ...]
+    detected_labels: DetectedLabels
+    owner_chain: OwnerChain
+    failed_sources: tuple[str, ...] = ()
+    target_exists: bool | None = True
+
+
+async def enrich(
+    request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS
+) -> Enrichment:
+    """Facts about the signal's resource and what stands behind it. Never raises ClusterError.
+
+    Ages are counted from the time the signal was received.
+    """
+    asked = ObjectRef(
+        canonical_kind(request.resource_kind),
+        request.resource_name,
+        request.resource_namespace,
+        request.resource_api_version,
+    )
+    run = _Run(asked, cluster, Sources(cluster, request.received_time, redact))
+    until = clock.monotonic() + deadline_seconds
+    for stage in (run.find, run.behind, run.gather):
+        left = until - clock.monotonic()
+        if left <= 0 or not await run.within(left, stage):
+            break
+    return run.result()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One enrichment: what is known so far, and which sources are still open."""
+
+    asked: ObjectRef
+    cluster: Cluster
+    sources: Sources
+    chain: OwnerChain | None = None
+    workload: OwnerChain | None = None
+    pods: Pods = field(default_factory=Pods)
+    labels: DetectedLabels | None = None
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    async def within(self, seconds: float, stage: Callable[[], Awaitable[None]]) -> bool:
+        """Run a stage; what is still open when the time is up has failed."""
+        try:
+            async with asyncio.timeout(seconds):
+                await stage()
+        except TimeoutError:
+            self.failed |= dict.fromkeys(self.open, "no answer in time")
+            self.open.clear()
+            return False
+        return True
+
+    async def find(self) -> None:
+        """The target and its owners."""
+        self.open.add(str(self.asked))
+        if is_secret(self.asked.kind):
+            self.chain = OwnerChain((self.asked,), (None,), exists=None, note="Secrets are never read")
+            self.failed[str(self.asked)] = "Secrets are never read"
+        else:
+            self.chain = await owner_chain(self.cluster, await self._resolved())
+        self.open.discard(str(self.asked))
+        if self.chain.exists is None:
+            self.failed.setdefault(str(self.asked), one_line(self.chain.note, 160))
+        elif self.chain.exists and self.chain.note:
+            self.failed["further owners"] = one_line(self.chain.note, 160)
+
+    async def _resolved(self) -> ObjectRef:
+        """The target with the API version and scope that discovery knows."""
+        asked = self.asked
+        try:
+            info = await self.cluster.kind(asked.kind, asked.api_version)
+        except ClusterError:
+            return asked
+        return ObjectRef(info.kind, asked.name, asked.namespace if info.namespaced else "", info.api_version)
+
+    async def behind(self) -> None:
+        """The pods, and the workload that runs them."""
+        if self.chain is None:
+            return
+        self.workload = await find_workload(self.cluster, self.chain)
+        await self._source("pods", self._find_pods)
+        if self.workload is None:
+            chosen = self.pods.failing or self.pods.own
+            self.workload = await workload_of_pods(self.cluster, chosen)
+
+    async def _find_pods(self) -> None:
+        if self.chain is not None:
+            self.pods = await find_pods(self.cluster, self.chain, self.workload)
+
+    async def gather(self) -> None:
+        """Everything else, at the same time."""
+        if self.chain is None:
+            return
+        look = Look(self.chain, self.workload, self.pods)
+        wanted = self.sources.wanted(look)
+        await asyncio.gather(
+            self._source("detected labels", self._detect),
+            *(self._source(name, self._collector(name, read)) for name, read in wanted.items()),
+        )
+
+    async def _detect(self) -> None:
+        if self.chain is not None:
+            about = self.chain
+            pod = self.pods.own[0] if self.pods.own and about.start.kind != "Node" else None
+            self.labels = await detect_labels(self.cluster, about, pod)
+
+    def _collector(
+        self, name: str, read: Callable[[], Awaitable[list[Piece]]]
+    ) -> Callable[[], Awaitable[None]]:
+        async def collect() -> None:
+            self.pieces[name] = await read()
+
+        return collect
+
+    async def _source(self, name: str, read: Callable[[], Awaitable[None]]) -> None:
+        self.open.add(name)
+        try:
+            await read()
+        except ClusterError as error:
+            if error.reason is not ClusterReason.UNKNOWN_KIND:
+                self.failed[name] = f"{error.reason.value}: {one_line(error.message, 120)}"
+        self.open.discard(name)
+
+    def result(self) -> Enrichment:
+        """What there is, whether or not all of it came in time."""
+        chain = self.chain or OwnerChain((self.asked,), (None,), exists=None, note="not read")
+        unknown = tuple(camel_case(name) for name in DETECTED_LABELS)
+        found = [piece for name in self.sources.ORDER for piece in self.pieces.get(name, ())]
+        return Enrichment(
+            evidence=pack(found, EVIDENCE_TOKENS),
+            detected_labels=self.labels or DetectedLabels(failed_detections=unknown),
+            owner_chain=chain,
+            failed_sources=tuple(
+                f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()
+            ),
+            target_exists=chain.exists,
+        )
