@@ -38,7 +38,7 @@ def test_the_catalog_of_the_corpus_has_no_problems():
             6,
             "parameters.0.pattern: the regex engine refuses it",
         ),
-        (HEAD + "parameters:\n- name: P\n- name: P\n", 6, "parameters.0.name: P is declared twice"),
+        (HEAD + "parameters:\n- name: P\n- name: P\n", 6, "parameters.1.name: P is declared twice"),
         (HEAD + "parameters:\n- type: string\n", 5, "parameters.0: a parameter needs a name"),
         (
             HEAD + "parameters:\n- name: P\n  depends_on: [Q]\n",

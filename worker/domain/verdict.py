@@ -74,6 +74,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     if found.problems or severity is None or affected is None:
         return Rejected(tuple(found.problems))
     chosen = answer.selected_workflow
+    alternatives = known_alternatives(answer, facts, found)
     _note_missing(answer, found)
     return Accepted(
         answer=answer,
@@ -85,8 +86,8 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         workflow=facts.workflow if chosen else None,
         target=target.target,
         parameters=target.parameters,
-        confidence=chosen.confidence if chosen else answer.confidence,
-        alternatives=known_alternatives(answer, facts, found),
+        confidence=_fraction(chosen.confidence if chosen else answer.confidence),
+        alternatives=alternatives,
         unverified=affected.existence is Existence.UNVERIFIABLE,
         misaligned=_misaligned(outcome, facts.workflow if chosen else None, facts.instructions),
         approval_factors=tuple(dict.fromkeys(found.factors)),
@@ -113,6 +114,11 @@ def correction_message(problems: Sequence[Problem]) -> str:
             "facts; if no workflow fits, selected_workflow null with a rationale is a valid answer."
         )
     return "\n".join(["The answer was not accepted:", *lines, closing])
+
+
+def _fraction(confidence: float | None) -> float | None:
+    """A confidence outside 0..1 says nothing."""
+    return confidence if confidence is not None and 0 <= confidence <= 1 else None
 
 
 def _misaligned(

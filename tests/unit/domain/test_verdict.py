@@ -421,6 +421,7 @@ def test_any_answer_is_accepted_or_rejected_and_what_is_accepted_passed_the_gate
         assert correction_message(verdict.problems).encode()
         return
     assert isinstance(verdict, Accepted)
+    assert verdict.confidence is None or 0 <= verdict.confidence <= 1
     if verdict.workflow is None:
         assert given_answer.selected_workflow is None
         return
@@ -430,5 +431,4 @@ def test_any_answer_is_accepted_or_rejected_and_what_is_accepted_passed_the_gate
         components=tuple((o.api_version, o.kind) for o in objects),
     )
     assert mismatches(verdict.workflow, for_final_choice(context)) == ()
-    assert 0 <= verdict.confidence <= 1
     assert {p.name for p in verdict.workflow.parameters} >= set(verdict.parameters)
