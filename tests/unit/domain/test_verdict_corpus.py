@@ -107,3 +107,30 @@ async def test_a_reply_is_usable_exactly_when_the_corpus_says_so(row):
     assert expected["workflow_id"] == (verdict.workflow.workflow_id if verdict.workflow else None)
     for name, value in expected["parameters"].items():
         assert type(verdict.parameters[name])(value) == verdict.parameters[name]
+
+
+CASES = sorted(path.name for path in (CORPUS / "cases").iterdir())
+
+
+async def fitting(catalog: FileCatalog, context: SelectionContext) -> set[str]:
+    pages = [await catalog.workflows(a.action_type, context) for a in await catalog.actions(context)]
+    return {w.workflow_id for page in pages for w in page.workflows}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_labels_of_an_incident_match_the_workflows_the_corpus_names(case):
+    catalog = await FileCatalog.open(CORPUS / "catalog")
+    folder = CORPUS / "cases" / case
+    request = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
+    expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    context = SelectionContext(
+        environment=request.get("environment", ""),
+        priority=request.get("priority", ""),
+        severity=request["severity"],
+        signal_type=expected["signal_type"],
+        components=tuple(("", r["kind"]) for r in expected["acceptable_affected_resources"]),
+    )
+    everything = await fitting(catalog, SelectionContext())
+    acceptable = set(expected["workflows"]["acceptable"]) & everything
+    matching = set(expected["workflows"].get("acceptable_label_match", ())) & everything
+    assert matching == acceptable & await fitting(catalog, context)
