@@ -42,7 +42,7 @@ def _word_tokens(word: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Text that fits, and how many characters or lines had to go (0: nothing)."""
+    """Text that fits, and how many characters had to go (0: nothing)."""
 
     text: str
     missing: int = 0
@@ -67,31 +67,3 @@ def cut_middle(text: str, max_tokens: int, *, tail_share: float = 0.5) -> Cut:
         if keep <= 0 or fits(shown, max_tokens):
             return Cut(shown, missing)
         keep = keep * 4 // 5 if keep > 8 else 0
-
-
-def cut_lines(lines: list[str], max_tokens: int, *, head: int = 0) -> tuple[list[str], int]:
-    """The first `head` lines and as many of the last as fit, with a mark between; also how many lines are missing.
-
-    A single line that does not fit is cut in its middle.
-    """
-    costs = [estimate_tokens(line) + 1 for line in lines]
-    if sum(costs) <= max_tokens:
-        return lines, 0
-    room = max_tokens - 12  # the mark
-    first: list[str] = []
-    for line, cost in zip(lines[:head], costs, strict=False):
-        if cost > room // 3:
-            break
-        first.append(line)
-        room -= cost
-    last: list[str] = []
-    for line, cost in zip(reversed(lines[len(first) :]), reversed(costs), strict=False):
-        if cost > room:
-            if not last:
-                last.append(cut_middle(line, max(room, 1)).text)
-            break
-        last.append(line)
-        room -= cost
-    missing = len(lines) - len(first) - len(last)
-    mark = [f"[… {missing} lines cut …]"] if missing else []
-    return [*first, *mark, *reversed(last)], missing

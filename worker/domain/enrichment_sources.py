@@ -267,10 +267,20 @@ class Sources:
         nodes = [node for node in found if node]
         if not nodes:
             return []
-        rank = 2 if any(unhealthy(node) for node in nodes) else 5
-        return [
-            self._table("nodes", f"nodes of the pods: {', '.join(map(name_of, nodes))}", nodes, rank, 160)
-        ]
+        troubled = [node for node in nodes if unhealthy(node)]
+        table = self._table(
+            "nodes", f"nodes of the pods: {', '.join(map(name_of, nodes))}", nodes, 2 if troubled else 5, 160
+        )
+        return [table, *(await self._around(troubled[0], look) if troubled else ())]
+
+    async def _around(self, node: Manifest, look: Look) -> list[Piece]:
+        """What else runs on a node in trouble: what brings it down may belong to someone else."""
+        query = ListQuery("Pod", "", "v1", field_selector=f"spec.nodeName={name_of(node)}")
+        listing = await self._cluster.list(query)
+        known = {reference(pod) for pod in look.pods.own}
+        others = [pod for pod in listing.items if reference(pod) not in known]
+        scope = f"other pods on Node {name_of(node)}: {len(others)}"
+        return [self._table("nodes", scope, others, 4, 220)] if others else []
 
     async def _configuration(self, look: Look) -> list[Piece]:
         found = references_of(look.pod_spec)

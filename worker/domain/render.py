@@ -18,6 +18,9 @@ from worker.domain.objects import Manifest
 from worker.domain.prune import prune
 
 MAX_PATH = 512
+MAX_WHOLE = 24_000  # characters of one text that are redacted when it is shown whole
+MAX_SLICED = 200_000  # characters of one text that slices may reach
+HUGE = 200_000  # characters; objects beyond are shrunk at once
 STEP = re.compile(
     r"""\.?(?:
       \[(?P<start>\d{0,9}):(?P<stop>\d{0,9})\]
@@ -73,7 +76,7 @@ def render_object(
     NoSuchPath.
     """
     value: Any = prune(manifest)
-    return render_value(at_path(value, path) if path else value, max_tokens, path=path, redact=redact)
+    return render_value(at_path(value, path, redact), max_tokens, path=path, redact=redact)
 
 
 def render_value(
@@ -92,6 +95,8 @@ def render_value(
     full = to_json(value)
     if fits(full, max_tokens):
         return Rendered(full)
+    if len(full) > HUGE:
+        value = _shrink(value, path if addressable else None, LEVELS[2], 0)
     dropped: list[str] = []
     for fields in SPARED if addressable else ():
         value, found = _without(value, fields)
@@ -138,14 +143,17 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str, skipkeys=True)
 
 
-def at_path(value: Any, path: str) -> Any:
+def at_path(value: Any, path: str, redact: Callable[[str], str] = str) -> Any:
     """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or `log[100:200]`.
 
-    Keys that hold dots are found without quotes too. Raises NoSuchPath.
+    Keys that hold dots are found without quotes too. A text is redacted before a slice is taken from it: half a secret
+    is not recognised any more. Raises NoSuchPath.
     """
     steps = _steps(path)
     here = ""
     while steps:
+        if isinstance(value, str) and steps[0]["start"] is not None:
+            value = redact(_bounded(value, MAX_SLICED))
         value, used = _descend(value, steps, here)
         here += "".join(_spelled(step) for step in steps[:used])
         steps = steps[used:]
@@ -215,8 +223,14 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_redacted(item, redact) for item in value]
     if isinstance(value, str) and any(c in value for c in '\n"\\\t'):
-        return redact(value)
+        return redact(_bounded(value, MAX_WHOLE))
     return value
+
+
+def _bounded(value: str, most: int) -> str:
+    if len(value) <= most:
+        return value
+    return f"{value[: most // 2]}…[{len(value) - most} characters cut]…{value[-(most // 2) :]}"
 
 
 def _shrink(value: Any, path: str | None, level: tuple[int, int, int], depth: int) -> Any:
