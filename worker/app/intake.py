@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -86,6 +87,16 @@ class Intake:
         self.draining = True
         log.info("worker_draining", running=sum(pump.running for pump in self.pumps))
         await asyncio.gather(*(pump.drain(self.drain_seconds) for pump in self.pumps))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run beside other work of the same process, without signal handlers."""
+        app = self.app()
+        await app.start()
+        try:
+            yield
+        finally:
+            await app.stop()
 
     async def run(self) -> None:
         """Until a signal or a failure. FastStream's last drain raises while the server is away: no failure."""

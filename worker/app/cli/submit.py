@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from schemas.analysis import AnalysisResult
 from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
@@ -39,7 +38,11 @@ async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_
             if wait_seconds is None:
                 return EXIT_RESULT
             outcome = await client.outcome(waiter, submitted, wait_seconds)
-    return _say_outcome(outcome, submitted, wait_seconds, as_json=as_json)
+    if as_json and outcome is not None:
+        typer.echo(json.dumps(json_of(outcome), ensure_ascii=False, indent=2))
+    else:
+        print_outcome(outcome)
+    return exit_code(outcome)
 
 
 def with_new_ids(body: bytes) -> bytes:
@@ -65,31 +68,35 @@ def _say_submitted(submitted: Submitted, *, as_json: bool) -> None:
     )
 
 
-def _say_outcome(outcome: Outcome | None, submitted: Submitted, wait_seconds: float, *, as_json: bool) -> int:
-    if outcome is None:
-        typer.echo(
-            f"no outcome within {wait_seconds:g} s; the request is kept (is a worker running?). "
-            f"Submitting it again later returns the result of {submitted.key}",
-            err=True,
-        )
-        return EXIT_TIMEOUT
-    if as_json:
-        typer.echo(json.dumps(json_of(outcome), ensure_ascii=False, indent=2))
-    else:
-        _say(outcome)
-    if isinstance(outcome, DeadLettered):
-        return EXIT_DEAD_LETTER
-    return EXIT_REJECTED if isinstance(outcome, ValidationFailure) else EXIT_RESULT
+def exit_code(outcome: Outcome | None) -> int:
+    """0 result, 3 dead letter, 4 no outcome in time, 5 rejected."""
+    match outcome:
+        case None:
+            return EXIT_TIMEOUT
+        case DeadLettered():
+            return EXIT_DEAD_LETTER
+        case ValidationFailure():
+            return EXIT_REJECTED
+        case _:
+            return EXIT_RESULT
 
 
-def _say(outcome: Outcome) -> None:
-    if isinstance(outcome, AnalysisResult):
-        from worker.app.cli.report import print_result  # noqa: PLC0415 - rich is slow to import
+def print_outcome(outcome: Outcome | None) -> None:
+    """For people: a result on standard output, anything else on standard error."""
+    match outcome:
+        case None:
+            typer.echo(
+                "no outcome in time; the request is kept (is a worker running?). Submitting it again later returns its "
+                "result",
+                err=True,
+            )
+        case DeadLettered():
+            typer.echo(f"dead letter ({outcome.reason}): {outcome.error}", err=True)
+        case ValidationFailure():
+            typer.echo(f"rejected ({outcome.code}):", err=True)
+            for error in outcome.errors:
+                typer.echo(f"  {error}", err=True)
+        case _:
+            from worker.app.cli.report import print_result  # noqa: PLC0415 - rich is slow to import
 
-        print_result(outcome)
-    elif isinstance(outcome, DeadLettered):
-        typer.echo(f"dead letter ({outcome.reason}): {outcome.error}", err=True)
-    else:
-        typer.echo(f"rejected ({outcome.code}):", err=True)
-        for error in outcome.errors:
-            typer.echo(f"  {error}", err=True)
+            print_result(outcome)

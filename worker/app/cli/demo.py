@@ -1,0 +1,116 @@
+"""`rca demo`: one incident through the whole pipeline, shown to a person."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.status import Status as Spinner
+from rich.text import Text
+
+from schemas.analysis import AnalysisResult
+from schemas.audit import AuditEvent
+from schemas.subjects import Subjects
+from schemas.taxonomy import RequestKind
+from worker.app import logs
+from worker.app.cli.progress import line_of, waiting_for
+from worker.app.cli.report import print_result
+from worker.app.cli.submit import exit_code, print_outcome
+from worker.app.client import Outcome, RequestClient
+from worker.app.client import as_json as json_of
+from worker.app.embedded import Case, Services, example_case, open_case, open_services
+from worker.app.provisioning import connected
+from worker.domain.decode import Decoded, decode
+
+PATIENCE_SECONDS = 600.0
+
+
+async def demo(
+    case_dir: Path | None, *, recovery: bool, catalog: Path | None, output: Path | None, as_json: bool
+) -> int:
+    """Run the case and show it. Exit codes as for `rca submit --wait`."""
+    logs.configure("error", json_lines=False)
+    console = Console(highlight=False, stderr=as_json)
+    case = Case(case_dir) if case_dir else example_case()
+    kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
+    body = case.request(recovery=recovery)
+    run = _Run(console)
+    with (
+        console.status("starting NATS, cluster and worker")
+        if console.is_terminal
+        else nullcontext() as spinner
+    ):
+        run.spinner = spinner
+        async with open_services() as services:
+            _introduce(console, services, case)
+            outcome = await run.analyse(services, case, body, kind, catalog)
+    document = _document(case, body, outcome, run.events)
+    if as_json:
+        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return exit_code(outcome)
+    _show(console, outcome, body, kind)
+    where = _write(document, output)
+    console.print(Text(f"The same run as JSON: {where}", style="dim"), soft_wrap=True)
+    return exit_code(outcome)
+
+
+class _Run:
+    """Collects the events of the run and shows each as it comes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.spinner: Spinner | None = None
+        self.events: list[AuditEvent] = []
+
+    def on_event(self, event: AuditEvent) -> None:
+        self.events.append(event)
+        if line := line_of(event):
+            self.console.print(
+                Text(f"{'' if line.startswith(' ') else '✓ '}{line}"), overflow="ellipsis", no_wrap=True
+            )
+        if self.spinner is not None:
+            self.spinner.update(waiting_for(event))
+
+    async def analyse(
+        self, services: Services, case: Case, body: bytes, kind: RequestKind, catalog: Path | None
+    ) -> Outcome | None:
+        async with open_case(services, case, catalog=catalog) as settings, connected(settings.nats) as nc:
+            client = RequestClient(nc, Subjects(settings.nats.prefix))
+            async with client.following(self.on_event), client.waiting(kind, body) as waiter:
+                submitted = await client.submit(body, kind)
+                return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
+
+
+def _introduce(console: Console, services: Services, case: Case) -> None:
+    who = "the offline analyst (rules, no language model)" if services.offline else services.llm.model
+    console.print(Text(f"Incident {case.name}, answered by {who}", style="bold"))
+
+
+def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
+    if not isinstance(outcome, AnalysisResult):
+        print_outcome(outcome)
+        return
+    decoded = decode(body, kind, outcome.completed_at)
+    console.print()
+    print_result(outcome, decoded.request if isinstance(decoded, Decoded) else None, console)
+
+
+def _document(case: Case, body: bytes, outcome: Outcome | None, events: list[AuditEvent]) -> dict[str, Any]:
+    return {
+        "case": case.name,
+        "request": json.loads(body) if outcome is not None else None,
+        "result": json_of(outcome) if outcome is not None else None,
+        "audit_events": [event.model_dump(mode="json") for event in events],
+    }
+
+
+def _write(document: dict[str, Any], output: Path | None) -> Path:
+    if output is None:
+        output = Path(tempfile.mkdtemp(prefix="rca-demo-")) / "run.json"
+    output.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    return output

@@ -1,0 +1,144 @@
+"""A result for people: what happened, why, what to do, who decides, what it cost. Made for 80 columns.
+
+All text comes from outside, so it is shown as text, never as markup.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from schemas.analysis import AnalysisResult, SelectedWorkflow, Status
+from schemas.incident import Signal
+from worker.domain.evidence import one_line
+
+STATUS_STYLE = {
+    Status.COMPLETED: "green",
+    Status.NEEDS_HUMAN_REVIEW: "yellow",
+    Status.NOT_ACTIONABLE: "cyan",
+    Status.RESOLVED: "cyan",
+    Status.FAILED: "red",
+}
+MAX_WIDTH = 100
+SHOWN_EVIDENCE = 12
+LINE_CHARS = 400
+
+
+def print_result(
+    result: AnalysisResult, request: Signal | None = None, console: Console | None = None
+) -> None:
+    """Print everything a person needs to decide."""
+    console = console or Console(highlight=False)
+    width = min(console.width, MAX_WIDTH)
+    if request is not None:
+        console.print(_panel("Incident", _incident(request), "blue"), width=width)
+    console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
+    console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
+    console.print(_panel("Remediation", _remediation(result), STATUS_STYLE[result.status]), width=width)
+    if result.warnings:
+        lines = Group(*(Text(f"• {one_line(w, LINE_CHARS)}") for w in result.warnings))
+        console.print(_panel("Warnings", lines, "yellow"), width=width)
+    console.print(Text(cost_line(result), style="dim"), width=width)
+
+
+def cost_line(result: AnalysisResult) -> str:
+    """Calls, tokens, money and time in one line."""
+    usage = result.usage
+    money = f", ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    return (
+        f"{usage.llm_calls} model calls, {usage.tool_calls} tool calls, {usage.input_tokens:,} tokens in{cached}, "
+        f"{usage.output_tokens:,} out{money}, {usage.wall_seconds:.1f} s. Model: {one_line(result.model, 80)}"
+    )
+
+
+def _panel(title: str, body: Group | Table | Text, style: str) -> Panel:
+    return Panel(body, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style)
+
+
+def _rows(*rows: tuple[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value:
+            table.add_row(name, Text(value))
+    return table
+
+
+def _incident(request: Signal) -> Table:
+    path = "/".join(
+        p for p in (request.resource_namespace, request.resource_kind, request.resource_name) if p
+    )
+    return _rows(
+        ("signal", f"{one_line(request.signal_type, 80)} ({request.severity}, {request.priority})"),
+        ("resource", path),
+        ("environment", request.environment),
+        ("received", request.received_time.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        ("error", one_line(request.error_message, LINE_CHARS)),
+    )
+
+
+def _evidence(result: AnalysisResult) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="ellipsis", no_wrap=True)
+    shown = result.evidence[:SHOWN_EVIDENCE]
+    for item in shown:
+        table.add_row(item.id, Text(f"{item.source.removeprefix('enrichment:')}  {item.summary}"))
+    if more := len(result.evidence) - len(shown):
+        table.add_row("…", Text(f"and {more} more", style="dim"))
+    if not shown:
+        table.add_row("", Text("none", style="dim"))
+    return table
+
+
+def _root_cause(result: AnalysisResult) -> Group | Text:
+    rca, resource = result.root_cause_analysis, result.affected_resource
+    if rca is None or resource is None:
+        return Text("No root cause that could be checked.", style="yellow")
+    where = f"{resource.kind} {f'{resource.namespace}/' if resource.namespace else ''}{resource.name}"
+    details = _rows(
+        ("affected", where),
+        ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
+        ("factors", "\n".join(f"• {one_line(f, LINE_CHARS)}" for f in rca.contributing_factors)),
+    )
+    return Group(Text(rca.summary.strip()), Text(""), details)
+
+
+def _remediation(result: AnalysisResult) -> Group:
+    parts: list[Text | Table] = []
+    if result.selected_workflow is not None:
+        parts += _workflow(result.selected_workflow)
+    if result.needs_human_review:
+        parts.append(Text(f"A person must look: {result.human_review_reason}", style="bold yellow"))
+        parts.append(Text(one_line(result.human_review_detail, LINE_CHARS)))
+    elif result.selected_workflow is None:
+        parts.append(Text(f"Nothing to do: {result.status}", style="bold"))
+    approval = result.approval
+    if approval.required:
+        parts += [Text(""), Text("Approval required before anything runs", style="bold yellow")]
+        parts += [Text(f"• {one_line(reason, LINE_CHARS)}") for reason in approval.reasons]
+    elif result.selected_workflow is not None:
+        parts += [Text(""), Text("May run without approval", style="bold green")]
+    if result.alternative_workflows:
+        names = ", ".join(a.workflow_id for a in result.alternative_workflows)
+        parts += [Text(""), Text(f"Also considered: {names}", style="dim")]
+    return Group(*parts)
+
+
+def _workflow(workflow: SelectedWorkflow) -> list[Text | Table]:
+    version = f" {workflow.version}" if workflow.version else ""
+    parameters = "\n".join(f"{name} = {one_line(str(v), 200)}" for name, v in workflow.parameters.items())
+    return [
+        Text(f"{workflow.workflow_id}{version}", style="bold"),
+        _rows(
+            ("action", workflow.action_type),
+            ("confidence", f"{workflow.confidence:.2f}"),
+            ("risk", workflow.estimated_risk),
+            ("parameters", parameters),
+            ("why", one_line(workflow.rationale, LINE_CHARS)),
+        ),
+    ]

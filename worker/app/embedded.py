@@ -1,0 +1,110 @@
+"""Everything a worker needs on one machine with nothing configured: a NATS server, a snapshot cluster, an analyst.
+
+The parts speak the real protocols, so what runs on them is the production path. A model that is configured is used;
+otherwise the offline analyst answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import SecretStr
+
+from worker.app.provisioning import connected, provision_all
+from worker.app.settings import (
+    CatalogSettings,
+    KubernetesSettings,
+    LlmSettings,
+    NatsSettings,
+    Settings,
+    WorkerSettings,
+    load,
+)
+from worker.app.wiring import open_worker
+from worker.sandbox.analyst.server import MODEL as ANALYST
+from worker.sandbox.analyst.server import serve as serve_analyst
+from worker.sandbox.cluster_server import serve as serve_cluster
+from worker.sandbox.cluster_server import write_kubeconfig
+from worker.sandbox.nats_server import nats_server
+
+
+class EmbeddedError(Exception):
+    """A directory does not hold what an example needs; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An incident with the cluster it happened in. `recovery.json` is there only in cases that have one."""
+
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """Its directory's name."""
+        return self.directory.name
+
+    def request(self, *, recovery: bool = False) -> bytes:
+        """The request as a gateway would publish it. Raises EmbeddedError."""
+        path = self.directory / ("recovery.json" if recovery else "incident.json")
+        if not path.is_file():
+            raise EmbeddedError(f"{path} is missing: a case holds incident.json, cluster/*.yaml and logs/")
+        return path.read_bytes()
+
+
+def example_case() -> Case:
+    """The shipped example incident."""
+    return Case(Path(str(files("worker") / "examples" / "incident")))
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all cases share: the server and the model."""
+
+    nats_url: str
+    llm: LlmSettings
+    offline: bool
+
+
+@asynccontextmanager
+async def open_services() -> AsyncIterator[Services]:
+    """A NATS server in a temporary directory, and the configured model or the offline analyst."""
+    configured = load().llm
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(nats_server())
+        if configured.model:
+            yield Services(server.url, configured, offline=False)
+            return
+        url = await stack.enter_async_context(serve_analyst())
+        analyst = configured.model_copy(
+            update={"model": f"openai-chat:{ANALYST}", "base_url": f"{url}/v1", "api_key": SecretStr("none")}
+        )
+        yield Services(server.url, analyst, offline=True)
+
+
+@asynccontextmanager
+async def open_case(
+    services: Services, case: Case, *, catalog: Path | None, prefix: str = "rca"
+) -> AsyncIterator[Settings]:
+    """A worker for the case is running under the prefix; yields its settings."""
+    with TemporaryDirectory(prefix="rca-case-") as directory:
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(serve_cluster(case.directory))
+            kubeconfig = Path(directory) / "kubeconfig"
+            write_kubeconfig(kubeconfig, url)
+            settings = Settings(
+                nats=NatsSettings(servers=(services.nats_url,), prefix=prefix),
+                kubernetes=KubernetesSettings(kubeconfig=kubeconfig),
+                llm=services.llm,
+                catalog=CatalogSettings(path=catalog),
+                worker=WorkerSettings(slots=1, drain_seconds=1.0),
+            )
+            async with connected(settings.nats) as nc:
+                await provision_all(nc, settings)
+            worker = await stack.enter_async_context(open_worker(settings))
+            await stack.enter_async_context(worker.intake.running())
+            yield settings
