@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.domain.answer_fields import plain
@@ -23,7 +23,8 @@ _LATER = re.compile(
     r"\bfinal|\bcorrect|\brevis|\bupdated?\b|\binstead\b|\bactually\b|\bwait\b|\bamend|\bsupersed|\breplac"
     r"|\bon (?:second|further) thought|\breconsider|\bre-?check|\bre-?evaluat|\bdouble-?check|\bscratch that"
     r"|\b(?:ignore|disregard|discard)\b|\bafter (?:further|checking|review|looking|verif|more)|\boops\b|\bsorry\b"
-    r"|\bmistake|\bwrong\b|\bfix(?:ed|ing)?\b",
+    r"|\bmistake|\bwrong\b|\bfix(?:ed|ing)?\b|\blet me\b|\bhowever\b|\bhmm\b|\bon reflection\b|\brethink|\brevisit"
+    r"|\bbetter\b|\bkorrig|\bcorrig|\bendg\u00fcltig|\u6700\u7ec8|\u6700\u7d42|\u66f4\u6b63|\u4fee\u6b63|\u8a02\u6b63",
     re.IGNORECASE,
 )
 _DRAFT = re.compile(
@@ -33,7 +34,8 @@ _DRAFT = re.compile(
 )
 _NO_ANSWER = re.compile(r"\bnot (?:yet )?(?:the |my )?final|\bdraft|\bexample\b|\brejected\b", re.IGNORECASE)
 _OPTION = re.compile(
-    r"\boption|\balternativ|\bcandidate|\beither\b|\bvariant|\bpossibilit|\banother\b|\bsecond\b|^\W*or\b",
+    r"\boption|\balternativ|\bcandidate|\beither\b|\bvariant|\bpossibilit|\banother\b|\bsecond\b(?! thought)|^\W*or\b"
+    r"|\bfallback|\bbackup|\bif (?:that|this|the first)\b|\bin case\b|\bless likely\b|\bplan b\b|\bscenario",
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"\b(?:answer|result|conclusion|decision|response|output)\b", re.IGNORECASE)
@@ -104,7 +106,7 @@ def _is_later(label: str) -> bool:
 
 def _with_fragments(answer: Candidate, fragments: list[Candidate]) -> Candidate:
     """An answer split over two objects is one; a workflow named again must be the same."""
-    later = [fragment for fragment in fragments if fragment.spans[0] > answer.spans[0]]
+    later = [fragment for fragment in fragments if fragment.spans[0] >= answer.spans[0]]
     if answer.shape is Shape.ANSWER:
         if any(not _agree(answer.value, fragment.value) for fragment in later):
             raise Undecided("a second selected_workflow after the answer differs from it")
@@ -161,15 +163,14 @@ def _gaps(text: str, seen: Scan) -> Iterator[str]:
 
 
 def _unwrapped(found: Found) -> Iterator[Candidate]:
-    span = ((found.start, found.end),)
-    for value, label, prose, loose in _inside(found.value, found.label, 0):
-        yield Candidate(value, shape_of(value), label, span, prose, loose | frozenset(found.loose))
+    for candidate in _inside(found.value, found.label, 0):
+        yield replace(
+            candidate, spans=((found.start, found.end),), loose=candidate.loose | frozenset(found.loose)
+        )
 
 
-def _inside(
-    value: Any, label: str, depth: int
-) -> Iterator[tuple[Mapping[str, Any], str, str, frozenset[str]]]:
-    """Answers in a value, at most three wrappers deep: `(answer, label, prose, spelling)`."""
+def _inside(value: Any, label: str, depth: int) -> Iterator[Candidate]:
+    """Answers in a value, at most three wrappers deep. Where they stand is not known here."""
     if isinstance(value, dict):
         yield from _inside_object(value, label, depth)
     elif isinstance(value, list):
@@ -179,28 +180,30 @@ def _inside(
         yield from _inside_text(value, label, depth)
 
 
-def _inside_object(
-    value: dict[str, Any], label: str, depth: int
-) -> Iterator[tuple[Mapping[str, Any], str, str, frozenset[str]]]:
+def _inside_object(value: dict[str, Any], label: str, depth: int) -> Iterator[Candidate]:
     """The object itself when it is an answer, else a whole answer in one of its values, else its parts."""
     shape = shape_of(value)
-    inner: list[tuple[Mapping[str, Any], str, str, frozenset[str]]] = []
+    inner: list[Candidate] = []
     if shape is not Shape.ANSWER and depth < MAX_WRAPPERS:
         for key, item in value.items():
+            if key == "properties" and value.get("type") == "object":
+                continue  # a JSON Schema of the answer, not an answer
             inner.extend(_inside(item, f"{label}\n{key}", depth + 1))
-    if shape is Shape.OTHER or any(shape_of(found[0]) is Shape.ANSWER for found in inner):
+    if shape is Shape.OTHER or any(candidate.shape is Shape.ANSWER for candidate in inner):
         yield from inner
     else:
-        yield value, label, "", frozenset()
+        yield Candidate(value, shape, label, ())
 
 
-def _inside_text(
-    text: str, label: str, depth: int
-) -> Iterator[tuple[Mapping[str, Any], str, str, frozenset[str]]]:
+def _inside_text(text: str, label: str, depth: int) -> Iterator[Candidate]:
     seen = scan(text)
     if seen.broken or seen.tangled:
         raise Undecided("JSON inside a string can't be read")
     prose = outside(text, [(found.start, found.end) for found in seen.found], seen.thoughts)
     for found in seen.found:
-        for value, inner_label, inner_prose, loose in _inside(found.value, f"{label}\n{found.label}", depth):
-            yield value, inner_label, inner_prose or prose, loose | frozenset(found.loose)
+        for candidate in _inside(found.value, f"{label}\n{found.label}", depth):
+            yield replace(
+                candidate,
+                inner_prose=candidate.inner_prose or prose,
+                loose=candidate.loose | frozenset(found.loose),
+            )

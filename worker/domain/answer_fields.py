@@ -135,7 +135,7 @@ class Reading:
         confidence = clear_confidence(value)
         if confidence is None:
             shown = self.text(value, path, 60)
-            self.problem(kind, path, f"{path} is {shown!r}: give one number from 0.0 to 1.0.")
+            self.problem(kind, path, f"is {shown!r}: give one number from 0.0 to 1.0.")
         return confidence
 
     def tree(self, value: Any, what: str, depth: int = 1) -> Any:

@@ -42,6 +42,8 @@ def shape_of(value: Any) -> Shape:
     root = Fields(value)
     try:
         decided = states_choice(root)
+        if _is_template(root):
+            return Shape.OTHER
         if _has_cause(root):
             return Shape.ANSWER if decided else Shape.UNDECIDED
         if decided and not is_nothing(root.get("summary")) and root.states(*_AFFECTED):
@@ -86,6 +88,13 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         notes=tuple(dict.fromkeys(reading.notes)),
         problems=tuple(reading.problems),
     )
+
+
+def _is_template(root: Fields) -> bool:
+    """Whether it is the form of an answer said again, with all severities where one belongs."""
+    cause = Fields(root.get(*_RCA))
+    severity = cause.get("severity") or root.get("rcaseverity", "severity")
+    return isinstance(severity, str) and "|" in severity
 
 
 def _has_cause(root: Fields) -> bool:
@@ -140,9 +149,7 @@ def _affected(sources: list[Fields], reading: Reading) -> AnsweredTarget | None:
         stated = [] if target is None else [target]
     targets = {_target(value, reading) for value in stated} - {None}
     if len(targets) > 1:
-        reading.problem(
-            ProblemKind.RCA, _TARGET_PATH, "two different affected resources are named: name one."
-        )
+        reading.problem(ProblemKind.RCA, _TARGET_PATH, "names two different objects: name one.")
         return None
     return targets.pop() if targets else None
 
@@ -165,7 +172,7 @@ def _target(value: Any, reading: Reading) -> AnsweredTarget | None:
     else:
         parts = None
     if parts is None:
-        message = "affectedResource must be one object with kind, name and namespace."
+        message = "must be one object with kind, name and namespace."
         reading.problem(ProblemKind.RCA, _TARGET_PATH, message)
         return None
     words = {key: reading.name(part, _TARGET_PATH) for key, part in parts.items()}

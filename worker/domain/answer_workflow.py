@@ -95,7 +95,7 @@ def _selected(value: Any, root: Fields, reading: Reading) -> Choice:
     reading.problem(
         ProblemKind.WORKFLOW_UNKNOWN,
         f"{_PATH}.workflow_id",
-        "selected_workflow has no workflow_id: give the id from the catalog, or null for no workflow.",
+        "is missing: give the id from the catalog, or set selected_workflow to null for no workflow.",
     )
     return Choice()
 
@@ -186,9 +186,11 @@ def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
         return {}
     complaint = ""
     if not isinstance(value, dict):
-        complaint = 'parameters must be one object of the form {"NAME": value}.'
+        complaint = 'must be one object of the form {"NAME": value}.'
     elif len(value) > MAX_PARAMETERS or any(_too_long(item) for item in value.items()):
-        complaint = f"at most {MAX_PARAMETERS} parameters of {MAX_TEXT_CHARS} characters are read."
+        complaint = (
+            f"is too large: at most {MAX_PARAMETERS} parameters of {MAX_TEXT_CHARS} characters are read."
+        )
     if complaint:
         reading.problem(ProblemKind.PARAMETERS, _PARAMETERS_PATH, complaint)
         return {}

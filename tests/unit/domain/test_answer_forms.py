@@ -186,6 +186,23 @@ CORRECTIONS = {
     "final tags": f"<draft>{DRAFT}</draft><final>{JSON}</final>",
     "an undecided one first": json.dumps({"root_cause_analysis": {"summary": "Unclear yet."}}) + f"\n{JSON}",
     "a broken one first": f"```json\n{DRAFT[:-40]}\n```\nSorry, once more:\n```json\n{JSON}\n```",
+    "in other languages": f"{DRAFT}\n\u6700\u7ec8\u7b54\u6848\n{JSON}",
+    "on second thought": f"{DRAFT}\nOn second thought:\n{JSON}",
+    "a check between": f"{DRAFT}\nLet me verify the id. It is not in the catalog.\n{JSON}",
+    "the form first": json.dumps(
+        answer_with(root_cause_analysis={"summary": "...", "severity": "critical|high"})
+    )
+    + f"\n{JSON}",
+    "the schema first": json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "root_cause_analysis": {"type": "object"},
+                "selected_workflow": {"type": "object"},
+            },
+        }
+    )
+    + f"\n{JSON}",
     "final after a mention of the draft": f"{DRAFT}\nFinal answer, replacing the initial draft:\n{JSON}",
 }
 
