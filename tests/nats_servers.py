@@ -63,11 +63,12 @@ async def three_servers(directory: Path) -> AsyncIterator[list[NatsServer]]:
         await asyncio.gather(*(server.stop() for server in servers))
 
 
-async def connect(servers: Sequence[NatsServer]) -> Client:
-    """A client that comes back after a restart, and doesn't print a traceback for every attempt."""
+async def connect(servers: Sequence[NatsServer], errors: list[Exception] | None = None) -> Client:
+    """A client that comes back after a restart; what goes wrong on the way is put into `errors`, not printed."""
 
-    async def quiet(_: Exception) -> None:
-        pass
+    async def quiet(error: Exception) -> None:
+        if errors is not None:
+            errors.append(error)
 
     return await nats.connect(
         [server.url for server in servers],

@@ -8,10 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import nats.errors
 import pytest
 
-from tests.nats_servers import connect, one_server, three_servers
+from tests.nats_servers import connect, one_server
 from worker.sandbox.nats_server import NatsServer, NatsServerError, find_nats_server, nats_server
 
 OWNER = """
@@ -134,19 +133,3 @@ def test_missing_executable_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(NatsServerError, match="NATS_SERVER_BIN"):
         find_nats_server()
-
-
-async def test_three_servers_form_a_cluster(tmp_path):
-    async with three_servers(tmp_path) as servers:
-        nc = await connect(servers)
-        js = nc.jetstream()
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    info = await js.add_stream(name="THREE", subjects=["three"], num_replicas=3)
-                    break
-                except (nats.errors.Error, TimeoutError):  # no leader yet
-                    await asyncio.sleep(0.1)
-        assert info.cluster is not None
-        assert len(info.cluster.replicas or []) == 2
-        await nc.close()

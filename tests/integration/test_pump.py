@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -159,10 +160,15 @@ async def test_lanes_do_not_wait_for_each_other(case):
 # --- back-pressure
 
 
+@dataclass
+class Distant:
+    url: str
+
+
 @contextlib.asynccontextmanager
-async def far_away(port, delay):
-    """A proxy that adds latency in both directions."""
-    tasks, loop = set(), asyncio.get_running_loop()
+async def far_away(server, delay):
+    """A server behind a proxy that adds latency in both directions."""
+    tasks, writers, loop = set(), [], asyncio.get_running_loop()
 
     async def write(queue, writer):
         while True:
@@ -178,18 +184,15 @@ async def far_away(port, delay):
                 queue.put_nowait((loop.time() + delay, data))
 
     async def serve(reader, writer):
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", server.port)
         writers.extend([writer, up_writer])
-        tasks.update(
-            {asyncio.create_task(pipe(reader, up_writer)), asyncio.create_task(pipe(up_reader, writer))}
-        )
+        tasks.update(asyncio.create_task(pipe(*way)) for way in ((reader, up_writer), (up_reader, writer)))
 
-    writers = []
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield Distant(f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
     finally:
-        server.close()
+        proxy.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -198,12 +201,13 @@ async def far_away(port, delay):
         await asyncio.sleep(0)
 
 
+async def waiting_pulls(case):
+    return (await case.js.consumer_info(REQUESTS, "p2")).num_waiting
+
+
 async def test_no_more_is_handed_out_than_there_are_slots_even_with_latency(case):
-    async with far_away(case.servers[0].port, 0.02) as port:
-        server = case.servers[0]
-        near, server.url = server.url, f"nats://127.0.0.1:{port}"
-        nc = await connect([server])
-        server.url = near
+    async with far_away(case.servers[0], 0.02) as distant:
+        nc = await connect([distant])
         for n in range(5):  # bursts around the moment when a pull expires
             held = Held()
             async with pumping(nc, held, slots=3, ack_wait_seconds=30, pull_seconds=0.2):
@@ -280,6 +284,40 @@ async def test_what_was_done_while_the_server_was_away_is_settled_after_it(case)
         await until(lambda: empty(case))
     await nc.close()
     assert len(held.bodies) == 1
+
+
+class Deaf:
+    """A connection whose first requests get no answer, and never arrive."""
+
+    def __init__(self, nc, unanswered):
+        self._nc, self.unanswered, self.asked = nc, unanswered, []
+
+    def __getattr__(self, name):
+        return getattr(self._nc, name)
+
+    async def request(self, subject, payload, **options):
+        self.asked.append(payload)
+        if len(self.asked) <= self.unanswered:
+            raise TimeoutError
+        return await self._nc.request(subject, payload, **options)
+
+
+async def test_an_ack_is_repeated_until_it_is_confirmed(case):
+    deaf, held = Deaf(case.nc, 2), Held()
+    held.go.set()
+    async with pumping(deaf, held):
+        await submit(case, b"x")
+        await until(lambda: empty(case))
+    assert (deaf.asked, len(held.bodies)) == ([b"+ACK"] * 3, 1)
+
+
+async def test_a_nak_is_never_repeated(case):
+    """By then somebody else may run the message."""
+    deaf, script = Deaf(case.nc, 1), Script(retry(0.5), ACK)
+    async with pumping(deaf, script):
+        await submit(case, b"x")
+        await until(lambda: empty(case))
+    assert deaf.asked == [b'-NAK {"delay": 500000000}', b"+ACK"]
 
 
 async def test_a_crashed_server_may_forget_a_delivery_but_no_message(case):
@@ -363,18 +401,20 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
 
 
 async def test_what_arrives_while_it_stops_is_given_back(case):
-    """Pulls are open when the drain begins, and the messages come at the same moment."""
-    held = Held()
-    for _ in range(20):
-        pump = Pump(case.nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
-        await pump.start()
-        await asyncio.gather(submit(case, b"x"), pump.drain(0.01))
-    assert held.running == 0
-    peer = Held()
+    """The pull is open when the drain begins, and the message is on its way before the server hears of it."""
+    held, peer = Held(), Held()
     peer.go.set()
-    async with pumping(case.nc, peer, slots=20):
+    async with far_away(case.servers[0], 0.1) as distant:
+        nc = await connect([distant])
+        pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
+        await pump.start()
+        await until(lambda: waiting_pulls(case))
+        await asyncio.gather(pump.drain(0.01), submit(case, b"x"))
+        await nc.close()
+    assert held.bodies == []
+    async with pumping(case.nc, peer):
         await until(lambda: empty(case))
-    assert len(peer.bodies) == 20
+    assert [delivery.deliveries for delivery in peer.deliveries] == [2]
 
 
 async def test_drain_ends_while_the_server_is_away(case):
@@ -460,8 +500,9 @@ async def test_readiness_sees_silence_but_not_a_busy_lane(case):
 
 
 async def test_forged_messages_to_the_inbox_cost_no_slot(case):
-    held, pulled = Held(), f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS}.p2"
-    async with listening(case, pulled) as pulls, pumping(case.nc, held):
+    held, pulled, errors = Held(), f"$JS.API.CONSUMER.MSG.NEXT.{REQUESTS}.p2", []
+    nc = await connect(case.servers, errors)
+    async with listening(case, pulled) as pulls, pumping(nc, held):
         await until(lambda: pulls)
         for reply in ("", "junk", "$JS.ACK.a.b", "$JS.ACK.S.C.x.y.z.t.p"):
             await case.nc.publish(pulls[0].reply, b"forged", reply)
@@ -470,4 +511,6 @@ async def test_forged_messages_to_the_inbox_cost_no_slot(case):
         await until(lambda: held.running == 1)
         held.go.set()
         await until(lambda: empty(case))
+    await nc.close()
     assert held.bodies == [b"x"]
+    assert errors == []

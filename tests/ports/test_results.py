@@ -81,24 +81,30 @@ async def test_a_server_that_is_away_is_unavailable(own_server):
 
 
 class Answers:
-    """A connection that counts what the server says to publishes: proof that a test met what it is about."""
+    """A connection that counts what the server says to publishes: proof that a test met what it is about.
 
-    def __init__(self, nc, seen):
-        self._nc, self._seen = nc, seen
+    The first `lost` publishes never reach the server.
+    """
+
+    def __init__(self, nc, seen, lost=0):
+        self._nc, self._seen, self._lost = nc, seen, lost
 
     def __getattr__(self, name):
         return getattr(self._nc, name)
 
     def jetstream(self, **options):
-        return AnsweredJetStream(self._nc.jetstream(**options), self._seen)
+        return AnsweredJetStream(self._nc.jetstream(**options), self._seen, self._lost)
 
 
 class AnsweredJetStream:
-    def __init__(self, js, seen):
-        self._js, self._seen = js, seen
+    def __init__(self, js, seen, lost):
+        self._js, self._seen, self._lost = js, seen, lost
         self.get_last_msg = js.get_last_msg
 
     async def publish(self, *arguments, **options):
+        if self._lost:
+            self._lost -= 1
+            raise TimeoutError
         try:
             ack = await self._js.publish(*arguments, **options)
         except APIError as e:
@@ -153,6 +159,14 @@ async def test_only_the_message_named_is_replaced(case):
     second = await stream.create(subject, b"second", msg_id=new_id(), replacing=first.sequence)
     late = await stream.create(subject, b"late", msg_id=new_id(), replacing=first.sequence)
     assert (second.ours, late.ours, late.body) == (True, False, b"second")
+
+
+async def test_a_replacement_that_was_lost_is_sent_again(case):
+    subject, seen = f"rca.result.incident.{new_id()}", Counter()
+    first = await FencedStream(case.nc, "RCA_RESULTS").create(subject, b"first", msg_id=new_id())
+    lossy = FencedStream(Answers(case.nc, seen, lost=2), "RCA_RESULTS")
+    second = await lossy.create(subject, b"second", msg_id=new_id(), replacing=first.sequence)
+    assert (second.ours, second.body, seen["ok"]) == (True, b"second", 1)
 
 
 async def test_the_wrong_stream_is_told_at_once(case):

@@ -144,7 +144,7 @@ class FencedStream:
         if size > self._nc.max_payload:  # nats-py looks at the body only, and the server ends the connection
             raise ValueError(f"{subject}: a message of {size} bytes, at most {self._nc.max_payload}")
         with self._translated():
-            return await self._js.publish(subject, body, headers=dict(own))
+            return await self._js.publish(subject, body, headers=own)
 
     async def _read(self, subject: str) -> Stored | None:
         """Only 10037 means "none". A missing stream is a 404 too, and must not look like an empty one."""

@@ -126,9 +126,8 @@ class Pump:
             self._asking_since = asyncio.get_running_loop().time()
             while (status := await self._ask()) != MESSAGE:
                 self._note(status)
-                if (
-                    status != EXPIRED
-                ):  # the consumer, its leader or the connection is missing: never spin on it
+                if status != EXPIRED:
+                    # The consumer, its leader or the connection is missing: never spin on it.
                     await asyncio.sleep(self._spread(0.5, 1.5))
             self._note(status)
             self._asking_since = None
