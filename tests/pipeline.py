@@ -1,0 +1,78 @@
+"""The whole production path on loopback: NATS server, snapshot cluster, a model from a script, a real worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nats.aio.client import Client
+from pydantic import SecretStr
+
+from schemas.subjects import Subjects
+from tests.corpus_files import corpus_path
+from tests.fakes.llm_server import Said, Script, ScriptedLLM
+from tests.fakes.llm_server import serve as serve_llm
+from worker.app.client import RequestClient
+from worker.app.provisioning import connected, provision_all
+from worker.app.settings import (
+    CatalogSettings,
+    KubernetesSettings,
+    LlmSettings,
+    NatsSettings,
+    Settings,
+    WorkerSettings,
+)
+from worker.app.wiring import open_worker
+from worker.sandbox.cluster_server import serve as serve_cluster
+from worker.sandbox.cluster_server import write_kubeconfig
+from worker.sandbox.nats_server import nats_server
+
+CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
+
+
+@dataclass
+class Running:
+    """A worker at work, and a connection of somebody else."""
+
+    settings: Settings
+    llm: ScriptedLLM
+    nc: Client
+    subjects: Subjects
+
+    @property
+    def client(self) -> RequestClient:
+        return RequestClient(self.nc, self.subjects)
+
+
+@asynccontextmanager
+async def running(
+    script: Script, case_directory: Path, temporary: Path, *, slots: int = 2
+) -> AsyncIterator[Running]:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(nats_server())
+        llm = await stack.enter_async_context(serve_llm(script))
+        url = await stack.enter_async_context(serve_cluster(case_directory))
+        kubeconfig = temporary / "kubeconfig"
+        write_kubeconfig(kubeconfig, url)
+        settings = Settings(
+            nats=NatsSettings(servers=(server.url,)),
+            kubernetes=KubernetesSettings(kubeconfig=kubeconfig),
+            llm=LlmSettings(
+                model="openai-chat:scripted", base_url=f"{llm.url}/v1", api_key=SecretStr("test-key")
+            ),
+            catalog=CatalogSettings(path=CATALOG),
+            worker=WorkerSettings(slots=slots, drain_seconds=1.0),
+        )
+        nc = await stack.enter_async_context(connected(settings.nats))
+        await provision_all(nc, settings)
+        worker = await stack.enter_async_context(open_worker(settings))
+        await stack.enter_async_context(worker.intake.running())
+        yield Running(settings, llm, nc, Subjects(settings.nats.prefix))
+
+
+def final(answer: dict[str, object], prose: str = "Found it.") -> Said:
+    """A final answer in the required form."""
+    return Said(text=f"{prose}\n```json\n{json.dumps(answer)}\n```")
