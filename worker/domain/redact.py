@@ -25,7 +25,7 @@ from worker.domain.secret_shapes import SHAPES, mask_prose, mask_url_credentials
 
 MAX_DEPTH = 96
 MAX_PASSES = 4
-BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/]{12,}+={0,2}(?![A-Za-z0-9+/=_-])")
+BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_.-])((?<=\\)[nrt])?([A-Za-z0-9+/]{12,}+={0,2})(?![A-Za-z0-9+/=_-])")
 JSON_SECRET = re.compile(r"kind\\{0,15}\"\s{0,8}:\s{0,8}\\{0,15}\"Secret\\{0,15}\"")
 MAX_JSON_PARTS = 16
 USER_AND_PASSWORD = re.compile(r"[\w.@+-]{1,64}:[!-~]{4,256}\s*")
@@ -99,7 +99,7 @@ def _mask(text: str, decode: int) -> str:
         text = shape.mask(text)
     text = mask_prose(mask_pairs(mask_url_credentials(text)))
     if decode:
-        text = BASE64.sub(lambda match: _mask_base64(match.group(), decode - 1), text)
+        text = BASE64.sub(lambda match: (match[1] or "") + _mask_base64(match[2], decode - 1), text)
     return text
 
 

@@ -18,15 +18,15 @@ HINT = re.compile(
     re.IGNORECASE,
 )
 PAIR = re.compile(
-    rf"(?<![\w./-])(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
+    rf"(?<![\w./-])(?P<tail>(?<=\\)[nrt])?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
     rf"(?P<sep>[ \t]{{0,8}}(?:=>|:=|==|[:=])[ \t]{{0,40}})(?P<open>{QUOTE})?"
 )
 FLAG = re.compile(
-    rf"(?<![\w-])(?P<key>--?[A-Za-z][\w-]++|requirepass|masterauth)(?P<close>{QUOTE})?(?P<sep>[ \t]{{0,8}},?[ \t]{{0,8}}(?<=[ \t,]))"
+    rf"(?:(?<![\w-])|(?<=\\[nrt]))(?P<key>--?[A-Za-z][\w-]++|requirepass|masterauth)(?P<close>{QUOTE})?(?P<sep>[ \t]{{0,8}},?[ \t]{{0,8}}(?<=[ \t,]))"
     rf"(?P<open>{QUOTE})?(?![\s-])"
 )
 NAME_VALUE = re.compile(
-    rf"(?<![\w./-])(?:name|key){QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}{QUOTE}?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
+    rf"(?:(?<![\w./-])|(?<=\\[nrt]))(?:name|key){QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}{QUOTE}?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
     rf"[ \t]{{0,8}}+,?(?:\\n|\\r|\s){{0,200}}+{QUOTE}?value{QUOTE}?(?P<sep>[ \t]{{0,8}}[:=][ \t]{{0,8}})(?P<open>{QUOTE})?",
     re.IGNORECASE,
 )
@@ -36,9 +36,10 @@ BARE = re.compile(
     r"|\\(?![nrt\"'])|[(\[{](?=\S))++"
 )
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
-WHOLE_LINE = re.compile(r"[^\n]*?(?=[ \t]*(?:[ \t]#[^\n]*)?(?:\n|\Z))")
-BLOCK = re.compile(r"(?:![\w!]+[ \t]+)?(?:[|>][+-]?\d?[+-]?)?[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
-LINE_LEAD = re.compile(r"[ \t]*(?:- )?[ \t]*[\"']?|export ")
+BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
+ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))++")
+LINE_LEAD = re.compile(r"(?:\A|\n|\\n)[ \t]*(?:- )?[ \t]*[\"']?\Z")
+LONGEST_LEAD = 160
 LEAD_WORD = re.compile(
     r"\b(api|access|private|account|signing|encryption|license|connection|pass|storage|client)[ _]\Z",
     re.IGNORECASE,
@@ -86,9 +87,10 @@ def _kind(match: re.Match[str], text: str) -> str | None:
     if HINT.search(key, max(0, len(key) - 64)) is None:
         return None
     if key.lower() in {"key", "string", "phrase"}:
-        lead = LEAD_WORD.search(text, max(0, match.start() - 16), match.start())
+        lead = LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
         return secret_kind(f"{lead[1]}_{key}") if lead else None
-    return secret_kind(key)
+    tail = match.groupdict().get("tail")  # of an escaped line end: `\npass=`, if the key is not `\token=`
+    return secret_kind(key) or (secret_kind(tail + key) if tail else None)
 
 
 def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
@@ -100,9 +102,10 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
         return _indented(text, match.start("key"), block.end())
     if (listed := LIST.match(text, start)) is not None and not MARKED.match(text, start):
         return listed.span(1)
-    if _is_yaml_line(match, text):
-        whole = WHOLE_LINE.match(text, start)
-        return start, whole.end() if whole else start
+    if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
+        return block.span()
+    if (lead := _yaml_lead(match, text)) is not None:
+        return start, _line_end(text, start, escaped=lead.startswith("\\"))
     if kind in {"authorization", "token"} and (scheme := CREDENTIALS.match(text, start)):
         bare = BARE.match(text, scheme.end())
     else:
@@ -140,10 +143,22 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
     return position + lead, position + len(body.rstrip()) if body.strip() else position + lead
 
 
-def _is_yaml_line(match: re.Match[str], text: str) -> bool:
-    line_start = text.rfind("\n", 0, match.start()) + 1
-    lead = text[line_start : match.start("key")]
-    return match["sep"].strip() == ":" and match["sep"] != ":" and LINE_LEAD.fullmatch(lead) is not None
+def _yaml_lead(match: re.Match[str], text: str) -> str | None:
+    """The line start and indentation before a YAML key, if nothing else stands there (a line end may be escaped)."""
+    if match["sep"].strip() != ":" or match["sep"] == ":":
+        return None
+    key = match.start("key")
+    lead = LINE_LEAD.search(text[max(0, key - LONGEST_LEAD) : key])
+    return lead[0] if lead else None
+
+
+def _line_end(text: str, start: int, *, escaped: bool) -> int:
+    """The end of a plain YAML value: of its line or of the string its line stands in, without a comment."""
+    end = len(text)
+    for stop in ("\n", "\\n", '"', " #") if escaped else ("\n", " #"):
+        found = text.find(stop, start, end)
+        end = found if found != -1 else end
+    return start + len(text[start:end].rstrip())
 
 
 def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from worker.domain.secret_names import looks_random
 
 Check = Callable[[str], bool]
-EDGE = r"(?<![A-Za-z0-9_-])"
+EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+"""Where a word begins, also behind a line end or a tab that JSON has escaped."""
 MARKED = re.compile(r"\[REDACTED:\w+\]")
 ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
@@ -70,13 +71,13 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "token",
         ("earer", "EARER"),
-        re.compile(r"\bbearer(?:[ \t]+|%20|\\u0020)([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE),
+        re.compile(EDGE + r"bearer(?:[ \t]+|%20|\\u0020)([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE),
         _is_bearer,
     ),
     Shape(
         "aws",
         ("AKIA", "ASIA", "ABIA", "ACCA"),
-        re.compile(r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
+        re.compile(EDGE + r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
     ),
     Shape("gcp", ("AIza",), re.compile(EDGE + r"AIza[\w-]{30,}+")),
     Shape("gcp", ("ya29.", "GOCSPX-"), re.compile(EDGE + r"(?:ya29\.|GOCSPX-)[\w-]{16,}+")),
@@ -84,9 +85,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "github",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-        re.compile(r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9_]{16,}+"),
+        re.compile(EDGE + r"gh[pousr]_[A-Za-z0-9_]{16,}+"),
     ),
-    Shape("github", ("github_pat_",), re.compile(r"(?<![A-Za-z0-9])github_pat_\w{16,}+")),
+    Shape("github", ("github_pat_",), re.compile(EDGE + r"github_pat_\w{16,}+")),
     Shape(
         "gitlab", ("gl",), re.compile(EDGE + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat|agent|imt)-[\w.-]{16,}+")
     ),
@@ -128,9 +129,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape("vault", ("hvs.", "hvb.", "hvr."), re.compile(EDGE + r"hv[sbr]\.[\w-]{16,}+")),
     Shape("telegram", (":AA",), re.compile(r"(?<!\d)\d{8,12}:AA[\w-]{30,}+")),
-    Shape(
-        "nkey", ("SU", "SA", "SO", "SN", "SC"), re.compile(r"(?<![A-Z0-9])S[UAONC][A-Z2-7]{56}(?![A-Z0-9])")
-    ),
+    Shape("nkey", ("SU", "SA", "SO", "SN", "SC"), re.compile(EDGE + r"S[UAONC][A-Z2-7]{56}(?![A-Z0-9])")),
     Shape("age", ("AGE-SECRET-KEY-",), re.compile(r"AGE-SECRET-KEY-1[A-Z0-9]{16,}+")),
     Shape(
         "hash",
