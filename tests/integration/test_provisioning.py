@@ -5,6 +5,8 @@ import json
 
 import nats.errors
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nats.js.errors import NoStreamResponseError
 
 from schemas.subjects import Lane, Subjects
@@ -73,6 +75,30 @@ def test_what_could_lose_messages_is_left_to_a_person(key, have, want, applied):
     changes, drift = compare({key: have}, {key: want})
     assert ({key: want} if applied else {}) == changes
     assert ([] if applied else [key]) == [each.partition(":")[0] for each in drift]
+
+
+LIMIT = st.integers(min_value=-1, max_value=5)
+CONFIG = st.fixed_dictionaries(
+    {},
+    optional={
+        "subjects": st.lists(st.sampled_from("abc"), unique=True),
+        "max_age": LIMIT,
+        "max_msgs": LIMIT,
+        "retention": st.sampled_from(["limits", "workqueue"]),
+        "discard": st.sampled_from(["old", "new"]),
+        "allow_direct": st.booleans(),
+        "theirs": st.integers(),
+    },
+)
+
+
+@given(have=CONFIG, want=CONFIG)
+def test_applying_changes_settles_it_and_drops_nothing(have, want):
+    changes, drift = compare(have, want)
+    after = {**have, **changes}
+    assert compare(after, want) == ({}, drift)
+    assert set(have.get("subjects", [])) <= set(after.get("subjects", []))
+    assert have.items() >= {k: v for k, v in after.items() if k not in want}.items()
 
 
 def test_lanes_share_all_request_subjects_without_overlap():

@@ -8,6 +8,8 @@ import random
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.analysis import AnalysisResult, HumanReviewReason, Status
 from schemas.audit import AuditEvent
@@ -156,6 +158,13 @@ async def test_a_dead_letter_holds_the_raw_body(harness, body):
     await harness.events.dead_letter(letter, body)
     await harness.events.dead_letter(letter, body)
     assert [(letter, body)] == [(d, b or b"") for d, b in await harness.dead_letters(letter.origin_sequence)]
+
+
+@given(st.text())
+def test_a_header_value_is_printable_ascii_and_can_be_read_back(text):
+    value = header_value(text)
+    assert all("!" <= character <= "~" and character != '"' for character in value)
+    assert text == unquote(value)
 
 
 # --- on servers only

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nats.aio.client import Client
 
 from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryJournal
@@ -15,6 +19,14 @@ from worker.adapters.nats_journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJ
 from worker.adapters.nats_publish import FencedStream
 from worker.domain.errors import JournalGap, LostClaim, Unavailable
 from worker.domain.journal import BEGIN, CLAIM, END, RELEASED, count, done, paid
+from worker.domain.ports import Step
+
+
+def json_bytes():
+    """Heads that are almost right."""
+    value = st.none() | st.booleans() | st.integers() | st.text()
+    names = st.sampled_from(["kind", "notes", "size", "sha256", "object"])
+    return st.dictionaries(names, value).map(lambda head: json.dumps({"v": FORMAT, **head}).encode())
 
 
 def journal_on(case, *, patience_seconds=30.0):
@@ -222,6 +234,28 @@ async def test_what_is_no_step_of_this_version_is_a_gap(own_server, body, messag
     journal = journal_on(own_server)
     with pytest.raises(JournalGap, match=message):
         await journal.open(key, "next")
+
+
+class OneMessage:
+    """A bucket that holds one message."""
+
+    def __init__(self, body):
+        self.subject, self.body = "$KV.B.key.1", body
+
+    async def newest(self, subject):
+        return self
+
+    async def create(self, subject, body, *, msg_id):
+        return self
+
+
+@given(st.binary() | st.text().map(str.encode) | json_bytes())
+async def test_any_bytes_are_a_gap_and_a_lost_claim(body):
+    journal = NatsJournal(OneMessage(body), Client(), "B")
+    with pytest.raises(JournalGap):
+        await journal.open("key", "run")
+    with pytest.raises(LostClaim):
+        await journal.create("key", Step(1, "llm", "run", b""))
 
 
 async def test_a_foreign_writer_fences_too(own_server):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 from nats.js.object_store import ObjectStore
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.subjects import kv_key
 from worker.domain.errors import JournalGap, LostClaim, Unavailable
@@ -54,6 +54,24 @@ class FencedLog(Protocol):
         """Store the first message of a subject. What is stored there now, which may be another writer's."""
 
 
+class _Version(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    v: int
+
+
+class _Head(_Version):
+    """The first line of a step. `object` names its data in the object store, empty when the data follows."""
+
+    v: int = FORMAT
+    kind: str
+    run: str
+    notes: dict[str, Any]
+    size: int
+    sha256: str
+    object: str = ""
+
+
 class NatsJournal:
     """Implements Journal. `log` is the stream of the bucket, `nc` serves the object store of the same name."""
 
@@ -75,14 +93,20 @@ class NatsJournal:
         if len(step.data) > STEP_BYTES:
             raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
         name, data = f"{key}.{step.number}.{step.run}", step.data
-        head = _head(step)
-        if len(data) > INLINE_BYTES:
+        large = len(data) > INLINE_BYTES
+        head = _Head(
+            kind=step.kind,
+            run=step.run,
+            notes=dict(step.notes),
+            size=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            object=name if large else "",
+        )
+        if large:
             # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
             # them purge each other's chunks. A loser's object stays until its TTL.
-            head["object"] = name
             await self._put_object(name, data)
-            data = b""
-        body = json.dumps(head, separators=(",", ":")).encode() + b"\n" + data
+        body = head.model_dump_json().encode() + b"\n" + (b"" if large else data)
         stored = await self._log.create(self._subject(key, str(step.number)), body, msg_id=name)
         if stored.body == body:  # perhaps stored by an earlier try, whose ack was lost
             return True
@@ -109,16 +133,17 @@ class NatsJournal:
     async def _decode(self, number: int, body: bytes) -> Step:
         line, _, data = body.partition(b"\n")
         try:
-            head = json.loads(line)
-            if head["v"] != FORMAT:
-                raise JournalGap(f"step {number}: format {head['v']!r}, this version reads {FORMAT}")
-            if "object" in head:
-                data = await self._get_object(head["object"], head["size"])
-            if hashlib.sha256(data).hexdigest() != head["sha256"]:
-                raise JournalGap(f"step {number}: its content does not match its hash")
-            return Step(number, head["kind"], head["run"], data, head["notes"])
-        except (ValueError, KeyError, TypeError) as e:  # a delete marker of a KV client, for one
+            version = _Version.model_validate_json(line).v
+            if version != FORMAT:
+                raise JournalGap(f"step {number}: format {version}, this version reads {FORMAT}")
+            head = _Head.model_validate_json(line)
+        except ValidationError as e:  # a delete marker of a KV client, for one
             raise JournalGap(f"step {number}: not a journal step") from e
+        if head.object:
+            data = await self._get_object(head.object, head.size)
+        if hashlib.sha256(data).hexdigest() != head.sha256:
+            raise JournalGap(f"step {number}: its content does not match its hash")
+        return Step(number, head.kind, head.run, data, head.notes)
 
     async def _objects(self) -> ObjectStore:
         with _unavailable(self._bucket):
@@ -184,20 +209,9 @@ def _unavailable(what: str) -> Iterator[None]:
         raise Unavailable(f"object store, {what}: {e!r}") from e
 
 
-def _head(step: Step) -> dict[str, Any]:
-    return {
-        "v": FORMAT,
-        "kind": step.kind,
-        "run": step.run,
-        "notes": dict(step.notes),
-        "size": len(step.data),
-        "sha256": hashlib.sha256(step.data).hexdigest(),
-    }
-
-
 def _owner(body: bytes) -> str:
     """The run that wrote a step, empty when it can't be told."""
     try:
-        return str(json.loads(body.partition(b"\n")[0])["run"])
-    except (ValueError, KeyError, TypeError):
+        return _Head.model_validate_json(body.partition(b"\n")[0]).run
+    except ValidationError:
         return ""
