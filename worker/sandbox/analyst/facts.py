@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from worker.domain.objects import ObjectRef
@@ -19,7 +20,20 @@ from worker.sandbox.analyst.refs import CLUSTER_SCOPED, Key, as_list, key_of, ow
 from worker.sandbox.analyst.transcript import Call, Seen, Transcript
 
 NOT_FOUND = re.compile(r"not ?found|does not exist|no such", re.IGNORECASE)
+CATALOG_TOOLS = frozenset({"list_available_actions", "list_workflows", "get_workflow"})
+MISSING_LINE = re.compile(
+    r"^([A-Z]\w*) (?:([a-z0-9][\w.-]*)/)?([a-z0-9][\w.:-]*) does not exist", re.MULTILINE
+)
 Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogAnswer:
+    """An answer of the catalog (empty for an error), and the target whose labels it was filtered by."""
+
+    call: Call
+    body: Manifest
+    target: ObjectRef | None
 
 
 class Facts:
@@ -32,7 +46,8 @@ class Facts:
         self.tables: list[Table] = []
         self.logs: list[Log] = []
         self.contexts: list[tuple[ObjectRef, Manifest]] = []
-        self.catalog: list[tuple[Call, Manifest]] = []
+        self.catalog: list[CatalogAnswer] = []
+        self.changes: dict[str, tuple[str, ...]] = {}
         self._objects: dict[Key, Manifest] = {}
         self._absent: set[Key] = set()
         self._asked = {signature(call) for call in transcript.calls}
@@ -55,7 +70,16 @@ class Facts:
             "get_workflow",
             "search_workflow_catalog",
         }:
-            self.catalog.append((seen.call or Call(source, {}), observations.read_json(seen)))
+            target = self.contexts[-1][0] if self.contexts else None
+            self.catalog.append(
+                CatalogAnswer(seen.call or Call(source, {}), observations.read_json(seen), target)
+            )
+        elif seen.failed:
+            self._take_error(seen)
+        elif source == "enrichment:changes":
+            match = observations.OBJECT_SCOPE.search(seen.scope)
+            if match:
+                self.changes[f"{match['kind']} {match['ns']}/{match['name']}"] = tuple(seen.body.splitlines())
         elif source == "get_pod_logs" or (observations.LOG_SCOPE.search(seen.scope) and "log" in source):
             self._take_log(seen)
         else:
@@ -88,6 +112,8 @@ class Facts:
             self.logs.append(log)
 
     def _take_cluster(self, seen: Seen) -> None:
+        for kind, namespace, name in MISSING_LINE.findall(seen.body):
+            self._absent.add(key_of(kind, name, namespace))
         events = observations.read_events(seen.body)
         if events:
             self.events.extend(events)
@@ -129,12 +155,16 @@ class Facts:
 
     # ---- asking
 
-    def want(self, name: str, **arguments: Any) -> None:
+    def want(self, tool: str, /, **arguments: Any) -> None:
         """Note a question, once. Empty arguments are left out."""
-        call = Call(name, {k: v for k, v in arguments.items() if v not in ("", None, False)})
-        if name in self._tools and signature(call) not in self._asked:
+        call = Call(tool, {k: v for k, v in arguments.items() if v not in ("", None, False)})
+        if tool in self._tools and signature(call) not in self._asked:
             self._asked.add(signature(call))
             self.wanted.append(call)
+
+    def can_ask(self, name: str) -> bool:
+        """Whether there is a tool of that name."""
+        return name in self._tools
 
     def get(
         self, kind: str, name: str, namespace: str = "", api_version: str = "", *, ask: bool = True
@@ -211,10 +241,10 @@ class Facts:
             self.want("get_pod_logs", pod=pod, namespace=namespace, container=container, previous=previous)
         return ()
 
-    def asked(self, name: str, **arguments: Any) -> bool:
+    def asked(self, tool: str, /, **arguments: Any) -> bool:
         """Whether the question was put before, answered or not."""
         return (
-            signature(Call(name, {k: v for k, v in arguments.items() if v not in ("", None, False)}))
+            signature(Call(tool, {k: v for k, v in arguments.items() if v not in ("", None, False)}))
             in self._asked
         )
 

@@ -86,17 +86,19 @@ def read_table(seen: Seen) -> Table | None:
     lines = [line for line in seen.body.splitlines() if line.strip()]
     header = next((i for i, line in enumerate(lines) if _is_header(line)), None)
     arguments = seen.call.arguments if seen.call else {}
+    filtered = any(arguments.get(k) for k in ("label_selector", "field_selector", "only_unhealthy"))
     if header is None:
         if seen.source != "list_resources" or seen.failed:
             return None
-        return Table(str(arguments.get("kind") or ""), str(arguments.get("namespace") or ""), (), whole=True)
+        return Table(
+            str(arguments.get("kind") or ""), str(arguments.get("namespace") or ""), (), whole=not filtered
+        )
     columns = [c.strip() for c in lines[header].split(" | ")]
     rows = []
     for line in lines[header + 1 :]:
         cells = [c.strip() for c in line.split(" | ")]
         if len(cells) >= 2 or len(columns) == 1:
             rows.append({k: "" if v == "-" else v for k, v in zip(columns, cells, strict=False)})
-    filtered = any(arguments.get(k) for k in ("label_selector", "field_selector", "only_unhealthy"))
     kind = str(arguments.get("kind") or _kind_of(seen.scope, columns))
     namespace = str(arguments.get("namespace") or _namespace_of(seen.scope))
     return Table(kind, namespace, tuple(rows), whole=not (filtered or seen.cut))

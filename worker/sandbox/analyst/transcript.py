@@ -67,6 +67,15 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The remediation that was tried before a recovery."""
+
+    workflow_id: str
+    reason: str
+    signal_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """Everything a request says. `corrections` are the worker's answers to final answers that it refused."""
 
@@ -79,8 +88,7 @@ class Transcript:
     answers: tuple[str, ...]
     corrections: tuple[str, ...]
     rounds: int
-    recovery: str
-    opening: str
+    failed: FailedAttempt | None
 
 
 def read_request(request: dict[str, Any]) -> Transcript:
@@ -105,8 +113,7 @@ def read_request(request: dict[str, Any]) -> Transcript:
         answers=tuple(answers),
         corrections=tuple(corrections),
         rounds=sum(1 for m in messages if m.get("role") == "assistant" and m.get("tool_calls")),
-        recovery=_recovery_section(opening),
-        opening=opening,
+        failed=_failed_attempt(outside),
     )
 
 
@@ -227,7 +234,17 @@ def _signal_types(system: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(SIGNAL_LINE.findall(section)))
 
 
-def _recovery_section(opening: str) -> str:
-    """The part about the attempt that failed, fences included; empty for a first analysis."""
-    match = re.search(r"^#+ .*(?:previous|failed|recovery).*$", opening, re.IGNORECASE | re.MULTILINE)
-    return opening[match.start() :] if match else ""
+def _failed_attempt(outside: str) -> FailedAttempt | None:
+    """What was executed before and failed, from the worker's own bullets; None for a first analysis."""
+    heading = re.search(r"^#+ .*previous.*attempt.*$", outside, re.IGNORECASE | re.MULTILINE)
+    if heading is None:
+        return None
+    section = outside[heading.start() :]
+    bullets = {
+        m["name"].strip().lower(): m["value"].strip() for m in reversed(list(BULLET.finditer(section)))
+    }
+    return FailedAttempt(
+        workflow_id=bullets.get("workflow", "").split(" ")[0].strip("`"),
+        reason=next((v.split(" ")[0].strip("`*,.") for k, v in bullets.items() if k.endswith("reason")), ""),
+        signal_type=bullets.get("signal type then", ""),
+    )

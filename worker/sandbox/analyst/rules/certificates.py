@@ -60,11 +60,7 @@ def _finding(
     told: str, where: str, holder: ObjectRef, workload: ObjectRef, certainty: float, expired: bool
 ) -> Finding:
     config_map = holder.kind == "ConfigMap"
-    remedies = (
-        (Remedy.FIX_CONFIG, Remedy.FIX_CERTIFICATE)
-        if config_map
-        else (Remedy.FIX_CERTIFICATE, Remedy.ROTATE_CREDENTIALS)
-    )
+    remedies = (Remedy.FIX_CONFIG,) if config_map else (Remedy.FIX_CERTIFICATE, Remedy.ROTATE_CREDENTIALS)
     traits = {"certificate", "crash_on_start"} | ({"certificate_expired"} if expired else set())
     if config_map:
         traits |= {"config_content", "template_unchanged", "config_invalid", "certificate_in_configmap"}

@@ -27,7 +27,38 @@ WORD = re.compile(r"[A-Za-z][\w.-]{3,60}")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 CONFIG_KINDS = ("ConfigMap", "Secret")
 ORDINARY = frozenset(
-    ["error", "fatal", "config", "configuration", "failed", "parse", "parsing", "invalid", "unknown", "unexpected", "file", "line", "detected", "aborting", "startup", "directive", "option", "setting", "field", "property", "missing", "value", "exiting", "level", "load", "loading", "could", "cannot", "yaml", "json"]
+    [
+        "error",
+        "fatal",
+        "config",
+        "configuration",
+        "failed",
+        "parse",
+        "parsing",
+        "invalid",
+        "unknown",
+        "unexpected",
+        "file",
+        "line",
+        "detected",
+        "aborting",
+        "startup",
+        "directive",
+        "option",
+        "setting",
+        "field",
+        "property",
+        "missing",
+        "value",
+        "exiting",
+        "level",
+        "load",
+        "loading",
+        "could",
+        "cannot",
+        "yaml",
+        "json",
+    ]
 )
 
 

@@ -61,7 +61,6 @@ def architecture(case: Case, pod: Manifest, state: ContainerState, target: Objec
         target=target,
         certainty=0.88,
         symptoms=("CrashLoopBackOff",),
-        remedies=(Remedy.FIX_IMAGE, Remedy.FIX_PLACEMENT),
         factors=(told, where),
         workload=target,
         traits=frozenset({"architecture", "crash_on_start"}),

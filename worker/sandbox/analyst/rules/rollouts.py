@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,11 @@ from worker.sandbox.analyst.shapes import annotations_of
 
 REVISION = "deployment.kubernetes.io/revision"
 IGNORED = frozenset({"pod-template-hash", "kubectl.kubernetes.io/restartedAt", "creationTimestamp"})
+AGAINST = re.compile(
+    r"revision (?P<revision>\d+) \(\w+ \S+, created (?P<at>\S*?)(?:, (?P<ready>\d+/\d+ ready|scaled to 0))?\) against "
+    r"revision (?P<before>\d+) \(\w+ \S+, created (?P<before_at>\S*?)(?:, (?P<old>\d+/\d+ ready|scaled to 0))?\):"
+)
+CHANGED = re.compile(r"^  (?P<path>[^ ]+): (?P<old>.*?) -> (?P<new>.*)$")
 SETTLED_SECONDS = 600
 RECENT_SECONDS = 24 * 3600
 MAX_SHOWN = 6
@@ -52,6 +58,9 @@ def last_change(facts: Facts, workload: ObjectRef) -> Change | None:
         return None
     if annotations_of(manifest).get(REVISION, "") in {"", "1"}:
         return None
+    told = facts.changes.get(str(workload))
+    if told is not None:
+        return _from_lines(facts, told)
     sets = _replica_sets(facts, workload)
     if len(sets) < 2:
         return None
@@ -67,6 +76,37 @@ def last_change(facts: Facts, workload: ObjectRef) -> Change | None:
         healthy_before=_was_healthy(facts, old, new),
         revisions=len(sets),
     )
+
+
+def _from_lines(facts: Facts, lines: tuple[str, ...]) -> Change | None:
+    """The newest change as the worker's first look describes it."""
+    head = AGAINST.match(lines[0]) if lines else None
+    if head is None:
+        return None
+    age = seconds_between(head["at"], facts.incident.received)
+    stuck = (
+        (head["ready"] or "").startswith("0/")
+        and bool(head["old"])
+        and not (head["old"] or "").startswith(("0/", "scaled"))
+    )
+    if age is not None and age >= RECENT_SECONDS and not stuck:
+        return None
+    parts = []
+    for line in lines[1:]:
+        match = CHANGED.match(line)
+        if match is None:
+            break
+        if not any(word in match["path"] for word in IGNORED):
+            old, new = (v if v != "(none)" else "" for v in (match["old"], match["new"]))
+            parts.append((_shortened(match["path"]), short(old, 90), short(new, 90)))
+    lived = seconds_between(head["before_at"], head["at"])
+    healthy = (
+        True
+        if (head["old"] and not head["old"].startswith(("0/", "scaled"))) or (lived or 0) >= SETTLED_SECONDS
+        else None
+    )
+    count = 1 + sum(1 for line in lines if AGAINST.match(line))
+    return Change(head["revision"], head["before"], head["at"], tuple(parts), healthy, count)
 
 
 def _matters(facts: Facts, new: Manifest, old: Manifest) -> bool:

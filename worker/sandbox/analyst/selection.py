@@ -1,0 +1,322 @@
+"""The choice of a workflow: which questions to the catalog are open, and which of its answers convinces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.sandbox.analyst import concepts, parameters
+from worker.sandbox.analyst.concepts import Verdict
+from worker.sandbox.analyst.facts import CatalogAnswer, Facts
+from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
+from worker.sandbox.analyst.remedies import GITOPS_SAFE, remedy_of
+from worker.sandbox.analyst.transcript import Call, Transcript
+from worker.domain.objects import ObjectRef
+
+MAX_ACTIONS = 4
+MAX_DETAILS = 3
+LEAST_CERTAINTY = 0.64
+INDIRECT = frozenset({"Secret", "ServiceAccount", "Role", "ClusterRole", "PriorityClass"})
+"""Kinds that workflows seldom act on themselves: the workload that uses them is asked about first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A workflow that might help. `detail` is its full record, empty before it was fetched."""
+
+    workflow_id: str
+    remedy: Remedy
+    score: float
+    texts: dict[str, Any]
+    reasons: tuple[str, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen workflow, what it acts on, its parameters; and others that were considered."""
+
+    candidate: Candidate
+    target: ObjectRef
+    values: dict[str, Any]
+    others: tuple[Candidate, ...] = ()
+
+
+@dataclass(slots=True)
+class Selection:
+    """What came of it: a choice, open questions, or the reason why nothing fits."""
+
+    choice: Choice | None = None
+    questions: list[Call] = field(default_factory=list)
+    why_not: str = ""
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+def select(finding: Finding, facts: Facts, transcript: Transcript, severity: str) -> Selection:
+    """Go on with the choice: ask what is not known yet, or decide."""
+    why = _no_use(finding, facts)
+    if why:
+        return Selection(why_not=why)
+    last = Selection(why_not="no workflow of the catalog fits this cause")
+    for anchor in anchors(finding, facts):
+        selection = _at(anchor, finding, facts, transcript, severity)
+        if selection.choice is not None or selection.questions:
+            return selection
+        last = selection
+    return last
+
+
+def _no_use(finding: Finding, facts: Facts) -> str:
+    if not finding.remedies:
+        return "the cause needs a change that a person has to make"
+    if finding.certainty < LEAST_CERTAINTY:
+        return "the cause is not certain enough to act on it"
+    return "" if facts.can_ask("list_workflows") else "there is no workflow catalog"
+
+
+def anchors(finding: Finding, facts: Facts) -> list[ObjectRef]:
+    """Objects whose labels the catalog is asked with: the target, and the workload behind it."""
+    target, workload = finding.target, finding.workload
+    missing = facts.absent(target.kind, target.name, target.namespace)
+    order = [target] if workload is None or workload == target else [target, workload]
+    if workload is not None and (target.kind in INDIRECT or missing):
+        order = [workload]
+    return order
+
+
+def _at(
+    anchor: ObjectRef, finding: Finding, facts: Facts, transcript: Transcript, severity: str
+) -> Selection:
+    """The choice with the labels of one object."""
+    if not facts.asked(
+        "get_resource_context",
+        kind=anchor.kind,
+        name=anchor.name,
+        namespace=anchor.namespace,
+        api_version=_group_version(anchor),
+    ):
+        return Selection(
+            questions=[
+                _call(
+                    "get_resource_context",
+                    kind=anchor.kind,
+                    name=anchor.name,
+                    namespace=anchor.namespace,
+                    api_version=_group_version(anchor),
+                ),
+                _call("list_available_actions", severity=severity),
+            ]
+        )
+    context = next(
+        (
+            c
+            for ref, c in reversed(facts.contexts)
+            if (ref.kind, ref.name, ref.namespace) == (anchor.kind, anchor.name, anchor.namespace)
+        ),
+        {},
+    )
+    answers = [
+        a
+        for a in facts.catalog
+        if context == {} or a.target is None or (a.target.kind, a.target.name) == (anchor.kind, anchor.name)
+    ]
+    actions = _actions(answers, finding)
+    if not actions:
+        return Selection(why_not="the catalog offers no action for this cause and target", context=context)
+    pages = {str(a.call.arguments.get("action_type")): a for a in answers if a.call.name == "list_workflows"}
+    unlisted = [name for name, _ in actions if name not in pages]
+    if unlisted:
+        return Selection(
+            questions=[_call("list_workflows", action_type=n, severity=severity) for n in unlisted],
+            context=context,
+        )
+    ranked = _ranked(actions, answers, finding, facts, transcript, context)
+    return _decide(ranked, answers, finding, transcript, context)
+
+
+def _group_version(ref: ObjectRef) -> str:
+    return ref.api_version if "." in ref.api_version.split("/", maxsplit=1)[0] else ""
+
+
+def _call(tool: str, /, **arguments: Any) -> Call:
+    return Call(tool, {k: v for k, v in arguments.items() if v not in ("", None)})
+
+
+def _actions(answers: Sequence[CatalogAnswer], finding: Finding) -> list[tuple[str, Remedy]]:
+    """Action types that could help, the most fitting first."""
+    found: dict[str, Remedy] = {}
+    for answer in answers:
+        if answer.call.name != "list_available_actions":
+            continue
+        for action in as_list(answer.body.get("actions")):
+            name = str(as_dict(action).get("action_type") or "")
+            remedy = remedy_of(name, finding.remedies)
+            if name and remedy is not None:
+                found.setdefault(name, remedy)
+    order = sorted(found.items(), key=lambda item: finding.remedies.index(item[1]))
+    return order[:MAX_ACTIONS]
+
+
+def _ranked(
+    actions: Sequence[tuple[str, Remedy]],
+    answers: Sequence[CatalogAnswer],
+    finding: Finding,
+    facts: Facts,
+    transcript: Transcript,
+    context: dict[str, Any],
+) -> list[Candidate]:
+    remedies = dict(actions)
+    held, denied = situation(finding, facts, context)
+    failed = transcript.failed.workflow_id if transcript.failed else ""
+    found: dict[str, Candidate] = {}
+    for answer in answers:
+        if answer.call.name != "list_workflows":
+            continue
+        remedy = remedies.get(str(answer.call.arguments.get("action_type")))
+        for position, item in enumerate(as_list(answer.body.get("workflows"))):
+            texts = as_dict(item)
+            identity = str(texts.get("workflow_id") or "")
+            if remedy is None or not identity or identity == failed:
+                continue
+            candidate = weigh(identity, remedy, texts, finding, held, denied)
+            if candidate is not None:
+                bonus = -0.01 * position
+                found.setdefault(
+                    identity, Candidate(identity, remedy, candidate.score + bonus, texts, candidate.reasons)
+                )
+    return sorted(found.values(), key=lambda c: -c.score)
+
+
+def situation(finding: Finding, facts: Facts, context: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Concepts that hold and that do not: the finding's own, and those of the request and the target's labels."""
+    held, denied = set(finding.traits), set(finding.denied)
+    incident = facts.incident
+    for name in ("production", "staging", "development"):
+        if incident.environment not in ("", "unknown"):
+            (held if incident.environment.startswith(name[:4]) else denied).add(name)
+    if incident.risk_tolerance:
+        for level in ("low", "medium", "high"):
+            (held if incident.risk_tolerance == level else denied).add(f"risk_{level}")
+    labels = {k.lower().replace("_", ""): v for k, v in as_dict(context.get("detected_labels")).items()}
+    for label, concept in (("gitopsmanaged", "gitops"), ("helmmanaged", "helm"), ("stateful", "stateful")):
+        if label in labels:
+            (held if labels[label] is True else denied).add(concept)
+    if not held & {"gitops", "helm"} and "gitops" in denied:
+        held.add("imperative")
+    elif held & {"gitops", "helm"}:
+        denied.add("imperative")
+    _progress(finding, facts, held, denied)
+    return held, denied - held
+
+
+def _progress(finding: Finding, facts: Facts, held: set[str], denied: set[str]) -> None:
+    """Whether a rollout has passed its deadline, and whether there is anything to go back to."""
+    workload = finding.workload
+    manifest = facts.of(workload, ask=False) if workload is not None else None
+    if manifest is None or manifest.get("kind") != "Deployment":
+        return
+    found = [
+        c
+        for c in as_list(as_dict(manifest.get("status")).get("conditions"))
+        if as_dict(c).get("type") == "Progressing"
+    ]
+    late = bool(found) and as_dict(found[0]).get("reason") == "ProgressDeadlineExceeded"
+    (held if late else denied).add("progress_deadline")
+    (denied if late else held).add("inside_deadline")
+    annotations = as_dict(as_dict(manifest.get("metadata")).get("annotations"))
+    if annotations.get("deployment.kubernetes.io/revision") == "1":
+        held.add("every_revision")
+        denied.add("healthy_before")
+    elif "healthy_before" in held:
+        denied.add("every_revision")
+
+
+def weigh(
+    identity: str, remedy: Remedy, texts: dict[str, Any], finding: Finding, held: set[str], denied: set[str]
+) -> Candidate | None:
+    """How well the texts of a workflow fit; None when they speak against it."""
+    if any(
+        concepts.judge(c, held, denied) is Verdict.HOLDS
+        for c in concepts.clauses(str(texts.get("when_not_to_use") or ""))
+    ):
+        return None
+    wanted = concepts.clauses(f"{texts.get('when_to_use') or ''}. {texts.get('preconditions') or ''}")
+    verdicts = [concepts.judge(c, held, denied) for c in wanted]
+    holding = [c.text for c, v in zip(wanted, verdicts, strict=True) if v is Verdict.HOLDS]
+    failing = verdicts.count(Verdict.FAILS)
+    if failing and (not holding or failing > len(holding)):
+        return None
+    if "gitops" in held and remedy not in GITOPS_SAFE and not texts.get("gitops_aware"):
+        return None
+    score = 3.0 - finding.remedies.index(remedy) + min(len(holding), 3) - 1.5 * failing
+    description = f"{texts.get('description') or ''} {texts.get('title') or ''}".lower()
+    score += 0.8 if any(s.lower() in description for s in finding.symptoms) else 0.0
+    score += 2.0 if "gitops" in held and texts.get("gitops_aware") else 0.0
+    return Candidate(identity, remedy, score, texts, tuple(holding))
+
+
+def _decide(
+    ranked: Sequence[Candidate],
+    answers: Sequence[CatalogAnswer],
+    finding: Finding,
+    transcript: Transcript,
+    context: dict[str, Any],
+) -> Selection:
+    """Fetch the best candidates, then take the best one that can be carried out."""
+    details = {
+        str(a.call.arguments.get("workflow_id")): _record(a.body)
+        for a in answers
+        if a.call.name == "get_workflow"
+    }
+    best = [c for c in ranked[:MAX_DETAILS] if c.workflow_id not in details]
+    if ranked and not details:
+        return Selection(
+            questions=[_call("get_workflow", workflow_id=c.workflow_id) for c in best], context=context
+        )
+    chain = [
+        make_ref(
+            str(o.get("kind")),
+            str(o.get("name")),
+            str(o.get("namespace") or ""),
+            str(o.get("apiVersion") or ""),
+        )
+        for o in as_list(context.get("owner_chain"))
+        if isinstance(o, dict)
+    ]
+    refused = " ".join(transcript.corrections)
+    usable: list[Choice] = []
+    for candidate in ranked:
+        detail = details.get(candidate.workflow_id)
+        if not detail or candidate.workflow_id in refused:
+            continue
+        target = parameters.acts_on(detail, finding, chain)
+        values = parameters.fill(detail, finding, target) if target else None
+        if target is not None and values is not None:
+            usable.append(
+                Choice(
+                    Candidate(
+                        candidate.workflow_id,
+                        candidate.remedy,
+                        candidate.score,
+                        candidate.texts,
+                        candidate.reasons,
+                        detail,
+                    ),
+                    target,
+                    values,
+                )
+            )
+    if not usable:
+        return Selection(
+            why_not="no workflow that could help can be carried out on this target", context=context
+        )
+    first = usable[0]
+    others = tuple(c.candidate for c in usable[1:3])
+    return Selection(choice=Choice(first.candidate, first.target, first.values, others), context=context)
+
+
+def _record(body: dict[str, Any]) -> dict[str, Any]:
+    inner = body.get("workflow")
+    return inner if isinstance(inner, dict) else body
