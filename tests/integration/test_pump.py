@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.nats_servers import connect, one_server, provisioned
 from worker.adapters.nats_provision import provision, wanted
@@ -442,19 +443,21 @@ async def test_a_missing_consumer_is_asked_for_once_a_pause_and_never_created(ca
         return 0.02
 
     await case.js.delete_consumer(REQUESTS, "p2")
-    async with pumping(nc, held, slots=5, spread=pause) as pump:
-        await until(lambda: len(pauses) >= 10)
-        pulls = nc.stats[
-            "out_msgs"
-        ]  # counted on the connection: a listener on the subject would answer for it
-        assert pulls in {len(pauses), len(pauses) + 1}
-        assert pauses[0] == (0.5, 1.5)
-        assert (await case.js.stream_info(REQUESTS)).state.consumer_count == 3
-        await submit(case, b"x")
-        await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2))
-        await until(lambda: empty(case))
-        assert pump.running == 0
+    with capture_logs() as logs:
+        async with pumping(nc, held, slots=5, spread=pause) as pump:
+            await until(lambda: len(pauses) >= 10)
+            pulls = nc.stats[
+                "out_msgs"
+            ]  # counted on the connection: a listener on the subject would answer for it
+            assert pulls in {len(pauses), len(pauses) + 1}
+            assert pauses[0] == (0.5, 1.5)
+            assert (await case.js.stream_info(REQUESTS)).state.consumer_count == 3
+            await submit(case, b"x")
+            await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2))
+            await until(lambda: empty(case))
+            assert pump.running == 0
     await nc.close()
+    assert [entry["event"] for entry in logs] == ["lane_stalled", "lane_resumed"]
 
 
 async def test_pulls_do_not_pile_up_while_the_server_is_away(case):

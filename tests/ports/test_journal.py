@@ -258,6 +258,13 @@ async def test_any_bytes_are_a_gap_and_a_lost_claim(body):
         await journal.create("key", Step(1, "llm", "run", b""))
 
 
+async def test_a_foreign_entry_among_the_steps_is_a_gap(own_server):
+    key = request_key(new_id())
+    await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.note", b"by hand")
+    with pytest.raises(JournalGap, match="not the number"):
+        await journal_on(own_server).open(key, "run")
+
+
 async def test_a_foreign_writer_fences_too(own_server):
     key = request_key(new_id())
     run = await journal_on(own_server).open(key, "run")

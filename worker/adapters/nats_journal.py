@@ -122,7 +122,10 @@ class NatsJournal:
         newest = await self._log.newest(self._subject(key, "*"))
         if newest is None:
             return []
-        total, steps = int(newest.subject.rpartition(".")[2]), list[Step]()
+        last, steps = newest.subject.rpartition(".")[2], list[Step]()
+        if not (last.isascii() and last.isdecimal()):
+            raise JournalGap(f"{key}: {last!r} is not the number of a step")
+        total = int(last)
         for number in range(1, total):
             message = await self._log.newest(self._subject(key, str(number)))
             if message is None:
