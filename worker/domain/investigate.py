@@ -77,10 +77,22 @@ class Finding:
     stop_detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A reply, and what the loop decides by: a successor has another clock and must take the same way.
+
+    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer.
+    """
+
+    reply: Reply
+    wall_seconds: float
+    closing: bool = False
+
+
 class Steps(Protocol):
     """The journal as the loop needs it: a step that is there is replayed, any other is done once and kept."""
 
-    async def reply(self, ask: Callable[[], Awaitable[Reply]]) -> Reply: ...
+    async def reply(self, ask: Callable[[], Awaitable[Asked]]) -> Asked: ...
     async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn: ...
 
 
@@ -111,23 +123,22 @@ class Investigation:
 
 async def investigate(job: Investigation) -> Finding:
     """Run the loop to its end. Raises what the ports raise (Retry, GiveUp, LostClaim, Unavailable)."""
-    started = job.clock.monotonic()
     turns: list[Turn] = [UserTurn(job.opening)]
     attempts: list[Attempt] = []
-    spent = Spent()
+    spent, mark = Spent(), job.clock.monotonic()
     while True:
-        spent = replace(spent, wall_seconds=job.clock.monotonic() - started)
+        now = job.clock.monotonic()
+        spent, mark = replace(spent, wall_seconds=spent.wall_seconds + now - mark), now
         if over := exhausted(spent, job.limits):
             return Finding(tuple(attempts), spent, job.model.name, Stop.BUDGET_SPENT, over)
-        closing = must_wrap_up(spent, job.limits)
-        reply = await _ask(job, turns, spent, closing=closing)
-        spent = spent.plus(reply.usage, wall_seconds=job.clock.monotonic() - started)
+        asked = await _ask(job, turns, spent)
+        reply = asked.reply
+        spent, mark = spent.plus(reply.usage, wall_seconds=asked.wall_seconds), job.clock.monotonic()
         turns.append(reply)
         await job.observer.replied(spent.llm_calls, reply)
-        if reply.tool_calls and not closing:
-            turn = await _run(job, reply, spent)
-            spent = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
-            turns.append(turn)
+        if reply.tool_calls and not asked.closing:
+            turns.append(await _run(job, reply, spent))
+            spent = replace(spent, tool_calls=spent.tool_calls + len(_runnable(job, reply, spent)))
             continue
         judged = await _judge(job, reply)
         if judged.stop is not None:
@@ -141,7 +152,8 @@ async def investigate(job: Investigation) -> Finding:
         turns.append(_correction(reply, attempt.verdict))
 
 
-async def _ask(job: Investigation, turns: list[Turn], spent: Spent, *, closing: bool) -> Reply:
+async def _ask(job: Investigation, turns: list[Turn], spent: Spent) -> Asked:
+    closing, started = must_wrap_up(spent, job.limits), job.clock.monotonic()
     request = ModelRequest(
         system=job.system,
         tools=job.tools,
@@ -150,15 +162,29 @@ async def _ask(job: Investigation, turns: list[Turn], spent: Spent, *, closing: 
         deadline_seconds=seconds_for_call(spent, job.limits),
     )
     await job.observer.asking(spent.llm_calls + 1, job.model.name, request)
-    return await job.steps.reply(lambda: job.model.ask(request))
+
+    async def ask() -> Asked:
+        reply = await job.model.ask(request)
+        return Asked(reply, spent.wall_seconds + job.clock.monotonic() - started, closing)
+
+    return await job.steps.reply(ask)
+
+
+def _runnable(job: Investigation, reply: Reply, spent: Spent) -> tuple[ToolCall, ...]:
+    """The calls of a reply that are run: the first ones, within what is left of the budget."""
+    room = max(0, job.limits.tool_calls - spent.tool_calls)
+    return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
 
 async def _run(job: Investigation, reply: Reply, spent: Spent) -> ToolTurn:
     async def run() -> ToolTurn:
-        wanted = reply.tool_calls[:MAX_CALLS_PER_REPLY]
+        wanted = _runnable(job, reply, spent)
         results = await job.run_tools(wanted)
-        surplus = _refusals(reply.tool_calls[MAX_CALLS_PER_REPLY:], TOO_MANY)
-        after = replace(spent, tool_calls=spent.tool_calls + len(reply.tool_calls))
+        after = replace(spent, tool_calls=spent.tool_calls + len(wanted))
+        surplus = _refusals(
+            reply.tool_calls[len(wanted) :],
+            NOT_RUN if after.tool_calls >= job.limits.tool_calls else TOO_MANY,
+        )
         return ToolTurn((*results, *surplus), note=WRAP_UP if must_wrap_up(after, job.limits) else "")
 
     turn = await job.steps.tools(run)

@@ -25,7 +25,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request has cost so far, journaled calls included. `wall_seconds` counts the present run only."""
+    """What a request has cost so far, journaled calls included. `wall_seconds` is the time that runs were at work."""
 
     llm_calls: int = 0
     tool_calls: int = 0

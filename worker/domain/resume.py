@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from worker.domain.conversation import Reply, ToolTurn
+from worker.domain.conversation import ToolTurn
 from worker.domain.errors import JournalGap
 from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.investigate import Asked
 from worker.domain.journal import done, paid
 from worker.domain.ports import JournalRun
 from worker.domain.toolbox import Target, Toolbox
@@ -34,7 +35,7 @@ class SavedTools:
 
 
 T = TypeVar("T")
-REPLY = TypeAdapter(Reply)
+ASKED = TypeAdapter(Asked)
 SAVED_TOOLS = TypeAdapter(SavedTools)
 
 
@@ -46,15 +47,15 @@ class JournaledSteps:
         self._replies = deque(done(run, LLM))
         self._turns = deque(done(run, TOOLS))
 
-    async def reply(self, ask: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def reply(self, ask: Callable[[], Awaitable[Asked]]) -> Asked:
         """The next reply: from the journal, or asked for once and recorded."""
         if self._replies:
-            return _read(REPLY, self._replies.popleft().data)
+            return _read(ASKED, self._replies.popleft().data)
 
         async def call() -> bytes:
-            return REPLY.dump_json(await ask())
+            return ASKED.dump_json(await ask())
 
-        return _read(REPLY, await paid(self._run, LLM, call))
+        return _read(ASKED, await paid(self._run, LLM, call))
 
     async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn:
         """The next turn of tool results: from the journal, or run once and recorded."""
