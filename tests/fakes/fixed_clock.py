@@ -1,0 +1,24 @@
+"""A clock that only moves when a test moves it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+START = datetime(2026, 6, 4, 15, 34, tzinfo=UTC)
+
+
+class FixedClock:
+    """The Clock port. `advance` moves both hands."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self._now, self._monotonic = now, 1_000.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
