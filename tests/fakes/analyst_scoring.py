@@ -65,19 +65,39 @@ def chat_request(request: ModelRequest) -> dict[str, Any]:
         if isinstance(turn, UserTurn):
             messages.append({"role": "user", "content": turn.text})
         elif isinstance(turn, ToolTurn):
-            messages += [{"role": "tool", "tool_call_id": r.call_id, "content": r.content} for r in turn.results]
+            messages += [
+                {"role": "tool", "tool_call_id": r.call_id, "content": r.content} for r in turn.results
+            ]
             messages += [{"role": "user", "content": turn.note}] if turn.note else []
         else:
             calls = [
-                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(dict(c.arguments))}}
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": json.dumps(dict(c.arguments))},
+                }
                 for c in turn.tool_calls
             ]
-            messages.append({"role": "assistant", "content": turn.text or None, **({"tool_calls": calls} if calls else {})})
+            messages.append(
+                {
+                    "role": "assistant",
+                    "content": turn.text or None,
+                    **({"tool_calls": calls} if calls else {}),
+                }
+            )
     tools = [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}}
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
+        }
         for t in request.tools
     ]
-    return {"model": "x", "messages": messages, "tools": tools, "tool_choice": "auto" if request.tools_allowed else "none"}
+    return {
+        "model": "x",
+        "messages": messages,
+        "tools": tools,
+        "tool_choice": "auto" if request.tools_allowed else "none",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +150,11 @@ class Ran:
     @property
     def missing_keywords(self) -> list[str]:
         text = f"{self.result.analysis} {self.result.root_cause_analysis}".lower()
-        return [k for k in self.expected["root_cause_keywords"] if not any(p.lower() in text for p in k.split("|"))]
+        return [
+            k
+            for k in self.expected["root_cause_keywords"]
+            if not any(p.lower() in text for p in k.split("|"))
+        ]
 
 
 def _key(place: dict[str, str]) -> tuple[str, str, str]:
@@ -146,7 +170,9 @@ async def run_case(directory: Path, catalog: FileCatalog, *, logs_from: Path | N
     return Ran(directory.name, result, expected, model.requests)
 
 
-async def analyse(incident: dict[str, Any], cluster: MemoryCluster, catalog: FileCatalog, model: AnalystModel) -> AnalysisResult:
+async def analyse(
+    incident: dict[str, Any], cluster: MemoryCluster, catalog: FileCatalog, model: AnalystModel
+) -> AnalysisResult:
     """One request through enrichment, loop, verdict and policy."""
     request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
     journal = MemoryJournal()

@@ -122,7 +122,9 @@ class Facts:
         if body.startswith("{"):
             self._take_json(seen)
             return
-        table = observations.read_table(seen)
+        resource = self.incident.resource
+        home = resource.name if resource.kind == "Namespace" else resource.namespace
+        table = observations.read_table(seen, home)
         if table is not None:
             self.tables.append(table)
 
@@ -219,6 +221,10 @@ class Facts:
         if ask and not whole:
             self.want("list_resources", kind=kind, namespace=namespace, **filters)
         return list(found.values())
+
+    def listed_for(self, ref: ObjectRef, kind: str) -> bool:
+        """Whether the parts of an object of a kind, such as the pods of a workload, were listed already."""
+        return any(t.about == str(ref) and t.kind == kind for t in self.tables)
 
     def events_of(self, *refs: ObjectRef) -> list[Event]:
         """Events about any of the objects, oldest first."""

@@ -18,8 +18,23 @@ LOG_SCOPE = re.compile(
     r"Pod (?P<ns>[^/\s]+)/(?P<pod>\S+?)(?: container (?P<container>[^,\s]+))?(?=,|\s|$)(?P<rest>.*)"
 )
 OBJECT_SCOPE = re.compile(r"(?P<kind>[A-Z]\w*) (?:(?P<ns>[a-z0-9][\w.-]*)/)?(?P<name>[a-z0-9][\w.:-]*)")
-KIND_WORD = re.compile(r"\b([A-Z][A-Za-z]+?)(?:e?s)?\b")
-NAMESPACE_WORD = re.compile(r"namespace (\S+?)(?:[,;.]|\s|$)")
+WHOLE_SCOPE = re.compile(r"^all |^quotas of |^pods of Namespace ")
+UNPLACED = frozenset({"Node", "PersistentVolume", "StorageClass", "Namespace"})
+COLUMNS_OF: tuple[tuple[str, frozenset[str]], ...] = (
+    ("Pod", frozenset({"RESTARTS", "STATUS", "OWNER"})),
+    ("Node", frozenset({"TAINTS"})),
+    ("ConfigMap", frozenset({"KEYS"})),
+    ("PersistentVolumeClaim", frozenset({"MODES", "VOLUME"})),
+    ("PersistentVolume", frozenset({"CLAIM", "NODE AFFINITY"})),
+    ("StorageClass", frozenset({"PROVISIONER"})),
+    ("ResourceQuota", frozenset({"USED/HARD"})),
+    ("Job", frozenset({"COMPLETIONS"})),
+    ("Service", frozenset({"SELECTOR", "PORTS", "TYPE"})),
+    ("Endpoints", frozenset({"READY", "NOT READY"})),
+    ("StatefulSet", frozenset({"READY/DESIRED", "CLAIMS"})),
+    ("ReplicaSet", frozenset({"READY/DESIRED", "OWNER"})),
+    ("Deployment", frozenset({"READY/DESIRED", "UPDATED", "CONDITIONS"})),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +54,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a listing by column name. `kind` and `namespace` are empty when they are not known."""
+    """Rows of a listing by column name. `kind` and `namespace` are empty when they are not known.
+
+    `about` is the object whose parts are listed, such as the workload of the pods.
+    """
 
     kind: str
     namespace: str
     rows: tuple[dict[str, str], ...]
     whole: bool
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,44 +100,54 @@ def _event(line: str) -> Event | None:
     )
 
 
-def read_table(seen: Seen) -> Table | None:
-    """A listing, None when the body has no header row."""
+def read_table(seen: Seen, home: str = "") -> Table | None:
+    """A listing, None when the body has no header row. `home` is the namespace of the signal's resource."""
     lines = [line for line in seen.body.splitlines() if line.strip()]
     header = next((i for i, line in enumerate(lines) if _is_header(line)), None)
-    arguments = seen.call.arguments if seen.call else {}
-    filtered = any(arguments.get(k) for k in ("label_selector", "field_selector", "only_unhealthy"))
-    if header is None:
-        if seen.source != "list_resources" or seen.failed:
-            return None
-        return Table(
-            str(arguments.get("kind") or ""), str(arguments.get("namespace") or ""), (), whole=not filtered
-        )
-    columns = [c.strip() for c in lines[header].split(" | ")]
-    rows = []
-    for line in lines[header + 1 :]:
+    if header is None and (seen.source != "list_resources" or seen.failed):
+        return None
+    columns = [] if header is None else [c.strip() for c in lines[header].split(" | ")]
+    rows = [] if header is None else _rows(columns, lines[header + 1 :])
+    if seen.call is not None:
+        arguments = seen.call.arguments
+        filtered = any(arguments.get(k) for k in ("label_selector", "field_selector", "only_unhealthy"))
+        kind, namespace = str(arguments.get("kind") or ""), str(arguments.get("namespace") or "")
+        return Table(kind, namespace, tuple(rows), whole=not (filtered or seen.cut))
+    kind = _kind_of(columns)
+    about = OBJECT_SCOPE.search(seen.scope)
+    place = (about["name"] if about["kind"] == "Namespace" else about["ns"] or home) if about else home
+    whole = not seen.cut and bool(WHOLE_SCOPE.search(seen.scope))
+    return Table(kind, "" if kind in UNPLACED else place, tuple(rows), whole, _about(about))
+
+
+def _rows(columns: list[str], lines: list[str]) -> list[dict[str, str]]:
+    found = []
+    for line in lines:
         cells = [c.strip() for c in line.split(" | ")]
         if len(cells) >= 2 or len(columns) == 1:
-            rows.append({k: "" if v == "-" else v for k, v in zip(columns, cells, strict=False)})
-    kind = str(arguments.get("kind") or _kind_of(seen.scope, columns))
-    namespace = str(arguments.get("namespace") or _namespace_of(seen.scope))
-    return Table(kind, namespace, tuple(rows), whole=not (filtered or seen.cut))
+            found.append({k: "" if v == "-" else v for k, v in zip(columns, cells, strict=False)})
+    return found
 
 
 def _is_header(line: str) -> bool:
-    first = line.split(" | ", maxsplit=1)[0].strip()
+    first = line.split(" | ")[0].strip()
     return first in {"NAME", "NAMESPACE"}
 
 
-def _kind_of(scope: str, columns: list[str]) -> str:
-    if {"RESTARTS", "STATUS", "OWNER"} <= set(columns):
-        return "Pod"
-    match = KIND_WORD.search(scope)
-    return match[1] if match else ""
+def _kind_of(columns: list[str]) -> str:
+    """The kind whose columns these are: what the first look gathers does not say it in a form of its own."""
+    there = set(columns)
+    return next((kind for kind, needed in COLUMNS_OF if needed <= there), "")
 
 
-def _namespace_of(scope: str) -> str:
-    match = NAMESPACE_WORD.search(scope)
-    return match[1] if match else ""
+def _about(match: re.Match[str] | None) -> str:
+    if match is None:
+        return ""
+    return (
+        f"{match['kind']} {match['ns']}/{match['name']}"
+        if match["ns"]
+        else f"{match['kind']} {match['name']}"
+    )
 
 
 def read_objects(seen: Seen) -> list[dict[str, Any]]:

@@ -58,11 +58,11 @@ def _cause(case: Case, ref: ObjectRef, manifest: Manifest, target: ObjectRef) ->
             if finding is not None:
                 return finding
     events = case.facts.events_of(ref)
-    if not events:
-        case.facts.ask_events(ref.namespace)
     gone = [
         e.message.rpartition(": ")[2] for e in events if e.reason in {"SuccessfulCreate", "SuccessfulDelete"}
     ]
+    if not any(e.name in gone for e in case.facts.events):
+        case.facts.ask_events(ref.namespace)
     return images.from_events(case, target, manifest, gone)
 
 

@@ -50,7 +50,8 @@ def running_finding(case: Case, ref: ObjectRef, manifest: Manifest | None) -> Fi
 
 
 def _pods(case: Case, ref: ObjectRef) -> list[Manifest]:
-    rows = [r for r in case.facts.rows("Pod", ref.namespace) if _owned(r, ref)]
+    listed = case.facts.rows("Pod", ref.namespace, ask=not case.facts.listed_for(ref, "Pod"))
+    rows = [r for r in listed if _owned(r, ref)]
     for row in rows[:MAX_PODS]:
         case.facts.get("Pod", row["NAME"], ref.namespace)
     known = {r.get("NAME") for r in rows}

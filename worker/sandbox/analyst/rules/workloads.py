@@ -53,7 +53,8 @@ def root_workload(facts: Facts, pod: Manifest) -> ObjectRef | None:
 
 def sick_pods(facts: Facts, ref: ObjectRef, manifest: Manifest | None) -> list[Manifest]:
     """Pods of the workload that are not well, the worst first. Asks for those that are only known from a listing."""
-    rows = [r for r in facts.rows("Pod", ref.namespace) if belongs(r, ref) and not row_is_well(r)]
+    known_rows = facts.rows("Pod", ref.namespace, ask=not facts.listed_for(ref, "Pod"))
+    rows = [r for r in known_rows if belongs(r, ref) and not row_is_well(r)]
     rows.sort(key=lambda r: (_alerted(facts, r.get("NAME", "")), _rank(r.get("STATUS", ""))))
     for row in rows[:MAX_PODS]:
         facts.get("Pod", row["NAME"], ref.namespace)
