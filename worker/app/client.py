@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -205,7 +206,7 @@ class Waiter:
                 return rejection
         for headers in self.letters:
             if headers.get(Header.ORIGIN_SEQUENCE) == str(sequence):
-                return DeadLettered(headers.get(Header.REASON, ""), headers.get(Header.ERROR, ""))
+                return DeadLettered(headers.get(Header.REASON, ""), unquote(headers.get(Header.ERROR, "")))
         if not self.results:
             return None
         result = self.results[-1]

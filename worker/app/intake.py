@@ -99,6 +99,6 @@ class Intake:
             await app.stop()
 
     async def run(self) -> None:
-        """Until a signal or a failure. FastStream's last drain raises while the server is away: no failure."""
-        with contextlib.suppress(ConnectionReconnectingError):
+        """Until a signal or a failure. Closing raises while the server is away: no failure, all is settled."""
+        with contextlib.suppress(ConnectionReconnectingError, ConnectionError):
             await self.app().run()

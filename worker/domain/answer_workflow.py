@@ -111,7 +111,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         )
     selected = AnsweredWorkflow(
         workflow_id=reading.name(workflow_id, f"{_PATH}.workflow_id"),
-        confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.PARAMETERS),
+        confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.UNREADABLE),
         version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
         container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
         rationale=rationale,

@@ -345,7 +345,7 @@ def test_confidence_on_no_clear_scale_is_a_problem(written):
     answer = read(workflow_with(confidence=written))
     assert None is answer.selected_workflow.confidence
     assert [(problem.kind, problem.path) for problem in answer.problems] == [
-        (ProblemKind.PARAMETERS, "selected_workflow.confidence")
+        (ProblemKind.UNREADABLE, "selected_workflow.confidence")
     ]
 
 
