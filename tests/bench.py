@@ -1,0 +1,131 @@
+"""`make bench`: CPU seconds and counts, which repeat on a busy machine; wall times do not and are not measured.
+
+Each line is the median of several rounds. Nothing here is asserted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from schemas.taxonomy import RequestKind
+from tests.corpus_files import corpus_path
+from tests.fakes.answers import CANONICAL
+from tests.fakes.memory_cluster import MemoryCluster
+from worker.adapters.file_catalog import FileCatalog
+from worker.domain.answer import parse_answer
+from worker.domain.conversation import Finish
+from worker.domain.decode import Decoded, decode
+from worker.domain.enrichment import enrich
+from worker.domain.redact import redact
+from worker.domain.workflow import SelectionContext
+
+ROUNDS = 5
+CASES = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent.parent
+CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
+
+
+class Now:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+async def cpu_ms(times: int, work: Callable[[], Awaitable[object]]) -> float:
+    """CPU milliseconds of one call, over `times` calls, the median of the rounds."""
+    found = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        await work()
+        found.append((time.process_time() - started) * 1000 / times)
+    return statistics.median(found)
+
+
+async def enrichment() -> float:
+    """100 incidents at once, a mix of the corpus, cluster answers from memory."""
+    cases = sorted(path for path in CASES.iterdir() if path.is_dir())
+    clusters = [MemoryCluster.read(case) for case in cases]
+    requests = []
+    for case in cases:
+        decoded = decode((case / "incident.json").read_bytes(), RequestKind.INCIDENT, datetime.now(UTC))
+        assert isinstance(decoded, Decoded)
+        requests.append(decoded.request)
+    jobs = [(requests[n % len(cases)], clusters[n % len(cases)]) for n in range(100)]
+
+    async def work() -> object:
+        return await asyncio.gather(*(enrich(r, c, Now(), deadline_seconds=60) for r, c in jobs))
+
+    return await cpu_ms(100, work)
+
+
+async def catalog_lookups() -> float:
+    """A page of workflows among 2,000."""
+    small = await FileCatalog.open(CATALOG)
+    many = [
+        replace(workflow, workflow_id=f"{workflow.workflow_id}-{n}")
+        for n in range(2_000 // len(small._workflows) + 1)
+        for workflow in small._workflows.values()
+    ][:2_000]
+    catalog = FileCatalog(many)
+    context = SelectionContext(environment="production", priority="P1", severity="critical")
+
+    async def work() -> object:
+        return [await catalog.workflows("RollbackDeployment", context) for _ in range(20)]
+
+    return await cpu_ms(20, work)
+
+
+async def decoding() -> float:
+    """One request of the usual size."""
+    body = corpus_path("payloads/01-valid-full.json").read_bytes()
+
+    async def work() -> object:
+        return [decode(body, RequestKind.INCIDENT, datetime.now(UTC)) for _ in range(200)]
+
+    return await cpu_ms(200, work)
+
+
+async def parsing() -> float:
+    """One answer in the required form, with prose."""
+    text = f"{'The pods crash. ' * 200}\n```json\n{json.dumps(CANONICAL)}\n```"
+
+    async def work() -> object:
+        return [parse_answer(text, Finish.STOP) for _ in range(50)]
+
+    return await cpu_ms(50, work)
+
+
+async def redaction() -> float:
+    """1 MB of log lines."""
+    line = '2026-05-11T21:42:10Z level=info msg="request served" path=/api/v1/orders status=200 took=12ms\n'
+    text = line * (1_000_000 // len(line))
+
+    async def work() -> object:
+        return redact(text)
+
+    return await cpu_ms(1, work)
+
+
+async def main() -> None:
+    """Print the table."""
+    for name, measure in (
+        ("gather facts, per incident of 100 at once", enrichment),
+        ("decode a request", decoding),
+        ("read an answer", parsing),
+        ("list workflows among 2,000", catalog_lookups),
+        ("redact 1 MB of logs", redaction),
+    ):
+        print(f"{name:45} {await measure():10.3f} ms CPU", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
