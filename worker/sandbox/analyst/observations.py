@@ -115,7 +115,7 @@ def read_table(seen: Seen, home: str = "") -> Table | None:
         return Table(kind, namespace, tuple(rows), whole=not (filtered or seen.cut))
     kind = _kind_of(columns)
     about = OBJECT_SCOPE.search(seen.scope)
-    place = (about["name"] if about["kind"] == "Namespace" else about["ns"] or home) if about else home
+    place = (about["name"].rstrip(":") if about["kind"] == "Namespace" else about["ns"] or home) if about else home
     whole = not seen.cut and bool(WHOLE_SCOPE.search(seen.scope))
     return Table(kind, "" if kind in UNPLACED else place, tuple(rows), whole, _about(about))
 

@@ -16,7 +16,7 @@ from worker.sandbox.analyst.transcript import Call, Transcript
 from worker.domain.objects import ObjectRef
 
 MAX_ACTIONS = 4
-MAX_DETAILS = 3
+MAX_DETAILS = 2
 LEAST_CERTAINTY = 0.64
 INDIRECT = frozenset({"Secret", "ServiceAccount", "Role", "ClusterRole", "PriorityClass"})
 """Kinds that workflows seldom act on themselves: the workload that uses them is asked about first."""

@@ -23,6 +23,15 @@ class Case:
     look: Callable[[Case, ObjectRef], Finding | None]
     path: list[Key] = field(default_factory=list)
 
+    def waits(self, asked_before: int) -> bool:
+        """Whether questions were left open since then: it is too early to look for other explanations."""
+        return len(self.facts.wanted) > asked_before
+
+    @property
+    def asked(self) -> int:
+        """How many questions are open now; for `waits`."""
+        return len(self.facts.wanted)
+
     def follow(self, ref: ObjectRef) -> Finding | None:
         """The cause as seen from another object; None when it is healthy, unknown, or already on the path."""
         key = key_of(ref.kind, ref.name, ref.namespace)

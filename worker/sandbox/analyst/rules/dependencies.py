@@ -24,6 +24,9 @@ def dependency_finding(
     """The cause of a message that says that something cannot be reached or resolved."""
     namespace = str(dig(pod, "metadata", "namespace") or "")
     told = f"{target} cannot reach a dependency: {short(line)}"
+    asked = case.asked
+    for kind in ("Service", "Pod", "ReplicaSet"):
+        case.facts.rows(kind, namespace)
     written = hosts.hosts_in(line)
     settings = hosts.configured_hosts(pod)
     for host in _with_ports(written, settings) + [
@@ -34,6 +37,8 @@ def dependency_finding(
             finding = _behind(case, pod, target, host, service)
             if finding is not None:
                 return seen_from(finding, _symptom(state), target, told)
+    if case.waits(asked):
+        return None
     for host in [*_with_ports(written, settings), *settings]:
         finding = _no_service(case, pod, target, host, told)
         if finding is not None:
@@ -58,12 +63,15 @@ def _behind(case: Case, pod: Manifest, consumer: ObjectRef, host: Host, service:
     selection = services.selection_finding(case, service)
     if selection is not None:
         return selection
+    asked = case.asked
     for workload in hosts.workloads_behind(case.facts, service):
         if (workload.kind, workload.name) == (consumer.kind, consumer.name):
             continue
         finding = case.follow(workload)
         if finding is not None:
             return finding
+    if case.waits(asked):
+        return None
     blocked = netpol.blocking_policy(case, pod, service)
     return blocked or dns.resolver_finding(case, service)
 
@@ -129,8 +137,6 @@ def _no_service(case: Case, pod: Manifest, consumer: ObjectRef, host: Host, told
         return _external(case, consumer, host, told) if not host.is_ip else None
     name, where = place
     rows = case.facts.rows("Service", where)
-    if not rows and case.facts.wanted:
-        return None
     elsewhere = [
         r for r in case.facts.rows("Service") if r.get("NAME") == name and r.get("NAMESPACE") != where
     ]

@@ -77,7 +77,7 @@ def _lowered(change: Change | None, limit: str) -> bool:
     for path, old, value in change.parts:
         if "memory" in path and quantity(value) == new and (quantity(old) or 0.0) > new:
             return True
-    return change.touches("limits", "resources")
+    return False
 
 
 def _volatile(spec: Manifest, container: Manifest) -> tuple[str, str]:

@@ -37,8 +37,9 @@ def from_lines(
         tried.setdefault(item.trouble, item.line)
     for trouble, line in list(tried.items())[:MAX_TRIED]:
         explain = EXPLANATIONS.get(trouble)
+        asked = case.asked
         finding = explain(case, pod, state, target, line) if explain else None
-        if finding is not None:
+        if finding is not None or case.waits(asked):
             return finding
     return None
 

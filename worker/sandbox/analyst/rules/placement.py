@@ -28,7 +28,7 @@ LIFECYCLE = {
     "node.kubernetes.io/network-unavailable": "without network",
 }
 SELECTOR = re.compile(
-    r"didn't match Pod's node (?:affinity|selector)|node\(s\) didn't match (?:node )?selector|node affinity",
+    r"didn't match Pod's node (?:affinity|selector)|node\(s\) didn't match (?:node )?selector|(?<!volume )node affinity",
     re.IGNORECASE,
 )
 SPREAD = re.compile(r"topology spread|anti-affinity|affinity rules", re.IGNORECASE)

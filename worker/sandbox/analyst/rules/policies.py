@@ -9,9 +9,11 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
+from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case, short
-from worker.sandbox.analyst.shapes import condition, containers_of, pod_spec, selects
+from worker.sandbox.analyst.shapes import condition, containers_of, labels_of, pod_spec, selects
 
+STRONG = 0.7
 NO_REQUEST = "missing request for"
 
 
@@ -54,6 +56,9 @@ def diagnose_budget(case: Case, ref: ObjectRef) -> Finding | None:
 
 def _selected_workload(facts: Facts, ref: ObjectRef, manifest: Manifest) -> ObjectRef | None:
     selector = dig(manifest, "spec", "selector")
+    for pod in facts.objects("Pod", ref.namespace):
+        if selects(selector, labels_of(pod)):
+            return workloads.root_workload(facts, pod)
     for kind in ("Deployment", "StatefulSet"):
         for workload in facts.objects(kind, ref.namespace):
             labels = {
@@ -130,9 +135,10 @@ def _at_ceiling(case: Case, ref: ObjectRef, workload: ObjectRef, manifest: Manif
     ceiling, current = spec.get("maxReplicas"), status.get("currentReplicas")
     if not (limited.get("reason") == "TooManyReplicas" or (isinstance(ceiling, int) and ceiling == current)):
         return None
-    cause = case.follow(workload)
-    if cause is not None and cause.family not in {"regression", "rollout"} and cause.certainty >= 0.7:
-        return cause
+    if workloads.sick_pods(case.facts, workload, case.facts.of(workload, ask=False)):
+        cause = case.follow(workload)
+        if cause is not None and cause.certainty >= STRONG:
+            return cause
     load = ", ".join(_metrics(spec, status))
     told = f"{ref} is at its maximum: maxReplicas {ceiling}, current replicas {current}, {load or 'metric above target'}"
     wanted = _wanted(spec, status)

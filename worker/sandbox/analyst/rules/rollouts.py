@@ -54,14 +54,14 @@ class Change:
 def last_change(facts: Facts, workload: ObjectRef) -> Change | None:
     """How the newest revision of a Deployment differs from the one before; None when there is only one or none known."""
     manifest = facts.of(workload)
-    if manifest is None or workload.kind != "Deployment":
+    if workload.kind != "Deployment":
         return None
-    if annotations_of(manifest).get(REVISION, "") in {"", "1"}:
+    if manifest is not None and annotations_of(manifest).get(REVISION, "") in {"", "1"}:
         return None
     told = facts.changes.get(str(workload))
     if told is not None:
         return _from_lines(facts, told)
-    sets = _replica_sets(facts, workload)
+    sets = _replica_sets(facts, workload, ask=manifest is not None)
     if len(sets) < 2:
         return None
     new, old = sets[0], sets[1]
@@ -128,11 +128,11 @@ def only_revision(facts: Facts, workload: ObjectRef) -> bool:
     return bool(manifest) and annotations_of(manifest or {}).get(REVISION) == "1"
 
 
-def _replica_sets(facts: Facts, workload: ObjectRef) -> list[Manifest]:
-    rows = facts.rows("ReplicaSet", workload.namespace)
+def _replica_sets(facts: Facts, workload: ObjectRef, *, ask: bool) -> list[Manifest]:
+    rows = facts.rows("ReplicaSet", workload.namespace, ask=ask)
     named = [r for r in rows if r.get("NAME", "").rpartition("-")[0] == workload.name]
     named.sort(key=lambda r: _number(r.get("REVISION", "")), reverse=True)
-    for row in named[:2]:
+    for row in named[:2] if len(named) > 1 else ():
         facts.get("ReplicaSet", row["NAME"], workload.namespace)
     return _known_sets(facts, workload)
 

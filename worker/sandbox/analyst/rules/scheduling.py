@@ -39,8 +39,9 @@ def pending_finding(case: Case, pod: Manifest, workload: ObjectRef | None) -> Fi
         "Pod", str(dig(pod, "metadata", "name")), str(dig(pod, "metadata", "namespace") or "")
     )
     message = scheduler_message(case, pod)
+    asked = case.asked
     storage = _storage(case, pod, target, message)
-    if storage is not None:
+    if storage is not None or case.waits(asked):
         return storage
     if condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
         gates = [as_dict(g).get("name") for g in as_list(dig(pod, "spec", "schedulingGates"))]

@@ -57,7 +57,8 @@ def sick_pods(facts: Facts, ref: ObjectRef, manifest: Manifest | None) -> list[M
     rows = [r for r in known_rows if belongs(r, ref) and not row_is_well(r)]
     rows.sort(key=lambda r: (_alerted(facts, r.get("NAME", "")), _rank(r.get("STATUS", ""))))
     for row in rows[:MAX_PODS]:
-        facts.get("Pod", row["NAME"], ref.namespace)
+        if facts.get("Pod", row["NAME"], ref.namespace) is None and row.get("RESTARTS", "0") != "0":
+            facts.log(ref.namespace, row["NAME"], previous=True)
     known = [
         p
         for p in facts.objects("Pod", ref.namespace)
