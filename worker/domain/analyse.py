@@ -25,6 +25,7 @@ from worker.domain.context import (
     base_context,
     failed_execution,
     requested_names,
+    sender_texts,
     sent_enrichment,
     signal_resource,
 )
@@ -217,6 +218,7 @@ class _Work:
             safety=job.request.safety_context,
             failed=failed_execution(job.request),
             extra_signal_types=rules.signal_types,
+            sender=sender_texts(job.request),
         )
         self._review: Reviewed | None = None
 
@@ -278,11 +280,7 @@ class _Work:
 
     def _planted(self) -> str:
         found = self._review.instructions if self._review else {}
-        return (
-            f"evidence {', '.join(found)} holds text that reads like instructions to its reader"
-            if found
-            else ""
-        )
+        return f"text that reads like instructions to its reader stands in {', '.join(found)}" if found else ""
 
     async def _approval(self, conclusion: Conclusion, accepted: Accepted | None, planted: str) -> Approval:
         if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from schemas.enrichment import EnrichmentResults
 from schemas.incident import IncidentRequest, Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.budget import cut_middle
+from worker.domain.evidence import Evidence
 from worker.domain.objects import ObjectRef
 from worker.domain.repetition import FailedExecution
 from worker.domain.workflow import SelectionContext
+
+SENDER_TOKENS = 250
+"""The most that the prompt shows of one text of the sender."""
 
 
 def base_context(request: Signal) -> SelectionContext:
@@ -41,6 +48,28 @@ def requested_names(request: Signal) -> frozenset[str]:
     for text in (request.error_message, request.description, *request.signal_labels.values()):
         words.update(word.strip(".,:;()[]{}\"'`") for word in text.replace("/", " ").split())
     return frozenset(words - {""})
+
+
+def sender_texts(request: Signal) -> tuple[Evidence, ...]:
+    """What the sender wrote freely, as far as the model is shown it; the id is the field's name."""
+    texts = {
+        "signal_type": request.signal_type,
+        "error_message": request.error_message,
+        "description": request.description,
+        "signal_labels": _lines(request.signal_labels),
+        "signal_annotations": _lines(request.signal_annotations),
+    }
+    if isinstance(request, RecoveryRequest):
+        texts["previous_execution.failure.message"] = request.previous_execution.failure.message
+    return tuple(
+        Evidence("sender", name, cut_middle(text, SENDER_TOKENS).text, id=name)
+        for name, text in texts.items()
+        if text
+    )
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}={value}" for name, value in values.items())
 
 
 def failed_execution(request: Signal) -> FailedExecution | None:

@@ -13,7 +13,7 @@ from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.safety import SafetyContext
 from worker.domain.answer import Answer, AnsweredTarget
 from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.evidence import EvidenceLog
+from worker.domain.evidence import Evidence, EvidenceLog
 from worker.domain.injection import instructions
 from worker.domain.labels import detect_labels
 from worker.domain.objects import ObjectRef
@@ -45,7 +45,7 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Reviewer:
-    """Looks things up for one request. `signal` is the resource the request names."""
+    """Looks things up for one request. `signal` is the resource the request names, `sender` what it says in words."""
 
     cluster: Cluster
     catalog: Catalog
@@ -56,12 +56,13 @@ class Reviewer:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     extra_signal_types: frozenset[str] = frozenset()
+    sender: Sequence[Evidence] = ()
 
     async def review(self, answer: Answer) -> Reviewed:
         """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         context = self._final_context(chain, labels)
-        planted = instructions(self.evidence.items)
+        planted = instructions([*self.sender, *self.evidence.items])
         facts = VerdictFacts(
             context=context,
             affected=affected,
