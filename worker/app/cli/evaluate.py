@@ -22,6 +22,7 @@ from worker.app.embedded import Case, EmbeddedError, Services, open_case, open_s
 from worker.app.provisioning import connected
 
 PATIENCE_SECONDS = 600.0
+CASE_CHARS = 26  # with the other columns 80 characters
 
 
 async def evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bool) -> int:
@@ -88,14 +89,13 @@ def _print(scores: list[Score], *, json_lines: bool) -> None:
     if json_lines:
         typer.echo(json.dumps(as_json(scores), indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("case", "target", "signal", "workflow", "review", "calls", "tools", "tokens", "s"):
-        table.add_column(
-            heading, overflow="ellipsis", no_wrap=True, justify="left" if heading == "case" else "right"
-        )
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("case", overflow="ellipsis", no_wrap=True)
+    for heading in ("target", "signal", "workflow", "review", "calls", "tools", "tokens", "s"):
+        table.add_column(heading, no_wrap=True, justify="right", min_width=len(heading))
     for s in scores:
         table.add_row(
-            s.case[:30],
+            s.case[:CASE_CHARS],
             "best" if s.target_best else "ok" if s.target_right else "WRONG",
             "ok" if s.signal_type_right else "other",
             _workflow_word(s),

@@ -1,0 +1,148 @@
+"""The command line as people and scripts use it: exit codes, JSON, messages that say what to do."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from tests.corpus_files import corpus_path
+from tests.fakes.llm_server import serve as serve_llm
+from tests.integration.test_pipeline import ANSWER, BODY, CASE
+from tests.pipeline import CATALOG, final
+from tests.processes import rca, ready, running
+
+
+async def test_help_teaches_and_needs_no_configuration():
+    ended = await rca("--help")
+    assert 0 == ended.code
+    for command in ("worker", "provision", "submit", "demo", "eval", "settings", "sandbox"):
+        assert command in ended.out
+    assert max(len(line) for line in ended.out.splitlines()) <= 80
+
+
+async def test_an_unknown_option_is_a_usage_error():
+    assert 2 == (await rca("submit", "--no-such-option")).code
+
+
+async def test_every_setting_is_listed():
+    ended = await rca("settings", "--json")
+    names = [row["name"] for row in ended.json()]
+    assert {"RCA_NATS__SERVERS", "RCA_LLM__MODEL", "RCA_WORKER__SLOTS_P0", "RCA_HTTP__PORT"} <= set(names)
+
+
+async def test_a_worker_without_a_model_says_what_to_set():
+    ended = await rca("worker")
+    assert 1 == ended.code
+    assert "RCA_LLM__MODEL is not set" in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_a_misspelt_setting_names_the_nearest():
+    ended = await rca("worker", env={"RCA_LLM__MODLE": "x"})
+    assert 1 == ended.code
+    assert "RCA_LLM__MODLE: unknown setting; did you mean RCA_LLM__MODEL?" in ended.err
+
+
+async def test_a_server_that_is_away_is_a_clear_error():
+    env = {"RCA_NATS__SERVERS": "nats://127.0.0.1:9", "RCA_NATS__CONNECT_SECONDS": "1"}
+    ended = await rca("provision", env=env)
+    assert 1 == ended.code
+    assert "RCA_NATS__SERVERS" in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_the_stand_ins_start_alone_and_say_where_they_are():
+    async with (
+        ready("sandbox", "nats") as nats,
+        ready("sandbox", "cluster", str(CASE)) as cluster,
+        ready("sandbox", "analyst") as analyst,
+        aiohttp.ClientSession() as http,
+    ):
+        assert nats["url"].startswith("nats://127.0.0.1:")
+        async with http.get(f"{cluster['url']}/api/v1/namespaces/ml-batch/pods") as answer:
+            assert "PodList" == (await answer.json())["kind"]
+        async with http.get(f"{analyst['url']}/v1/models") as answer:
+            assert 200 == answer.status
+
+
+async def test_provision_can_be_repeated_and_checked():
+    async with ready("sandbox", "nats") as nats:
+        env = {"RCA_NATS__SERVERS": nats["url"]}
+        before = await rca("provision", "--check", env=env)
+        made = await rca("provision", "--json", env=env)
+        again = await rca("provision", "--check", "--json", env=env)
+    assert 1 == before.code
+    assert "would create" in before.out
+    assert {"created"} == {row["action"] for row in made.json()}
+    assert (0, {"same"}) == (again.code, {row["action"] for row in again.json()})
+
+
+async def test_submitting_without_streams_says_what_to_run():
+    async with ready("sandbox", "nats") as nats:
+        ended = await rca("submit", str(CASE / "incident.json"), env={"RCA_NATS__SERVERS": nats["url"]})
+    assert 1 == ended.code
+    assert "rca provision" in ended.err
+
+
+@pytest.fixture
+async def worker_environment(tmp_path):
+    """A worker process on stand-ins; yields the environment of its users."""
+    kubeconfig = tmp_path / "kubeconfig"
+    async with (
+        ready("sandbox", "nats", "--provisioned") as nats,
+        ready("sandbox", "cluster", str(CASE), "--kubeconfig", str(kubeconfig)),
+        serve_llm(lambda request, number: final(ANSWER)) as llm,
+    ):
+        env = {
+            "RCA_NATS__SERVERS": nats["url"],
+            "RCA_KUBERNETES__KUBECONFIG": str(kubeconfig),
+            "RCA_LLM__MODEL": "openai-chat:scripted",
+            "RCA_LLM__BASE_URL": f"{llm.url}/v1",
+            "RCA_LLM__API_KEY": "test-key",
+            "RCA_CATALOG__PATH": str(CATALOG),
+            "RCA_HTTP__PORT": "0",
+            "RCA_HTTP__HOST": "127.0.0.1",
+        }
+        async with running("worker", env=env) as process:
+            assert process.stderr is not None
+            lines = []
+            while not any("worker_started" in line for line in lines):
+                lines.append((await asyncio.wait_for(process.stderr.readline(), 30)).decode())
+                assert lines[-1], lines
+            listening = next(json.loads(line) for line in lines if "http_listening" in line)
+            yield {**env, "health": f"http://127.0.0.1:{listening['port']}"}
+
+
+async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
+    env = dict(worker_environment)
+    health = env.pop("health")
+    result = await rca("submit", "-", "--wait", "--json", env=env, stdin=BODY)
+    shown = await rca("submit", str(CASE / "incident.json"), "--wait", env=env)
+    rejected = await rca("submit", "-", "--wait", env=env, stdin=b'{"incident_id": ""}')
+    other = corpus_path("payloads/48-recovery-reason-unknown-code.json")
+    recovery = await rca("submit", str(other), "--recovery", "--new-id", "--wait", "--json", env=env)
+    async with aiohttp.ClientSession() as http:
+        async with http.get(f"{health}/livez") as answer:
+            assert 200 == answer.status
+        async with http.get(f"{health}/readyz") as answer:
+            assert (200, "ok\n") == (answer.status, await answer.text())
+        async with http.get(f"{health}/metrics") as answer:
+            metrics = await answer.text()
+    assert (0, "completed") == (result.code, result.json()["status"])
+    assert 0 == shown.code
+    assert "increase-memory-limits-v1" in shown.out
+    assert "Approval required" in shown.out
+    assert max(len(line) for line in shown.out.splitlines()) <= 80
+    assert 5 == rejected.code
+    assert "remediation_id" in rejected.err
+    assert (0, "recovery") == (recovery.code, recovery.json()["kind"])
+    assert 'rca_results_total{kind="incident",reason="none",status="completed"} 1.0' in metrics
+
+
+async def test_submit_gives_up_waiting_when_nobody_works():
+    async with ready("sandbox", "nats", "--provisioned") as nats:
+        env = {"RCA_NATS__SERVERS": nats["url"]}
+        ended = await rca("submit", "-", "--wait", "--timeout", "1", env=env, stdin=BODY)
+    assert 4 == ended.code
+    assert "the request is kept" in ended.err
