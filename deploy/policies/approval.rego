@@ -1,0 +1,1 @@
+../../worker/policies/approval.rego

@@ -1,0 +1,350 @@
+"""What is deployed fits the program: commands, settings, permissions, probes. Without docker and kubectl."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from worker.app.cli.main import app
+from worker.app.settings import Settings, documentation
+from worker.sandbox import nats_server
+from worker.sandbox.analyst.server import MODEL as ANALYST
+
+TOP = Path(__file__).parent.parent.parent
+DEPLOY = TOP / "deploy"
+VERSION = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
+SETTINGS = {name for name, _, _ in documentation()}
+READ = {"get", "list"}
+GRANTED = {
+    "": {
+        "configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes", "persistentvolumeclaims",
+        "persistentvolumes", "pods", "pods/log", "replicationcontrollers", "resourcequotas", "services",
+    },
+    "apps": {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
+    "autoscaling": {"horizontalpodautoscalers"},
+    "batch": {"cronjobs", "jobs"},
+    "discovery.k8s.io": {"endpointslices"},
+    "events.k8s.io": {"events"},
+    "metrics.k8s.io": {"nodes", "pods"},
+    "networking.k8s.io": {"networkpolicies"},
+    "policy": {"poddisruptionbudgets"},
+    "storage.k8s.io": {"storageclasses"},
+}  # fmt: skip
+
+
+def manifests() -> list[dict]:
+    files = [p for p in sorted(DEPLOY.rglob("*.yaml")) if p.name != "kustomization.yaml"]
+    return [document for path in files for document in yaml.safe_load_all(path.read_text())]
+
+
+def of_kind(kind: str, name: str = "") -> list[dict]:
+    return [m for m in manifests() if m["kind"] == kind and name in {"", m["metadata"]["name"]}]
+
+
+PODS = {
+    m["metadata"]["name"]: m["spec"]["template"] for k in ("Deployment", "Job", "StatefulSet") for m in of_kind(k)
+}  # fmt: skip
+COMPOSE = yaml.safe_load((TOP / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+
+
+def parse(arguments: list[str]) -> None:
+    """Read a command line as `rca` would, without running it. Raises click's usage errors."""
+    command = typer.main.get_command(app)
+    context = None
+    while hasattr(command, "commands"):
+        command = command.commands[arguments[0]]
+        arguments = arguments[1:]
+    context = command.make_context("rca", arguments)
+    context.close()
+
+
+# --- Kubernetes ----------------------------------------------------------------------------------------------------
+
+
+def test_every_manifest_is_listed_once():
+    listed = []
+    for kustomization in DEPLOY.rglob("kustomization.yaml"):
+        content = yaml.safe_load(kustomization.read_text())
+        files = [f for g in content.get("configMapGenerator", []) for f in g["files"]]
+        listed += [(kustomization.parent / name).resolve() for name in content["resources"] + files]
+    assert len(listed) == len(set(listed))
+    assert all(path.exists() for path in listed)
+    assert {p for p in DEPLOY.rglob("*.yaml") if p.name != "kustomization.yaml"} <= set(listed)
+
+
+def test_the_worker_reads_and_nothing_else():
+    for role in of_kind("ClusterRole"):
+        for rule in role["rules"]:
+            assert set(rule["verbs"]) <= READ, role["metadata"]["name"]
+            assert not {"secrets", "*", "serviceaccounts/token", "pods/exec"} & set(rule["resources"])
+            assert "*" not in rule["apiGroups"]
+            assert not set(rule) & {"nonResourceURLs"}
+
+
+def test_the_permissions_are_exactly_those_the_worker_needs():
+    (core,) = of_kind("ClusterRole", "rca-worker-core")
+    granted: dict[str, set[str]] = {}
+    for rule in core["rules"]:
+        (group,) = rule["apiGroups"]
+        granted.setdefault(group, set()).update(rule["resources"])
+        assert set(rule["verbs"]) == ({"get"} if rule["resources"] == ["pods/log"] else READ)
+    assert granted == GRANTED
+
+
+def test_the_roles_reach_the_worker():
+    (total,) = of_kind("ClusterRole", "rca-worker")
+    (selector,) = total["aggregationRule"]["clusterRoleSelectors"]
+    others = [
+        role
+        for role in of_kind("ClusterRole")
+        if role is not total and role["metadata"]["name"] != "rca-worker"
+    ]
+    assert len(others) == 2
+    assert all(selector["matchLabels"].items() <= role["metadata"]["labels"].items() for role in others)
+    (binding,) = of_kind("ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == "rca-worker"
+    (account,) = of_kind("ServiceAccount")
+    assert [s["name"] for s in binding["subjects"]] == [account["metadata"]["name"]]
+    assert PODS["rca-worker"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
+    assert not of_kind("Role") + of_kind("RoleBinding")
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_are_restricted(name):
+    """The `restricted` Pod Security Standard, which the namespace enforces, and a read-only root."""
+    spec = PODS[name]["spec"]
+    assert spec["enableServiceLinks"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert not any("hostPath" in volume for volume in spec.get("volumes", []))
+    for container in spec["containers"]:
+        context = container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+
+
+def test_only_the_worker_has_a_token():
+    without = [name for name, pod in PODS.items() if pod["spec"].get("automountServiceAccountToken") is False]
+    assert sorted(without) == sorted(set(PODS) - {"rca-worker"})
+
+
+def test_the_worker_is_probed_where_it_answers():
+    (container,) = PODS["rca-worker"]["spec"]["containers"]
+    port = {p["name"]: p["containerPort"] for p in container["ports"]}
+    (config,) = of_kind("ConfigMap")
+    assert port["http"] == int(config["data"]["RCA_HTTP__PORT"])
+    paths = {
+        probe: container[probe]["httpGet"]["path"]
+        for probe in ("livenessProbe", "readinessProbe", "startupProbe")
+    }
+    assert paths == {"livenessProbe": "/livez", "readinessProbe": "/readyz", "startupProbe": "/livez"}
+    assert {container[probe]["httpGet"]["port"] for probe in paths} == {"http"}
+
+
+def test_there_is_time_to_finish():
+    drain = Settings().worker.drain_seconds
+    assert PODS["rca-worker"]["spec"]["terminationGracePeriodSeconds"] >= drain + 15
+    assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) >= drain + 15
+
+
+def test_the_namespaces_and_network_policies_fit():
+    (namespace,) = of_kind("Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    policies = {p["metadata"]["name"]: p["spec"] for p in of_kind("NetworkPolicy")}
+    (clients,) = policies["nats"]["ingress"]
+    wanted = clients["from"][0]["podSelector"]["matchLabels"].items()
+    speakers = [name for name, pod in PODS.items() if wanted <= pod["metadata"]["labels"].items()]
+    assert sorted(speakers) == ["rca-provision", "rca-worker"]
+    assert (
+        policies["nats"]["podSelector"]["matchLabels"].items() <= PODS["nats"]["metadata"]["labels"].items()
+    )
+    (selected,) = policies["rca-worker"]["podSelector"]["matchExpressions"]
+    assert selected["values"] == ["rca-worker", "rca-provision"]
+    assert [p["port"] for p in clients["ports"]] == [4222]
+    assert all(set(p["policyTypes"]) == {"Ingress", "Egress"} for p in policies.values())
+
+
+def test_selectors_select_the_pods():
+    for kind in ("Deployment", "StatefulSet"):
+        for workload in of_kind(kind):
+            labels = workload["spec"]["template"]["metadata"]["labels"].items()
+            assert workload["spec"]["selector"]["matchLabels"].items() <= labels
+    (service,) = of_kind("Service")
+    assert service["spec"]["selector"].items() <= PODS["nats"]["metadata"]["labels"].items()
+    (servers,) = [m["data"]["RCA_NATS__SERVERS"] for m in of_kind("ConfigMap")]
+    assert servers == f"nats://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+
+
+def test_secrets_are_referred_to_and_explained_but_not_shipped():
+    assert not of_kind("Secret")
+    explained = (DEPLOY / "kustomization.yaml").read_text()
+    for pod in PODS.values():
+        for variable in pod["spec"]["containers"][0].get("env", []):
+            reference = variable.get("valueFrom", {}).get("secretKeyRef")
+            if reference:
+                assert re.search(
+                    rf"secret generic {reference['name']} --from-literal={reference['key']}=", explained
+                )
+
+
+# --- Commands, settings, images ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, pod in PODS.items() if "rca-worker" in pod["spec"]["containers"][0]["image"]]
+)
+def test_the_commands_of_the_pods_exist(name):
+    parse(PODS[name]["spec"]["containers"][0]["args"])
+
+
+@pytest.mark.parametrize("name", [n for n, s in SERVICES.items() if "rca-worker" in s["image"]])
+def test_the_commands_of_compose_exist(name):
+    parse(SERVICES[name]["command"])
+
+
+def test_an_unknown_command_would_be_noticed():
+    with pytest.raises(KeyError, match="nothing"):
+        parse(["nothing"])
+    with pytest.raises(Exception, match="--nothing"):
+        parse(["worker", "--nothing"])
+
+
+def environments() -> dict[str, set[str]]:
+    found = {f"compose {n}": set(s.get("environment", {})) for n, s in SERVICES.items() if n != "nats"}
+    found["config"] = {key for m in of_kind("ConfigMap") for key in m["data"]}
+    for name in ("rca-worker", "rca-provision"):
+        found[name] = {v["name"] for v in PODS[name]["spec"]["containers"][0]["env"]}
+    return found
+
+
+@pytest.mark.parametrize("where", environments())
+def test_the_settings_exist(where):
+    assert environments()[where] - SETTINGS == set()
+
+
+def test_the_configuration_is_valid(monkeypatch):
+    (config,) = of_kind("ConfigMap")
+    for name, value in (config["data"] | {"RCA_NATS__PASSWORD": "x"}).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.nats.servers == ("nats://nats:4222",)
+    assert settings.worker.lane_slots("p0") == 8
+
+
+def images() -> set[str]:
+    named = {s["image"] for s in SERVICES.values()}
+    return named | {c["image"] for pod in PODS.values() for c in pod["spec"]["containers"]}
+
+
+def test_images_are_pinned_and_ours_is_this_version():
+    assert images() == {f"rca-worker:{VERSION}", "nats:2.15.1-alpine"}
+
+
+def test_files_that_compose_mounts_are_there():
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (TOP / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], source
+
+
+def test_compose_asks_the_offline_analyst_unless_told_otherwise():
+    given = SERVICES["worker"]["environment"]
+    assert given["RCA_LLM__MODEL"] == f"${{RCA_LLM__MODEL:-openai-chat:{ANALYST}}}"
+    port = SERVICES["analyst"]["command"][-1]
+    assert given["RCA_LLM__BASE_URL"] == f"${{RCA_LLM__BASE_URL-http://127.0.0.1:{port}/v1}}"
+    assert f"{port}), 2)" in SERVICES["analyst"]["healthcheck"]["test"][-1]
+
+
+def test_compose_publishes_on_loopback_only():
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_compose_waits_for_what_is_needed():
+    for name, service in SERVICES.items():
+        for needed, condition in service.get("depends_on", {}).items():
+            if condition["condition"] == "service_healthy":
+                assert "healthcheck" in SERVICES[needed], f"{name} waits for {needed}"
+    assert set(SERVICES["worker"]["depends_on"]) == {"provision", "cluster", "analyst"}
+    shared = {n for n, s in SERVICES.items() if s.get("network_mode") == "service:cluster"}
+    assert shared == {"analyst", "worker"}
+
+
+# --- Image, NATS, policy -------------------------------------------------------------------------------------------
+
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_image_is_built_from_locked_packages_and_runs_as_nobody():
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.12-slim"}
+    fetching = [line for line in DOCKERFILE.splitlines() if re.search(r"pip\b.* (?:install|wheel) ", line)]
+    assert fetching
+    assert all("--require-hashes" in line or "--no-index" in line for line in fetching)
+    (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
+    assert {
+        PODS[name]["spec"]["securityContext"]["runAsUser"] for name in ("rca-worker", "rca-provision")
+    } == {int(user)}
+    assert 'ENTRYPOINT ["rca"]' in DOCKERFILE
+
+
+def test_what_the_image_copies_is_there_and_not_ignored():
+    kept = {
+        line[1:]
+        for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    copied = {
+        name
+        for names in re.findall(r"^COPY (?!--)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+        for name in names.split()
+    }
+    assert copied == kept
+    assert all((TOP / name).exists() for name in copied)
+
+
+def test_the_server_accepts_its_configuration(tmp_path):
+    text = (DEPLOY / "nats" / "nats.conf").read_text()
+    assert f"max_payload: {nats_server.MAX_PAYLOAD}" in text
+    assert "sync_interval: always" in text
+    path = tmp_path / "nats.conf"
+    path.write_text(text.replace("/data", str(tmp_path)))
+    variables = {"RCA_NATS_PASSWORD": "s3cret-enough", "RCA_NATS_SERVER_NAME": "nats-0"}
+    command = [nats_server.find_nats_server(), "-t", "-c", str(path)]
+    assert (
+        subprocess.run(command, env=os.environ | variables, capture_output=True, check=False).returncode == 0
+    )
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0, "a password is required"
+    given = {v["name"] for v in PODS["nats"]["spec"]["containers"][0]["env"]}
+    assert given == set(SERVICES["nats"]["environment"]) == set(variables)
+
+
+def test_the_policy_to_start_from_is_the_shipped_one():
+    assert (DEPLOY / "policies" / "approval.rego").read_text() == (
+        TOP / "worker/policies/approval.rego"
+    ).read_text()
+
+
+def test_the_files_that_the_security_page_names_are_there():
+    named = re.findall(r"`((?:worker|deploy|tests)/[^`]*)`", (TOP / "SECURITY.md").read_text())
+    assert len(named) > 10
+    assert [name for name in named if not (TOP / name).exists()] == []
+
+
+def test_there_are_no_addresses_but_local_ones():
+    for path in [*DEPLOY.rglob("*"), TOP / "docker-compose.yml", TOP / "SECURITY.md"]:
+        if path.is_file():
+            hosts = re.findall(r"\w+://([^\s/:\"'}]+)", path.read_text())
+            assert set(hosts) <= {"nats", "127.0.0.1"}, path
