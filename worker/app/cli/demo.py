@@ -88,7 +88,7 @@ class _Run:
 
 def _introduce(console: Console, services: Services, case: Case) -> None:
     who = "the offline analyst (rules, no language model)" if services.offline else services.llm.model
-    console.print(Text(f"Incident {case.name}, answered by {who}", style="bold"))
+    console.print(Text(f"Case {case.directory}, answered by {who}", style="bold"))
 
 
 def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:

@@ -82,9 +82,9 @@ def _incident(request: Signal) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="ellipsis", no_wrap=True)
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(style="cyan", no_wrap=True, min_width=3)
+    table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     shown = result.evidence[:SHOWN_EVIDENCE]
     for item in shown:
         table.add_row(item.id, Text(f"{item.source.removeprefix('enrichment:')}  {item.summary}"))
