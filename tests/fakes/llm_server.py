@@ -100,7 +100,12 @@ def _anthropic(said: Said, request: dict[str, Any], number: int) -> web.Response
         {"type": "tool_use", "id": f"toolu_{number}_{i}", "name": name, "input": arguments}
         for i, (name, arguments) in enumerate(said.tool_calls)
     ]
-    usage = {"input_tokens": 100, "output_tokens": 50, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 900}
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 50,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 900,
+    }
     stop = "tool_use" if said.tool_calls else "end_turn"
     message = {
         "id": f"msg_{number}",

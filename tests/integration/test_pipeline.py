@@ -118,7 +118,9 @@ async def test_three_wrong_answers_end_with_a_person_and_are_published(tmp_path)
     async with running(lambda request, number: final(wrong), CASE, tmp_path) as run:
         rejected = await run.nc.subscribe("rca.validation.response.>")
         result = await outcome_of(run, BODY)
-        failures = [ValidationFailure.model_validate_json((await rejected.next_msg(timeout=5)).data) for _ in range(3)]
+        failures = [
+            ValidationFailure.model_validate_json((await rejected.next_msg(timeout=5)).data) for _ in range(3)
+        ]
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.WORKFLOW_NOT_FOUND) == (
         result.status,
         result.human_review_reason,

@@ -107,10 +107,7 @@ async def test_a_conversation_goes_over_the_openai_wire_word_for_word():
 
 
 def _without_strict(tools):
-    return [
-        {**t, "function": {k: v for k, v in t["function"].items() if k != "strict"}}
-        for t in tools
-    ]
+    return [{**t, "function": {k: v for k, v in t["function"].items() if k != "strict"}} for t in tools]
 
 
 async def test_a_conversation_goes_over_the_anthropic_wire_with_cache_marks():
@@ -142,7 +139,9 @@ async def test_calls_can_be_forbidden_while_the_tools_stay_in_the_prefix():
 
 
 async def test_tool_call_ids_that_repeat_are_minted_anew():
-    said = Said(tool_calls=[("get_resource", {"kind": "Pod"}), ("get_resource", {"kind": "Node"})], call_id="same")
+    said = Said(
+        tool_calls=[("get_resource", {"kind": "Pod"}), ("get_resource", {"kind": "Node"})], call_id="same"
+    )
     async with model_on(lambda request, number: said) as (model, _):
         reply = await model.ask(asked(UserTurn("An incident.")))
     assert 2 == len({call.id for call in reply.tool_calls})
@@ -201,7 +200,10 @@ async def test_how_a_model_stopped_is_told_apart(said, finish):
             GiveUpReason.CONTEXT_OVERFLOW,
         ),
         (
-            Said(status=429, error={"message": "quota", "code": "insufficient_quota", "type": "insufficient_quota"}),
+            Said(
+                status=429,
+                error={"message": "quota", "code": "insufficient_quota", "type": "insufficient_quota"},
+            ),
             GiveUpReason.MODEL_SPEND_CAP,
         ),
     ],
