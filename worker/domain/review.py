@@ -33,6 +33,9 @@ ABSENCE = re.compile(
 )
 """How Kubernetes components say that an object is not there (kubelet, controllers, API server)."""
 
+NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
+"""The cluster has answered: it serves no such kind, or the words name no kind, or more than one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
@@ -104,8 +107,7 @@ class Reviewer:
         try:
             info = await self.cluster.kind(ref.kind, ref.api_version)
         except ClusterError as error:
-            unknown = error.reason is ClusterReason.UNKNOWN_KIND
-            existence = Existence.NOT_FOUND if unknown else Existence.UNVERIFIABLE
+            existence = Existence.NOT_FOUND if error.reason in NO_SUCH_KIND else Existence.UNVERIFIABLE
             return self._seen(ref, existence, namespaced=None, detail=error.message), OwnerChain(
                 (ref,), (None,), exists=None
             )
