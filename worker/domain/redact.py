@@ -21,7 +21,7 @@ from typing import Any
 from worker.domain.secret_names import is_no_secret, secret_kind
 from worker.domain.secret_objects import mask_secret_documents
 from worker.domain.secret_pairs import mask_pairs
-from worker.domain.secret_shapes import SHAPES, mask_prose, mask_url_credentials
+from worker.domain.secret_shapes import SHAPES, mask_pem_tails, mask_prose, mask_url_credentials
 
 MAX_DEPTH = 96
 MAX_PASSES = 4
@@ -97,6 +97,7 @@ def _mask(text: str, decode: int) -> str:
     text = mask_secret_documents(text)
     for shape in SHAPES:
         text = shape.mask(text)
+    text = mask_pem_tails(text)
     text = mask_prose(mask_pairs(mask_url_credentials(text)))
     if decode:
         text = BASE64.sub(lambda match: (match[1] or "") + _mask_base64(match[2], decode - 1), text)

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from worker.domain.secret_names import is_no_secret, is_prose, looks_random, secret_kind
 
 LONGEST_QUOTED = 16 * 1024
-QUOTE = r"(?:\\{0,15}[\"'`]|&quot;|&#34;|&#39;)"
+QUOTE = r"(?:\\{0,15}[\"'`]|\\{1,15}u002[27]|&quot;|&#34;|&#39;)"
 HINT = re.compile(
     r"pass|pwd|pw|secret|token|jwt|bearer|key|cred|auth|cookie|sig|docker|kubeconfig|connection|pat|\bid|string|phrase",
     re.IGNORECASE,
 )
 PAIR = re.compile(
     rf"(?<![\w./-])(?P<tail>(?<=\\)[nrt])?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
-    rf"(?P<sep>[ \t]{{0,8}}(?:=>|:=|==|[:=])[ \t]{{0,40}})(?P<open>{QUOTE})?"
+    rf"(?P<sep>[ \t]{{0,8}}(?:=>|:=|==|[:=]|%3[ADad]|\\{{1,15}}u003[ADad])[ \t]{{0,40}})(?P<open>{QUOTE})?"
 )
 FLAG = re.compile(
     rf"(?:(?<![\w-])|(?<=\\[nrt]))(?P<key>--?[A-Za-z][\w-]++|requirepass|masterauth)(?P<close>{QUOTE})?(?P<sep>[ \t]{{0,8}},?[ \t]{{0,8}}(?<=[ \t,]))"
@@ -35,6 +35,7 @@ BARE = re.compile(
     r"(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
     r"|\\(?![nrt\"'])|[(\[{](?=\S))++"
 )
+JSON_LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]{0,40}+)(?=\s{0,80}+(?:[,}\]]|\Z))")
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
 BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
 ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))++")
@@ -100,6 +101,11 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
         return start, _closing(text, start, match["open"])
     if ":" in match["sep"] and (block := BLOCK.match(text, start)) is not None:
         return _indented(text, match.start("key"), block.end())
+    if match["close"] is not None and ":" in match["sep"]:  # after a quoted key JSON says where a bare value ends
+        if (literal := JSON_LITERAL.match(text, start)) is not None:
+            return literal.span()
+        if text.startswith("{", start):  # its members are looked at on their own
+            return start, start
     if (listed := LIST.match(text, start)) is not None and not MARKED.match(text, start):
         return listed.span(1)
     if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:

@@ -143,6 +143,21 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "password",
+        ("-u", "--user"),
+        re.compile(r"(?<!\S)(?:-u|--user)[ =]?[\"']?[^\s:\"'@/]{1,64}+:([^\s\"'/]{3,256}+)(?![\w/])"),
+        lambda secret: not secret.isdigit() and MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
+        ("sshpass", "mysql", "login"),
+        re.compile(
+            r"\b(?:sshpass|mysql(?:dump|admin)?|(?:docker|podman|helm registry) login)\b"
+            r"(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+-p[ \t]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
         ("IDENTIFIED", "dentified", "PASSWORD", "assword"),
         re.compile(
             r"(?:\bidentified\s{1,4}by|\bpassword(?:\s{1,4}(?:is|was|=))?)\s{1,4}(?:password\s)?[\"'`]([^\"'`\n]{1,256})[\"'`]",
@@ -174,6 +189,33 @@ def _mask_random(match: re.Match[str]) -> str:
     if CALLED_SECRET.search(match.string[max(0, match.start() - 80) : match.start()]) is None:
         return match.group()
     return f"[REDACTED:secret]{match.group()[len(word) :]}"
+
+
+PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,40}-----")
+PEM_LINE = re.compile(r"\s*[A-Za-z0-9+/=]*\s*")
+LINE_END = re.compile(r"\n|\\n")
+LONGEST_PEM = 16 * 1024
+
+
+def mask_pem_tails(text: str) -> str:
+    """Mask the rest of a PEM block whose beginning was cut off, as the tail of a log may begin in the middle of one."""
+    parts: list[str] = []
+    done = 0
+    for end in PEM_END.finditer(text):
+        start = _pem_start(text, max(done, end.start() - LONGEST_PEM), end.start())
+        parts += (text[done:start], "[REDACTED:pem]")
+        done = end.end()
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _pem_start(text: str, first: int, end: int) -> int:
+    """Where the lines of base64 before `end` begin, not before `first`."""
+    start = edge = end
+    for line_end in reversed(list(LINE_END.finditer(text, first, end))):
+        if PEM_LINE.fullmatch(text, line_end.end(), edge) is None:
+            return start
+        start, edge = line_end.end(), line_end.start()
+    return first if PEM_LINE.fullmatch(text, first, edge) else start
 
 
 AFTER_SCHEME = re.compile(r"(?<=://)[^\s\"'<>]+")

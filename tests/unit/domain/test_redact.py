@@ -57,6 +57,14 @@ CANARIES = [
     ("mysqldump --password hunter2 --user x", "hunter2"),
     ("mysqldump --password=hunter2 --user x", "hunter2"),
     ('args: ["--password","hunter2"]', "hunter2"),
+    ("curl -u bob:hunter2 http://x", "hunter2"),
+    ("curl --user=bob:hunter2 http://x", "hunter2"),
+    ("sshpass -p hunter2 ssh bob@x", "hunter2"),
+    ("mysqldump -h db -u root -phunter2 shop", "hunter2"),
+    ("docker login -u bob -p hunter2 registry.example.com", "hunter2"),
+    ("GET /login?user%3Dbob%26password%3Dhunter2", "hunter2"),
+    ('{"a":"password\\u003dhunter2"}', "hunter2"),
+    ("{\\u0022password\\u0022:\\u0022hunter2\\u0022}", "hunter2"),
     ("CREATE USER a IDENTIFIED BY 'hunter2'", "hunter2"),
     ('login with password "hunter2" failed', "hunter2"),
     ("- name: DB_PASSWORD\n  value: hunter2", "hunter2"),
@@ -88,6 +96,8 @@ CANARIES = [
     (PEM, RUN),
     (json.dumps({"x": PEM}), RUN),
     (PEM[:70], PEM[40:60]),
+    (PEM[40:], RUN[8:]),
+    (json.dumps(PEM[40:])[1:-1], RUN[8:]),
     (f"key: {b64(PEM)}", b64(PEM)[20:60]),
     (f"client-key-data: {b64('x' + RUN)}", b64("x" + RUN)),
     (b64("apiVersion: v1\nkind: Config\nusers:\n- user:\n    token: hunter2hunter2\n"), "aHVudGVy"),
@@ -336,6 +346,13 @@ a@b
 --service-account-key-file /etc/sa.pub
 -c config.yaml
 find / -name x
+docker run -u 1000:1000 image
+mysql -h db -P 3306 -u app
+sort -u a:b
+mkdir -p /var/lib/mysql
+mysql -e 'select 1' && mkdir -p /tmp/x
+ssh -p 2222 host
+docker run -p 8080:80 image
 """.strip().split("\n")
 
 
@@ -534,6 +551,11 @@ def test_json_stays_json_and_redacting_it_twice_changes_nothing(value):
         "password: \n" * 90_000,
         "password: |\n" + "  x\n" * 250_000,
         "-----BEGIN X-----" * 60_000,
+        "QUJD\n-----END X-----\n" * 40_000,
+        "QUJD\n" * 200_000 + "-----END X-----",
+        "mysql " * 160_000,
+        "docker login " + "a " * 400_000,
+        "-u a:" * 160_000,
         "://a:" * 200_000 + "@",
         "user:" * 200_000 + "@tcp(",
         "name: aa " + " " * 1_000_000,
