@@ -28,6 +28,8 @@ from worker.domain.verdict import Rejected
 
 EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
 PREVIEW_CHARS = 500
+READ_CHARS = 8_000
+"""How much of a text is looked at for its preview: a secret that the end of it cuts is not recognised, nor shown."""
 CODES = {
     ProblemKind.UNREADABLE: ValidationCode.ANSWER_UNREADABLE,
     ProblemKind.RCA: ValidationCode.ANSWER_RCA,
@@ -160,10 +162,9 @@ class AuditTrail:
         """An answer was checked."""
         verdict = attempt.verdict
         problems = verdict.problems if isinstance(verdict, Rejected) else ()
-        if problems:
-            await self._events.reject(self._rejected(attempt, verdict))
         outcome = audit.Outcome.SUCCESS
-        if problems:
+        if isinstance(verdict, Rejected):
+            await self._events.reject(self._rejected(attempt, verdict))
             outcome = audit.Outcome.FAILURE if last else audit.Outcome.PENDING
         await self.record(
             audit.ValidationAttempted(
@@ -197,7 +198,7 @@ class AuditTrail:
         )
 
     def _preview(self, text: str) -> str:
-        return self._redact(text[: 4 * PREVIEW_CHARS])[:PREVIEW_CHARS]
+        return self._redact(text[:READ_CHARS])[:PREVIEW_CHARS]
 
 
 def _text(turn: Turn) -> str:

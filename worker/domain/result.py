@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas import analysis
 from schemas.enrichment import DetectedLabels
-from schemas.failure import EXCERPT_BYTES, excerpt
+from schemas.failure import excerpt
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
@@ -88,7 +88,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         prompt_version=PROMPT_VERSION,
         request_digest=parts.digest,
         notes=_texts([*parts.notes, *_resolution_notes(accepted), *(accepted.notes if accepted else ())]),
-        raw_analysis=excerpt(redact(last.text[:EXCERPT_BYTES])) if last else "",
+        raw_analysis=excerpt(redact(last.text)) if last else "",
         completed_at=parts.completed_at,
         **_recovery(parts),
     )
