@@ -55,7 +55,7 @@ CONCEPTS: Mapping[str, re.Pattern[str]] = {
     "old_data": _p(r"old data (?:should|can|may|must)", r"unused (?:data|claims?)", r"orphan"),
     "disk_pressure": _p(r"DiskPressure", r"(?:images or logs|logs or images|unused images)", r"node disk", r"disk pressure"),
     "disk_by_pod": _p(r"disk filled by", r"emptydir of a database", r"filled by (?:a |one )?(?:pod|emptydir|database)"),
-    "node_failure": _p(r"node (?:failure|fails|failed|is broken|is down|defect)", r"persistent node", r"(?:kernel|hardware) (?:defect|failure|problem)", r"NotReady", r"unhealthy node"),
+    "node_failure": _p(r"node (?:failure|fails|failed|is broken|is down|defect)", r"persistent node", r"(?:kernel|hardware) (?:defect|failure|problem)", r"NotReady", r"unhealthy node", r"node problem"),
     "short_interruption": _p(r"short (?:known )?interruption", r"kubelet restart", r"transient", r"brief", r"maintenance window", r"reboot in progress"),
     "investigation_only": _p(r"investigation under way", r"suspect node", r"under investigation"),
     "must_be_emptied": _p(r"must also be emptied", r"needs? to be (?:drained|emptied)", r"pods must (?:be )?move"),
@@ -109,8 +109,13 @@ CONCEPTS: Mapping[str, re.Pattern[str]] = {
     "volume_attached_elsewhere": _p(r"multi-?attach", r"attached (?:elsewhere|to another)"),
     "gitops_sync": _p(r"out of sync", r"sync fail\w*", r"drift"),
 }  # fmt: skip
+QUALIFIERS: Mapping[str, re.Pattern[str]] = {
+    "intentional": _p(r"on purpose", r"intended", r"intentional", r"deliberate", r"planned", r"by design"),
+    "other_reason": _p(r"(?:another|other|different) (?:\w+ )?(?:reason|cause)s?", r"something else"),
+}
+"""What narrows a clause so far that only a statement of its own can make it hold."""
 NEGATION = re.compile(r"\b(?:not|no|never|without|isn't|aren't|doesn't|unless|nor)\b", re.IGNORECASE)
-CLAUSE = re.compile(r"[;.]\s+|[;.]$|,\s*(?:or|and)?\s+|\s+or\s+|:\s+|\s+\(|\)\s*")
+CLAUSE = re.compile(r"[;.]\s+|[;.]$|,\s*(?:or|and)?\s+|\s+(?:or|and)\s+|:\s+|\s+\(|\)\s*")
 NEGATIVE_NAMES = frozenset({"no_expansion", "volatile_state", "metrics_missing", "claim_unbound", "member_down", "every_revision", "imperative", "missing_reference"})  # fmt: skip
 
 
@@ -139,18 +144,24 @@ def clauses(text: str) -> list[Clause]:
             continue
         concepts = frozenset(name for name, pattern in CONCEPTS.items() if pattern.search(part))
         if concepts:
+            concepts |= {name for name, pattern in QUALIFIERS.items() if pattern.search(part)}
             negated = bool(NEGATION.search(part)) and not concepts & NEGATIVE_NAMES
             found.append(Clause(part.strip(), concepts, negated))
     return found
 
 
-def judge(clause: Clause, traits: Iterable[str], denied: Iterable[str]) -> Verdict:
-    """Whether the clause holds: all that it speaks of must hold, and nothing of it be denied."""
+def judge(clause: Clause, traits: Iterable[str], denied: Iterable[str], *, strictly: bool = False) -> Verdict:
+    """Whether the clause holds: something of it must hold and nothing be denied; strictly, all of it must hold."""
     held, not_held = set(traits), set(denied)
     known = clause.concepts & (held | not_held)
     if not known:
         return Verdict.UNKNOWN
-    holds = bool(clause.concepts & held) and not clause.concepts & not_held
+    enough = (
+        clause.concepts <= held
+        if strictly
+        else bool(clause.concepts & held) and not clause.concepts & (QUALIFIERS.keys() - held)
+    )
+    holds = enough and not clause.concepts & not_held
     fails = bool(clause.concepts & not_held) and not clause.concepts & held
     if not holds and not fails:
         return Verdict.UNKNOWN

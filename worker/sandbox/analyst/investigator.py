@@ -17,6 +17,7 @@ from worker.sandbox.analyst.rules import (
     nodes,
     pods,
     policies,
+    recovered,
     services,
     workloads,
 )
@@ -29,7 +30,10 @@ Diagnose = Callable[[Case, ObjectRef], Finding | None]
 def investigate(facts: Facts, incident: Incident) -> Finding | None:
     """The explanation of the incident, None when no rule decides. Questions are left in `facts.wanted`."""
     case = Case(facts, incident, look)
-    return case.follow(incident.resource)
+    finding = case.follow(incident.resource)
+    if finding is None and not facts.wanted:
+        return recovered.recovered_finding(case, incident.resource)
+    return finding
 
 
 def look(case: Case, ref: ObjectRef) -> Finding | None:

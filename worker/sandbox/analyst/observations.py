@@ -115,7 +115,11 @@ def read_table(seen: Seen, home: str = "") -> Table | None:
         return Table(kind, namespace, tuple(rows), whole=not (filtered or seen.cut))
     kind = _kind_of(columns)
     about = OBJECT_SCOPE.search(seen.scope)
-    place = (about["name"].rstrip(":") if about["kind"] == "Namespace" else about["ns"] or home) if about else home
+    place = (
+        (about["name"].rstrip(":") if about["kind"] == "Namespace" else about["ns"] or home)
+        if about
+        else home
+    )
     whole = not seen.cut and bool(WHOLE_SCOPE.search(seen.scope))
     return Table(kind, "" if kind in UNPLACED else place, tuple(rows), whole, _about(about))
 
@@ -143,11 +147,8 @@ def _kind_of(columns: list[str]) -> str:
 def _about(match: re.Match[str] | None) -> str:
     if match is None:
         return ""
-    return (
-        f"{match['kind']} {match['ns']}/{match['name']}"
-        if match["ns"]
-        else f"{match['kind']} {match['name']}"
-    )
+    name = match["name"].rstrip(":")
+    return f"{match['kind']} {match['ns']}/{name}" if match["ns"] else f"{match['kind']} {name}"
 
 
 def read_objects(seen: Seen) -> list[dict[str, Any]]:

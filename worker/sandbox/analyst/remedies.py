@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from worker.sandbox.analyst.finding import Remedy
 
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-\s]+")
+KINDS = re.compile(r"\b(?:stateful set|daemon set|replica set|config map|cron job|network policy)\b")
 UP = r"(?:increase|raise|expand|grow|bump|adjust|scale|extend|enlarge|resize|patch|set|tune|double)"
 FIX = r"(?:fix|patch|repair|restore|correct|update|hotfix|edit|modify|revert|set|recreate|re-create|adjust|reset|change|heal)"
 NAMES: Mapping[Remedy, re.Pattern[str]] = {
@@ -64,6 +65,7 @@ NOT_MEANT: Mapping[Remedy, re.Pattern[str]] = {
     Remedy.FIX_RBAC: re.compile(r"rollback|rollout", re.IGNORECASE),
     Remedy.RECREATE_CLAIM: re.compile(r"expand|clean", re.IGNORECASE),
     Remedy.RESTART_POD: re.compile(r"disruption", re.IGNORECASE),
+    Remedy.ROTATE_CREDENTIALS: re.compile(r"pull|certificate", re.IGNORECASE),
 }
 GITOPS_SAFE = frozenset(
     {Remedy.RESTART, Remedy.RESTART_POD, Remedy.CORDON, Remedy.DRAIN, Remedy.CLEAN_NODE, Remedy.RESTART_NODE_AGENT,
@@ -77,7 +79,8 @@ GITOPS_SAFE = frozenset(
 def words_of(name: str) -> str:
     """`IncreaseMemoryLimits`, `increase-memory-limits-v1` alike become `increase memory limits`."""
     parts = [w for w in CAMEL.split(name) if w]
-    return " ".join(w for w in parts if not re.fullmatch(r"v?\d+(?:\.\d+)*", w)).lower()
+    words = " ".join(w for w in parts if not re.fullmatch(r"v?\d+(?:\.\d+)*", w)).lower()
+    return KINDS.sub(lambda m: m[0].replace(" ", ""), words)
 
 
 def remedy_of(name: str, wanted: tuple[Remedy, ...]) -> Remedy | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from worker.sandbox.analyst import concepts, parameters
@@ -17,6 +17,7 @@ from worker.domain.objects import ObjectRef
 
 MAX_ACTIONS = 4
 MAX_DETAILS = 2
+MAX_READ = 4
 LEAST_CERTAINTY = 0.64
 INDIRECT = frozenset({"Secret", "ServiceAccount", "Role", "ClusterRole", "PriorityClass"})
 """Kinds that workflows seldom act on themselves: the workload that uses them is asked about first."""
@@ -24,7 +25,10 @@ INDIRECT = frozenset({"Secret", "ServiceAccount", "Role", "ClusterRole", "Priori
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A workflow that might help. `detail` is its full record, empty before it was fetched."""
+    """A workflow that might help. `detail` is its full record, empty before it was fetched.
+
+    `late` tells that the rollout has passed its progress deadline.
+    """
 
     workflow_id: str
     remedy: Remedy
@@ -32,6 +36,7 @@ class Candidate:
     texts: dict[str, Any]
     reasons: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ def _at(
             context=context,
         )
     ranked = _ranked(actions, answers, finding, facts, transcript, context)
-    return _decide(ranked, answers, finding, transcript, context)
+    return _decide(ranked, answers, finding, transcript, Selection(context=context))
 
 
 def _group_version(ref: ObjectRef) -> str:
@@ -238,7 +243,7 @@ def weigh(
 ) -> Candidate | None:
     """How well the texts of a workflow fit; None when they speak against it."""
     if any(
-        concepts.judge(c, held, denied) is Verdict.HOLDS
+        concepts.judge(c, held, denied, strictly=True) is Verdict.HOLDS
         for c in concepts.clauses(str(texts.get("when_not_to_use") or ""))
     ):
         return None
@@ -262,7 +267,7 @@ def _decide(
     answers: Sequence[CatalogAnswer],
     finding: Finding,
     transcript: Transcript,
-    context: dict[str, Any],
+    selection: Selection,
 ) -> Selection:
     """Fetch the best candidates, then take the best one that can be carried out."""
     details = {
@@ -270,11 +275,31 @@ def _decide(
         for a in answers
         if a.call.name == "get_workflow"
     }
-    best = [c for c in ranked[:MAX_DETAILS] if c.workflow_id not in details]
-    if ranked and not details:
-        return Selection(
-            questions=[_call("get_workflow", workflow_id=c.workflow_id) for c in best], context=context
-        )
+    refused = " ".join(transcript.corrections)
+    usable = [
+        choice
+        for candidate in ranked
+        if candidate.workflow_id not in refused
+        and (choice := _usable(candidate, details.get(candidate.workflow_id), finding, selection.context))
+    ]
+    unread = [c for c in ranked[:MAX_READ] if c.workflow_id not in details][:MAX_DETAILS]
+    if unread and (not details or not usable):
+        selection.questions = [_call("get_workflow", workflow_id=c.workflow_id) for c in unread]
+    elif usable:
+        usable.sort(key=lambda c: -(c.candidate.score + label_bonus(c.candidate, finding)))
+        others = tuple(c.candidate for c in usable[1:3])
+        selection.choice = replace(usable[0], others=others)
+    else:
+        selection.why_not = "no workflow that could help fits this target"
+    return selection
+
+
+def _usable(
+    candidate: Candidate, detail: dict[str, Any] | None, finding: Finding, context: dict[str, Any]
+) -> Choice | None:
+    """The workflow with its target and parameters; None when it cannot be carried out or is not known."""
+    if not detail:
+        return None
     chain = [
         make_ref(
             str(o.get("kind")),
@@ -285,36 +310,21 @@ def _decide(
         for o in as_list(context.get("owner_chain"))
         if isinstance(o, dict)
     ]
-    refused = " ".join(transcript.corrections)
-    usable: list[Choice] = []
-    for candidate in ranked:
-        detail = details.get(candidate.workflow_id)
-        if not detail or candidate.workflow_id in refused:
-            continue
-        target = parameters.acts_on(detail, finding, chain)
-        values = parameters.fill(detail, finding, target) if target else None
-        if target is not None and values is not None:
-            usable.append(
-                Choice(
-                    Candidate(
-                        candidate.workflow_id,
-                        candidate.remedy,
-                        candidate.score,
-                        candidate.texts,
-                        candidate.reasons,
-                        detail,
-                    ),
-                    target,
-                    values,
-                )
-            )
-    if not usable:
-        return Selection(
-            why_not="no workflow that could help can be carried out on this target", context=context
-        )
-    first = usable[0]
-    others = tuple(c.candidate for c in usable[1:3])
-    return Selection(choice=Choice(first.candidate, first.target, first.values, others), context=context)
+    target = parameters.acts_on(detail, finding, chain)
+    values = parameters.fill(detail, finding, target) if target else None
+    if target is None or values is None:
+        return None
+    return Choice(replace(candidate, detail=detail), target, values)
+
+
+def label_bonus(candidate: Candidate, finding: Finding) -> float:
+    """What the signal types that a workflow is labelled with add to its fit."""
+    labels = as_dict(candidate.detail.get("labels"))
+    declared = {str(v).lower() for v in as_list(labels.get("signal_type"))}
+    wanted = {s.lower() for s in finding.symptoms}
+    if candidate.late:
+        wanted.add("progressdeadlineexceeded")
+    return 0.6 * len(declared & wanted)
 
 
 def _record(body: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ SYNONYMS = {
 }  # fmt: skip
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-\s]+")
 CLOSE = 0.6
+SURE = 0.75
 CONSISTENT: dict[str, frozenset[str]] = {
     "oom": frozenset({"OOMKilled"}),
     "image": frozenset({"ImagePullBackOff"}),
@@ -46,9 +47,13 @@ def choose_signal(finding: Finding | None, alert: str, known: Sequence[str]) -> 
     exact = next((a for a in allowed if a.lower() == alert.lower()), "")
     if exact and (finding is None or not symptoms or _consistent(finding, exact)):
         return exact
+    seen = [a for a in allowed if a.lower() in {s.lower() for s in symptoms}]
+    alerted = closest(alert, seen, SURE)
+    if alerted:
+        return alerted
     for symptom in symptoms:
         match = next((a for a in allowed if a.lower() == symptom.lower()), "") or closest(
-            symptom, allowed, 0.75
+            symptom, allowed, SURE
         )
         if match:
             return match

@@ -23,6 +23,9 @@ CUT_LINE = re.compile(r"\n?\[cut: (?P<what>[^\n]*)\]\s*$")
 BULLET = re.compile(r"^\s*[-*] (?P<name>[A-Z][A-Za-z _-]{1,40}): (?P<value>.+)$", re.MULTILINE)
 SIGNAL_LINE = re.compile(r"^[-*` ]*([A-Z][A-Za-z0-9]{3,60})`?(?:: |$)", re.MULTILINE)
 SIGNAL_HEADING = re.compile(r"^#+ .*signal types?.*$", re.IGNORECASE | re.MULTILINE)
+LOG_ERROR = re.compile(
+    r"no such log|does not exist|has no container|forbidden|unavailable|timeout|no answer|not run|bad arguments"
+)
 NOT_SPECIFIED = {"not specified", "none", "unknown", "n/a", ""}
 
 
@@ -48,7 +51,9 @@ class Seen:
     @property
     def failed(self) -> bool:
         """Whether it is a tool's error in place of a result."""
-        return self.body.lstrip().lower().startswith("error:")
+        if not self.body.startswith("error: ") or "\n" in self.body:
+            return False
+        return self.call is not None and (self.source != "get_pod_logs" or bool(LOG_ERROR.search(self.body)))
 
 
 @dataclass(frozen=True, slots=True)

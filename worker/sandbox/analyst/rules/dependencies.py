@@ -13,7 +13,7 @@ from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.rules.causes import seen_from, with_change
 from worker.sandbox.analyst.rules.hosts import Host
 from worker.sandbox.analyst.rules.rollouts import last_change
-from worker.sandbox.analyst.shapes import ContainerState, env_values, pod_spec
+from worker.sandbox.analyst.shapes import ContainerState, env_values, pod_spec, references
 
 CLOSE = 0.78
 
@@ -118,14 +118,11 @@ def _source_of_setting(facts: Facts, pod: Manifest, host: Host) -> ObjectRef | N
     """The ConfigMap the host name comes from; None when it stands in the pod template."""
     if any(host.name in value.lower() for value in env_values(pod_spec(pod)).values()):
         return None
-    for manifest in facts.objects("ConfigMap", str(dig(pod, "metadata", "namespace") or "")):
-        data = manifest.get("data")
+    namespace = str(dig(pod, "metadata", "namespace") or "")
+    for name in dict.fromkeys(r.name for r in references(pod_spec(pod)) if r.kind == "ConfigMap"):
+        data = (facts.get("ConfigMap", name, namespace) or {}).get("data")
         if isinstance(data, dict) and any(host.name in str(v).lower() for v in data.values()):
-            return make_ref(
-                "ConfigMap",
-                str(dig(manifest, "metadata", "name")),
-                str(dig(manifest, "metadata", "namespace")),
-            )
+            return make_ref("ConfigMap", name, namespace)
     return None
 
 

@@ -55,13 +55,20 @@ def hosts_in(text: str) -> list[Host]:
         for match in pattern.finditer(text):
             name = match["host"].rstrip(".").lower()
             port = int(match.groupdict().get("port") or 0)
-            if _plausible(name) and (name not in found or (port and not found[name].port)):
+            sure = bool(port) or "://" in match[0]
+            if _plausible(name, sure=sure) and (name not in found or (port and not found[name].port)):
                 found[name] = Host(name, port)
     return list(found.values())
 
 
-def _plausible(name: str) -> bool:
-    if name in STOP or len(name) < 2 or DOTTED_FILE.search(name) or name.startswith("127."):
+def _plausible(name: str, *, sure: bool = False) -> bool:
+    if (
+        name == "localhost"
+        or (name in STOP and not sure)
+        or len(name) < 2
+        or DOTTED_FILE.search(name)
+        or name.startswith("127.")
+    ):
         return False
     return (not name.isdigit() and not re.fullmatch(r"v?\d+(\.\d+)*", name)) or bool(re.fullmatch(IP, name))
 
@@ -194,8 +201,17 @@ def workloads_behind(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
                 owner = _deployment_of(root, labels_of(pod))
                 found[str(owner)] = owner
     if not found:
-        found = {str(r): r for r in _by_listing(facts, service, selector)}
+        listed = _by_listing(facts, service, selector)
+        found = {str(r): r for r in listed if not _other_labels(facts, r, selector)}
     return list(found.values())
+
+
+def _other_labels(facts: Facts, workload: ObjectRef, selector: dict[str, str]) -> bool:
+    """Whether the pods of a workload are known to have labels that the selector does not take."""
+    manifest = facts.of(workload, ask=False)
+    template = as_dict(dig(manifest or {}, "spec", "template", "metadata", "labels"))
+    labels = {str(k): str(v) for k, v in template.items()}
+    return bool(labels) and not selects({"matchLabels": selector}, labels)
 
 
 def _deployment_of(root: ObjectRef, labels: dict[str, str]) -> ObjectRef:

@@ -91,6 +91,7 @@ def _tainted(case: Case, target: ObjectRef, taint: tuple[str, str], message: str
         denied=frozenset(
             {
                 "oom",
+                "node_failure",
                 "insufficient_resources",
                 "affinity",
                 "claim_unbound",
