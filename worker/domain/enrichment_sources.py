@@ -117,9 +117,17 @@ class Sources:
 
         return Piece(source, str(ref), rank, cap, render)
 
-    def _table(self, source: str, scope: str, items: Sequence[Manifest], rank: int, cap: int) -> Piece:
+    def _table(
+        self,
+        source: str,
+        scope: str,
+        items: Sequence[Manifest],
+        rank: int,
+        cap: int,
+        *,
+        everywhere: bool = False,
+    ) -> Piece:
         kind = text(items[0].get("kind")) if items else ""
-        everywhere = len({dig(item, "metadata", "namespace") for item in items}) > 1
 
         def render(tokens: int) -> Rendered:
             table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
@@ -134,7 +142,9 @@ class Sources:
             return []
         more = "" if look.pods.complete else ", more than were read"
         scope = f"pods of {look.target.start}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
-        return [self._table("pods", scope, look.pods.own, 0, 420)]
+        return [
+            self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
+        ]
 
     async def _neighbours(self, look: Look) -> list[Piece]:
         others = look.pods.others
@@ -280,7 +290,7 @@ class Sources:
         known = {reference(pod) for pod in look.pods.own}
         others = [pod for pod in listing.items if reference(pod) not in known]
         scope = f"other pods on Node {name_of(node)}: {len(others)}"
-        return [self._table("nodes", scope, others, 4, 220)] if others else []
+        return [self._table("nodes", scope, others, 4, 220, everywhere=True)] if others else []
 
     async def _configuration(self, look: Look) -> list[Piece]:
         found = references_of(look.pod_spec)

@@ -10,6 +10,7 @@ from worker.domain.evidence import Evidence
 from worker.domain.render import Rendered
 
 FENCE_TOKENS = 45  # the fence lines around one piece
+NOTE_TOKENS = 30  # what is said about the part that was cut
 LEAST = 60  # tokens; a piece that would get less is left out
 PLENTY = 4_000  # tokens; more than any piece is worth
 
@@ -47,19 +48,22 @@ def _natural(piece: Piece) -> int:
 
 
 def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> list[int]:
+    """Tokens for the body of each piece; 0 leaves it out. Room for the note comes back when nothing is cut."""
     by_rank = sorted(range(len(pieces)), key=lambda index: pieces[index].rank)
     given = [0] * len(pieces)
     room = max_tokens
     for index in by_rank:
-        overhead = FENCE_TOKENS + estimate_tokens(pieces[index].scope)
-        share = min(needed[index], pieces[index].cap, room - overhead)
-        if share < min(LEAST, needed[index]):
+        left = room - FENCE_TOKENS - estimate_tokens(pieces[index].scope) - NOTE_TOKENS
+        if left < min(LEAST, needed[index]):
             continue
-        given[index] = share
-        room -= share + overhead
+        given[index] = min(needed[index], pieces[index].cap, left)
+        room = left - given[index] + (NOTE_TOKENS if given[index] == needed[index] else 0)
     for index in by_rank:
-        more = min(needed[index] - given[index], room) if given[index] else 0
-        if more > 0:
-            given[index] += more
-            room -= more
+        missing = needed[index] - given[index]
+        if not given[index] or not missing:
+            continue
+        whole = missing <= room + NOTE_TOKENS
+        more = missing if whole else room
+        given[index] += more
+        room += (NOTE_TOKENS if whole else 0) - more
     return given
