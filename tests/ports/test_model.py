@@ -248,3 +248,22 @@ async def test_nobody_there_is_retried():
         await model.ask(asked(UserTurn("An incident.")))
     await model.close()
     assert RetryReason.MODEL_UNAVAILABLE == raised.value.reason
+
+
+@pytest.mark.parametrize("name", ["openai-chat:test-model", "anthropic:claude-sonnet-4-6"])
+async def test_unpaired_surrogates_of_a_model_are_replaced(name):
+    said = Said(text="half \ud83d", tool_calls=[("get_resource", {"kind": "\udfff", "x": ["\ud800"]})])
+    async with model_on(lambda request, number: said, name) as (model, _):
+        reply = await model.ask(asked(UserTurn("Incident.")))
+        again = await model.ask(asked(UserTurn("Incident."), reply, ToolTurn((ToolResult("c", "x", "y"),))))
+    assert reply.text == "half ?"
+    assert {"kind": "?", "x": ["?"]} == reply.tool_calls[0].arguments
+    assert json.loads(reply.raw)
+    assert again.text == "half ?"
+
+
+@pytest.mark.parametrize("depth", [33, 200, 300, 900, 5_000])
+def test_arguments_nested_beyond_reason_are_a_problem(depth):
+    value, problem = read_arguments('{"a":' * depth + "1" + "}" * depth)
+    assert value == {}
+    assert problem

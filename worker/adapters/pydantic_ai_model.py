@@ -6,7 +6,7 @@ text of its own) and over a router library (size, import time).
 
 What providers do wrong is put right here, where it comes in: tool-call ids that repeat are minted anew, arguments that
 are no JSON object become an empty object in the history (some servers refuse to read back what they wrote) and a
-problem on the call.
+problem on the call, unpaired surrogates (legal in JSON, in no encoding) are replaced.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequestPart,
     ModelResponse,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -60,6 +62,7 @@ from worker.domain.conversation import (
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 MAX_ERROR_CHARS = 300
+MAX_DEPTH = 32
 FINISH = {
     "stop": Finish.STOP,
     "tool_call": Finish.TOOL_CALLS,
@@ -178,15 +181,17 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
     for part in response.parts:
         if isinstance(part, ToolCallPart):
             arguments, problem = read_arguments(part.args)
-            call_id = f"call_{turn}_{len(calls) + 1}"
-            calls.append(ToolCall(call_id, part.tool_name, arguments, problem))
-            parts.append(dataclasses.replace(part, tool_call_id=call_id, args=arguments))
+            name, call_id = encodable(part.tool_name), f"call_{turn}_{len(calls) + 1}"
+            calls.append(ToolCall(call_id, name, arguments, problem))
+            parts.append(dataclasses.replace(part, tool_name=name, tool_call_id=call_id, args=arguments))
+        elif isinstance(part, (TextPart, ThinkingPart)):
+            parts.append(dataclasses.replace(part, content=encodable(part.content)))
         else:
             parts.append(part)
     kept = dataclasses.replace(response, parts=parts)
     usage = response.usage
     return Reply(
-        text=response.text or "",
+        text=kept.text or "",
         tool_calls=tuple(calls),
         finish=_finish(response, has_calls=bool(calls)),
         usage=CallUsage(
@@ -214,12 +219,28 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
     if args is None or args == "":
         return {}, ""
     try:
-        value = json.loads(args) if isinstance(args, str) else args
+        value = encodable(json.loads(args) if isinstance(args, str) else args)
     except (ValueError, RecursionError):
-        return {}, "the arguments are not valid JSON; send one JSON object"
+        return {}, "the arguments are not valid JSON, or nested too deeply; send one flat JSON object"
     if not isinstance(value, dict):
         return {}, f"the arguments are a JSON {type(value).__name__}; send one JSON object"
     return value, ""
+
+
+def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
+    """A JSON value whose texts can be written as UTF-8. Raises RecursionError for one with more levels.
+
+    JSON readers and writers give up at different depths, so what one of them lets in another cannot write.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if not isinstance(value, list | dict):
+        return value
+    if not levels:
+        raise RecursionError("nested too deeply")
+    if isinstance(value, list):
+        return [encodable(item, levels - 1) for item in value]
+    return {encodable(key): encodable(item, levels - 1) for key, item in value.items()}
 
 
 def _cost(response: ModelResponse) -> float | None:
