@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from schemas.analysis import AnalysisResult
+from schemas.analysis import AnalysisResult, Status
 from schemas.incident import IncidentRequest, Signal, request_digest
 from schemas.recovery import RecoveryRequest
 from schemas.subjects import request_key
@@ -230,6 +230,11 @@ LOOK = ("get_resource", {"kind": "ConfigMap", "name": "api-config", "namespace":
 CONTEXT = ("get_resource_context", {"kind": "Deployment", "name": "api", "namespace": "shop"})
 
 
+def nothing(outcome: Any, **changes: Any) -> dict[str, Any]:
+    """An answer that chooses no workflow."""
+    return answer(selected_workflow=None, investigation_outcome=outcome, rationale="because", **changes)
+
+
 def rollback() -> Workflow:
     """Another workflow for the same incident."""
     return workflow(
@@ -297,3 +302,24 @@ def tokens() -> Callable[[], str]:
 def event_types(world: World) -> list[str]:
     """Types of the audit events, in the order in which they were published."""
     return [str(event.event_type) for event in world.events.audits]
+
+
+def assert_checked(result: AnalysisResult) -> None:
+    """What holds for every result, whatever was said: it reads back, and nothing unchecked can be executed."""
+    assert (
+        result.model_dump_json()
+        == AnalysisResult.model_validate_json(result.model_dump_json()).model_dump_json()
+    )
+    assert (result.status is Status.COMPLETED) is (result.selected_workflow is not None)
+    assert result.needs_human_review is (result.status is Status.NEEDS_HUMAN_REVIEW)
+    if result.selected_workflow is not None:
+        assert result.selected_workflow.workflow_id in {"restart-v1", "rollback-v1"}
+        assert result.selected_workflow.confidence >= 0.7
+        assert result.selected_workflow.container_image == "registry.example.com/restart@sha256:00ff"
+        assert ("Deployment", "api", "shop") == (
+            result.affected_resource.kind,
+            result.affected_resource.name,
+            result.affected_resource.namespace,
+        )
+        assert result.selected_workflow.parameters["TARGET_RESOURCE_NAME"] == "api"
+        assert result.root_cause_analysis.summary

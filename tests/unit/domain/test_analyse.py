@@ -1,0 +1,246 @@
+"""One request from facts to result, over ports in memory: what a consumer gets for what a model says."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.analysis import HumanReviewReason, Status
+from schemas.audit import EventType
+from schemas.failure import ValidationCode
+from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
+from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_model import calls, final, says
+from tests.fakes.scripted import (
+    CONTEXT,
+    LOGS,
+    LOOK,
+    World,
+    answer,
+    assert_checked,
+    cause,
+    chosen,
+    event_types,
+    incident,
+    job,
+    nothing,
+    rollback,
+    shop,
+)
+from worker.domain.analyse import Rules, unanswered
+from worker.domain.conversation import CallUsage, Finish
+from worker.domain.errors import ClusterReason
+from worker.domain.limits import Limits
+from worker.domain.outcome import Ending
+
+Reason = HumanReviewReason
+REVIEW = Status.NEEDS_HUMAN_REVIEW
+
+
+# -- Answers that hold
+
+
+async def test_an_accepted_answer_completes_the_request():
+    world = World.saying(calls(LOOK, CONTEXT), final(answer()))
+    result = await world.analyse()
+    assert_checked(result)
+    assert (Status.COMPLETED, True, None) == (result.status, result.is_actionable, result.human_review_reason)
+    assert result.analysis == "The new image crashes at start."
+    assert result.model == "memory-model-1"
+    assert (2, 2) == (result.usage.llm_calls, result.usage.tool_calls)
+    assert [f"E{n}" for n in range(1, len(result.evidence) + 1)] == [item.id for item in result.evidence]
+    assert ["get_resource", "get_resource_context"] == [item.source for item in result.evidence[-2:]]
+    assert result.detected_labels is not None
+    assert [EventType.REQUEST_ACCEPTED, EventType.ENRICHMENT_COMPLETED] == event_types(world)[:2]
+    assert [EventType.VALIDATION_ATTEMPT, EventType.POLICY_DECIDED, EventType.RESPONSE_COMPLETE] == (
+        event_types(world)[-3:]
+    )
+
+
+async def test_what_the_catalog_knows_overwrites_what_the_model_says():
+    result = await World.saying(final(chosen(title="Evil", version="v1.2.0", action_type="Delete"))).analyse()
+    assert ("1.2.0", "", "RestartWorkload") == (
+        result.selected_workflow.version,
+        result.selected_workflow.title,
+        result.selected_workflow.action_type,
+    )
+
+
+async def test_the_model_does_not_set_flags():
+    said = answer(needs_human_review=True, approval={"required": True}, is_actionable=False, status="failed")
+    result = await World.saying(final(said)).analyse()
+    assert (Status.COMPLETED, False, False) == (
+        result.status,
+        result.needs_human_review,
+        result.approval.required,
+    )
+
+
+async def test_target_parameters_are_put_right_by_code():
+    pod = {"kind": "Pod", "name": "api-7d9-x2x", "namespace": "shop"}
+    said = cause(affectedResource=pod) | {
+        "selected_workflow": chosen(parameters={"TARGET_RESOURCE_NAME": "api-7d9-x2x"})["selected_workflow"]
+    }
+    result = await World.saying(final(said)).analyse()
+    assert {
+        "TARGET_RESOURCE_NAME": "api",
+        "TARGET_RESOURCE_KIND": "Deployment",
+        "TARGET_RESOURCE_NAMESPACE": "shop",
+    } == result.selected_workflow.parameters
+    assert ("Deployment", "api") == (result.affected_resource.kind, result.affected_resource.name)
+
+
+async def test_a_corrected_answer_counts_and_the_refused_one_is_published():
+    world = World.saying(final(chosen(workflow_id="no-such")), final(answer()))
+    result = await world.analyse()
+    assert [False, True] == [a.is_valid for a in result.validation_attempts]
+    assert "no-such" in result.validation_attempts[0].errors[0]
+    assert [ValidationCode.ANSWER_WORKFLOW_UNKNOWN] == [f.code for f in world.events.rejections]
+    assert Status.COMPLETED is result.status
+
+
+# -- Rows of the table that need a person
+
+
+async def test_low_confidence_needs_a_person_and_keeps_the_choice_as_an_alternative():
+    result = await World.saying(final(chosen(confidence=0.69))).analyse()
+    assert_checked(result)
+    assert (REVIEW, Reason.LOW_CONFIDENCE) == (result.status, result.human_review_reason)
+    assert [("restart-v1", 0.69)] == [(a.workflow_id, a.confidence) for a in result.alternative_workflows]
+    assert result.approval.required is True
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "reason"),
+    [
+        (nothing("not_actionable"), Status.NOT_ACTIONABLE, None),
+        (nothing("problem_resolved"), Status.RESOLVED, None),
+        (nothing("inconclusive"), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE),
+        (nothing("insufficient_data"), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE),
+        (nothing("actionable"), REVIEW, Reason.NO_MATCHING_WORKFLOWS),
+        (nothing(...), REVIEW, Reason.NO_MATCHING_WORKFLOWS),
+        (nothing("not_actionable", confidence=0.4), REVIEW, Reason.LOW_CONFIDENCE),
+    ],
+)
+async def test_answers_without_a_workflow(said, status, reason):
+    world = World.saying(final(said))
+    result = await world.analyse()
+    assert_checked(result)
+    assert (status, reason) == (result.status, result.human_review_reason)
+    assert result.root_cause_analysis is not None
+    assert world.model.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (says(""), Reason.LLM_PARSING_ERROR),
+        (says("It is the image."), Reason.LLM_PARSING_ERROR),
+        (says("I can't help with that.", Finish.REFUSAL), Reason.LLM_PARSING_ERROR),
+        (final(answer(), finish=Finish.LENGTH), Reason.LLM_PARSING_ERROR),
+        (final(cause(summary="")), Reason.RCA_INCOMPLETE),
+        (final(cause(affectedResource=None)), Reason.RCA_INCOMPLETE),
+        (
+            final(cause(affectedResource={"kind": "Deployment", "name": "gone", "namespace": "shop"})),
+            Reason.RCA_INCOMPLETE,
+        ),
+        (final(chosen(workflow_id="no-such")), Reason.WORKFLOW_NOT_FOUND),
+        (final(chosen(version="9.9.9")), Reason.IMAGE_MISMATCH),
+        (final(chosen(container_image="registry.example.com/evil:1")), Reason.IMAGE_MISMATCH),
+        (final(chosen(parameters={"TARGET_RESOURCE_NAME": "payments"})), Reason.PARAMETER_VALIDATION_FAILED),
+        (final(chosen(parameters={"TARGET_RESOURCE_NAME": ["api"]})), Reason.PARAMETER_VALIDATION_FAILED),
+    ],
+)
+async def test_three_invalid_answers_need_a_person_for_the_reason_of_the_last(said, reason):
+    world = World.saying(said)
+    result = await world.analyse()
+    assert_checked(result)
+    assert (REVIEW, reason) == (result.status, result.human_review_reason)
+    assert [1, 2, 3] == [a.attempt for a in result.validation_attempts]
+    assert [1, 2, 3] == [f.attempt for f in world.events.rejections]
+    assert result.human_review_detail
+    assert (None, ()) == (result.selected_workflow, result.alternative_workflows)
+
+
+async def test_a_spent_budget_needs_a_person_and_says_which():
+    world = World.saying(says("-", usage=CallUsage(input_tokens=90_000)))
+    result = await world.analyse()
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)
+    assert "input tokens used up (180000 of 150000)" in result.human_review_detail
+    assert len(result.validation_attempts) == world.model.calls == 2
+
+
+async def test_without_a_catalog_no_workflow_is_chosen():
+    catalog = MemoryCatalog([workflow()])
+    catalog.down = True
+    world = World.saying(final(answer()), catalog=catalog)
+    result = await world.analyse()
+    assert_checked(result)
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)
+    assert "catalog" in result.human_review_detail
+    assert world.model.calls == 1
+
+
+async def test_forbidden_actions_need_an_operator():
+    safety = {"safety_constraints": {"forbidden_actions": ["restart_*"]}}
+    result = await World.saying(final(answer())).analyse(incident(safety_context=safety))
+    assert (REVIEW, Reason.OPERATOR_ESCALATION) == (result.status, result.human_review_reason)
+
+
+# -- The outside world
+
+
+async def test_a_resource_that_is_gone_is_told():
+    result = await World.saying(final(answer()), cluster=MemoryCluster()).analyse()
+    assert any("is not in the cluster" in note for note in result.notes)
+    assert result.detected_labels is None
+
+
+@pytest.mark.parametrize(
+    "reason", [ClusterReason.UNAVAILABLE, ClusterReason.FORBIDDEN, ClusterReason.TIMEOUT]
+)
+async def test_a_cluster_that_is_down_never_ends_the_run_and_nothing_runs_without_approval(reason):
+    cluster = MemoryCluster(shop(), LOGS)
+    cluster.fail(reason)
+    world = World.saying(calls(LOOK), final(answer()), cluster=cluster)
+    result = await world.analyse()
+    assert result.needs_human_review or result.approval.required
+    assert any(note.startswith("unknown: ") for note in result.notes)
+    assert "Could not be read, so unknown" in world.model.requests[0].turns[0].text
+
+
+async def test_fields_that_were_not_read_are_in_the_audit_trail():
+    world = World()
+    run = await world.open(incident())
+    await world.analysis().run(job(incident(), run, ignored_fields=("ownerChain", "x.y")))
+    assert ("ownerChain", "x.y") == world.events.audits[0].payload.ignored_fields
+
+
+async def test_signal_types_of_catalog_and_settings_are_accepted():
+    catalog = MemoryCatalog([workflow(labels=labels(signal_type="DiskSlow", severity="*")), rollback()])
+    for world in (
+        World.saying(final(cause(signal_type="DiskSlow")), catalog=catalog),
+        World.saying(final(cause(signal_type="DiskSlow")), rules=Rules(signal_types=frozenset({"DiskSlow"}))),
+    ):
+        result = await world.analyse()
+        assert result.root_cause_analysis.signal_type == "DiskSlow"
+    refused = await World.saying(final(cause(signal_type="DiskSlow"))).analyse()
+    assert Reason.RCA_INCOMPLETE is refused.human_review_reason
+
+
+async def test_limits_and_thresholds_are_those_of_the_rules():
+    rules = Rules(limits=Limits(llm_calls=2, attempts=1), min_confidence=0.95, confidence_threshold=0.5)
+    world = World.saying(final(answer()), rules=rules)
+    result = await world.analyse()
+    assert Reason.LOW_CONFIDENCE is result.human_review_reason
+    assert world.policy.asked[0]["confidence_threshold"] == 0.5
+
+
+async def test_a_result_without_an_analysis():
+    world = World()
+    run = await world.open(incident())
+    result = unanswered(job(incident(), run), Ending(expired=True), world.rules, world.clock.now())
+    assert (REVIEW, Reason.DECISION_EXPIRED, False) == (
+        result.status,
+        result.human_review_reason,
+        result.approval.required,
+    )
