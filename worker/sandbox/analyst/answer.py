@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.selection import Choice, Selection
 from worker.sandbox.analyst.transcript import FailedAttempt, Incident
-from worker.domain.objects import ObjectRef
 
 RISK = {
     Remedy.RESTART: "low", Remedy.RESTART_POD: "low", Remedy.CORDON: "low", Remedy.FIX_PULL_SECRET: "low",

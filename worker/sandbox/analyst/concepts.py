@@ -114,6 +114,7 @@ QUALIFIERS: Mapping[str, re.Pattern[str]] = {
     "other_reason": _p(r"(?:another|other|different) (?:\w+ )?(?:reason|cause)s?", r"something else"),
 }
 """What narrows a clause so far that only a statement of its own can make it hold."""
+NEGATION_REACH = 24  # characters
 NEGATION = re.compile(r"\b(?:not|no|never|without|isn't|aren't|doesn't|unless|nor)\b", re.IGNORECASE)
 CLAUSE = re.compile(r"[;.]\s+|[;.]$|,\s*(?:or|and)?\s+|\s+(?:or|and)\s+|:\s+|\s+\(|\)\s*")
 NEGATIVE_NAMES = frozenset({"no_expansion", "volatile_state", "metrics_missing", "claim_unbound", "member_down", "every_revision", "imperative", "missing_reference"})  # fmt: skip
@@ -145,9 +146,16 @@ def clauses(text: str) -> list[Clause]:
         concepts = frozenset(name for name, pattern in CONCEPTS.items() if pattern.search(part))
         if concepts:
             concepts |= {name for name, pattern in QUALIFIERS.items() if pattern.search(part)}
-            negated = bool(NEGATION.search(part)) and not concepts & NEGATIVE_NAMES
-            found.append(Clause(part.strip(), concepts, negated))
+            found.append(Clause(part.strip(), concepts, _negated(part, concepts)))
     return found
+
+
+def _negated(part: str, concepts: frozenset[str]) -> bool:
+    """Whether a negation stands shortly before everything that the part speaks of."""
+    if concepts & NEGATIVE_NAMES:
+        return False
+    starts = [m.start() for name in concepts if name in CONCEPTS and (m := CONCEPTS[name].search(part))]
+    return all(NEGATION.search(part[max(0, start - NEGATION_REACH) : start]) for start in starts)
 
 
 def judge(clause: Clause, traits: Iterable[str], denied: Iterable[str], *, strictly: bool = False) -> Verdict:

@@ -62,18 +62,10 @@ class Facts:
         source = seen.source.lower()
         if source == "sender":
             return
-        if seen.failed:
-            self._take_error(seen)
-        elif source in {
-            "list_available_actions",
-            "list_workflows",
-            "get_workflow",
-            "search_workflow_catalog",
-        }:
+        if source in CATALOG_TOOLS:
             target = self.contexts[-1][0] if self.contexts else None
-            self.catalog.append(
-                CatalogAnswer(seen.call or Call(source, {}), observations.read_json(seen), target)
-            )
+            body = {} if seen.failed else observations.read_json(seen)
+            self.catalog.append(CatalogAnswer(seen.call or Call(source, {}), body, target))
         elif seen.failed:
             self._take_error(seen)
         elif source == "enrichment:changes":
@@ -193,8 +185,7 @@ class Facts:
         if key in self._objects:
             return False
         return any(
-            t.whole and t.kind.lower() == kind.lower() and t.namespace == key[1] and t.rows is not None
-            and all(row.get("NAME") != name for row in t.rows)
+            t.whole and t.kind.lower() == kind.lower() and t.namespace == key[1] and all(row.get("NAME") != name for row in t.rows)
             for t in self.tables
         )  # fmt: skip
 

@@ -9,9 +9,11 @@ from worker.sandbox.analyst.facts import Facts
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import (
+    alerts,
     claims,
     custom,
     evictions,
+    ingress,
     jobs,
     namespaces,
     nodes,
@@ -32,7 +34,9 @@ def investigate(facts: Facts, incident: Incident) -> Finding | None:
     case = Case(facts, incident, look)
     finding = case.follow(incident.resource)
     if finding is None and not facts.wanted:
-        return recovered.recovered_finding(case, incident.resource)
+        finding = alerts.themed_finding(case, incident.resource)
+    if finding is None and not facts.wanted:
+        finding = recovered.recovered_finding(case, incident.resource)
     return finding
 
 
@@ -117,6 +121,7 @@ RULES: dict[str, Diagnose] = {
     "job": jobs.diagnose_job,
     "cronjob": jobs.diagnose_cron_job,
     "node": nodes.diagnose_node,
+    "ingress": ingress.diagnose_ingress,
     "service": services.diagnose_service,
     "endpoints": services.diagnose_service,
     "persistentvolumeclaim": _claim,

@@ -295,8 +295,7 @@ def telling_lines(lines: Sequence[str], window: int = 120) -> list[Telling]:
         if quiet and trouble not in STRONG_WHEN_QUIET:
             continue
         found.append(Telling(trouble, line, position, loud=not quiet))
-    crash_last = sorted(found, key=lambda t: (t.trouble is Trouble.CRASH, not t.loud))
-    return crash_last
+    return sorted(found, key=lambda t: (t.trouble is Trouble.CRASH, not t.loud))
 
 
 def repeats(line: str) -> int:

@@ -134,7 +134,7 @@ def _rows(columns: list[str], lines: list[str]) -> list[dict[str, str]]:
 
 
 def _is_header(line: str) -> bool:
-    first = line.split(" | ")[0].strip()
+    first = line.split(" | ", maxsplit=1)[0].strip()
     return first in {"NAME", "NAMESPACE"}
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.refs import as_list
-from worker.domain.objects import ObjectRef
 
 TARGETS = {
     "TARGET_RESOURCE_NAME": "name", "TARGET_NAME": "name", "DEPLOYMENT_NAME": "name", "TARGET_DEPLOYMENT": "name",

@@ -26,7 +26,7 @@ def quantity(text: object) -> float | None:
 def moment(text: object) -> datetime | None:
     """An RFC 3339 time, aware; None when it is none."""
     try:
-        when = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        when = datetime.fromisoformat(str(text))
     except ValueError:
         return None
     return when if when.tzinfo else None

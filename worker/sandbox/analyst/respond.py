@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
-from worker.sandbox.analyst import answer, injection
+from worker.sandbox.analyst import answer, injection, objections
 from worker.sandbox.analyst.facts import Facts
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.investigator import investigate
@@ -50,13 +51,14 @@ def respond(request: dict[str, Any]) -> dict[str, Any]:
 def think(transcript: Transcript) -> tuple[list[Call], str]:
     """The next tool calls, or the text of the final answer."""
     facts = Facts(transcript)
-    finding = investigate(facts, transcript.incident)
+    objected = objections.read(transcript.corrections)
+    finding = _accepted_target(investigate(facts, transcript.incident), transcript, objected)
     if transcript.tools_allowed and facts.wanted and transcript.rounds < MAX_ROUNDS and not _settled(facts):
         return facts.wanted[:MAX_CALLS], ""
     severity = severity_of(transcript, finding)
     selection = Selection(why_not="the cause is not known")
     if finding is not None:
-        selection = select(finding, facts, transcript, severity)
+        selection = select(finding, facts, transcript, objected, severity)
     if selection.questions:
         if transcript.tools_allowed and transcript.rounds < MAX_LAST_ROUND:
             return selection.questions[:MAX_CALLS], ""
@@ -64,6 +66,18 @@ def think(transcript: Transcript) -> tuple[list[Call], str]:
             why_not="the budget ended before a workflow could be chosen", context=selection.context
         )
     return [], answer.write(_verdict(transcript, facts, finding, selection, severity))
+
+
+def _accepted_target(
+    finding: Finding | None, transcript: Transcript, objected: objections.Objections
+) -> Finding | None:
+    """The finding with another object to blame when the worker has refused the first one."""
+    if finding is None or not objected.target:
+        return finding
+    other = (
+        finding.workload if finding.workload not in (None, finding.target) and objected.rounds < 2 else None
+    )
+    return replace(finding, target=other or transcript.incident.resource)
 
 
 def _settled(facts: Facts) -> bool:
@@ -87,11 +101,18 @@ def _verdict(
         finding=finding,
         selection=selection,
         severity=severity,
-        signal_type=choose_signal(finding, transcript.incident.signal_type, known_signals(transcript, facts)),
+        signal_type=_signal(transcript, facts, finding),
         warnings=warnings,
         failed=transcript.failed,
         evidence=sum(1 for s in transcript.seen if s.source != "sender" and not s.failed),
     )
+
+
+def _signal(transcript: Transcript, facts: Facts, finding: Finding | None) -> str:
+    objected = objections.read(transcript.corrections)
+    known = list(objected.signal_types) or known_signals(transcript, facts)
+    chosen = choose_signal(finding, transcript.incident.signal_type, known)
+    return "" if objected.signal_type and not objected.signal_types else chosen
 
 
 def known_signals(transcript: Transcript, facts: Facts) -> list[str]:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst import concepts, parameters
 from worker.sandbox.analyst.concepts import Verdict
 from worker.sandbox.analyst.facts import CatalogAnswer, Facts
 from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.objections import Objections
 from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 from worker.sandbox.analyst.remedies import GITOPS_SAFE, remedy_of
 from worker.sandbox.analyst.transcript import Call, Transcript
-from worker.domain.objects import ObjectRef
 
 MAX_ACTIONS = 4
 MAX_DETAILS = 2
@@ -59,14 +60,18 @@ class Selection:
     context: dict[str, Any] = field(default_factory=dict)
 
 
-def select(finding: Finding, facts: Facts, transcript: Transcript, severity: str) -> Selection:
+def select(
+    finding: Finding, facts: Facts, transcript: Transcript, objected: Objections, severity: str
+) -> Selection:
     """Go on with the choice: ask what is not known yet, or decide."""
     why = _no_use(finding, facts)
+    if objected.rounds > 1 or (objected.workflow and objected.rounds):
+        why = why or "the worker refused the workflows that were chosen"
     if why:
         return Selection(why_not=why)
     last = Selection(why_not="no workflow of the catalog fits this cause")
     for anchor in anchors(finding, facts):
-        selection = _at(anchor, finding, facts, transcript, severity)
+        selection = _at(anchor, finding, facts, transcript, objected, severity)
         if selection.choice is not None or selection.questions:
             return selection
         last = selection
@@ -92,7 +97,12 @@ def anchors(finding: Finding, facts: Facts) -> list[ObjectRef]:
 
 
 def _at(
-    anchor: ObjectRef, finding: Finding, facts: Facts, transcript: Transcript, severity: str
+    anchor: ObjectRef,
+    finding: Finding,
+    facts: Facts,
+    transcript: Transcript,
+    objected: Objections,
+    severity: str,
 ) -> Selection:
     """The choice with the labels of one object."""
     if not facts.asked(
@@ -138,7 +148,7 @@ def _at(
             context=context,
         )
     ranked = _ranked(actions, answers, finding, facts, transcript, context)
-    return _decide(ranked, answers, finding, transcript, Selection(context=context))
+    return _decide(ranked, answers, finding, objected, Selection(context=context))
 
 
 def _group_version(ref: ObjectRef) -> str:
@@ -266,7 +276,7 @@ def _decide(
     ranked: Sequence[Candidate],
     answers: Sequence[CatalogAnswer],
     finding: Finding,
-    transcript: Transcript,
+    objected: Objections,
     selection: Selection,
 ) -> Selection:
     """Fetch the best candidates, then take the best one that can be carried out."""
@@ -275,12 +285,15 @@ def _decide(
         for a in answers
         if a.call.name == "get_workflow"
     }
-    refused = " ".join(transcript.corrections)
     usable = [
         choice
         for candidate in ranked
-        if candidate.workflow_id not in refused
-        and (choice := _usable(candidate, details.get(candidate.workflow_id), finding, selection.context))
+        if candidate.workflow_id not in objected.text
+        and (
+            choice := _usable(
+                candidate, details.get(candidate.workflow_id), finding, objected, selection.context
+            )
+        )
     ]
     unread = [c for c in ranked[:MAX_READ] if c.workflow_id not in details][:MAX_DETAILS]
     if unread and (not details or not usable):
@@ -295,7 +308,11 @@ def _decide(
 
 
 def _usable(
-    candidate: Candidate, detail: dict[str, Any] | None, finding: Finding, context: dict[str, Any]
+    candidate: Candidate,
+    detail: dict[str, Any] | None,
+    finding: Finding,
+    objected: Objections,
+    context: dict[str, Any],
 ) -> Choice | None:
     """The workflow with its target and parameters; None when it cannot be carried out or is not known."""
     if not detail:
@@ -314,6 +331,7 @@ def _usable(
     values = parameters.fill(detail, finding, target) if target else None
     if target is None or values is None:
         return None
+    values = {k: v for k, v in values.items() if k not in objected.parameters}
     return Choice(replace(candidate, detail=detail), target, values)
 
 

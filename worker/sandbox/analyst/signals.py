@@ -10,7 +10,27 @@ from worker.sandbox.analyst.finding import Finding
 CORE = ("OOMKilled", "CrashLoopBackOff", "ImagePullBackOff", "Evicted", "NodeNotReady", "PodPending", "FailedScheduling",
         "BackoffLimitExceeded", "DeadlineExceeded", "FailedMount")  # fmt: skip
 NOISE = frozenset(
-    "kube kubernetes container containers pod pods too high low alert persistent critical warning is the a of in on".split()
+    [
+        "kube",
+        "kubernetes",
+        "container",
+        "containers",
+        "pod",
+        "pods",
+        "too",
+        "high",
+        "low",
+        "alert",
+        "persistent",
+        "critical",
+        "warning",
+        "is",
+        "the",
+        "a",
+        "of",
+        "in",
+        "on",
+    ]
 )
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",

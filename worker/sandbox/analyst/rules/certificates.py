@@ -44,7 +44,7 @@ def certificate_finding(
             target,
             target,
             0.6,
-            expired,
+            expired=expired,
         )
     reference = make_ref(source.kind, source.name, namespace)
     managed = managing_certificate(case.facts, reference) if source.kind == "Secret" else None
@@ -52,12 +52,11 @@ def certificate_finding(
     where = f"The certificate in {reference} (mounted at {source.mount or source.how}) {why}{when}."
     if managed:
         where += f" It is issued by {managed}."
-    finding = _finding(told, where, holder, target, 0.86, expired)
-    return finding
+    return _finding(told, where, holder, target, 0.86, expired=expired)
 
 
 def _finding(
-    told: str, where: str, holder: ObjectRef, workload: ObjectRef, certainty: float, expired: bool
+    told: str, where: str, holder: ObjectRef, workload: ObjectRef, certainty: float, *, expired: bool
 ) -> Finding:
     config_map = holder.kind == "ConfigMap"
     remedies = (Remedy.FIX_CONFIG,) if config_map else (Remedy.FIX_CERTIFICATE, Remedy.ROTATE_CREDENTIALS)
@@ -134,7 +133,7 @@ def _remote(case: Case, pod: Manifest, target: ObjectRef, line: str) -> Finding 
                 holder,
                 target,
                 0.8,
-                bool(EXPIRED.search(line)),
+                expired=bool(EXPIRED.search(line)),
             )
     return None
 
@@ -143,7 +142,9 @@ def _served_secrets(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
     found = []
     for workload in hosts.workloads_behind(facts, service):
         manifest = facts.of(workload)
-        for reference in references(pod_spec(manifest or {})):
-            if reference.kind == "Secret" and CERT_WORD.search(f"{reference.name} {reference.mount}"):
-                found.append(make_ref("Secret", reference.name, workload.namespace))
+        found += [
+            make_ref("Secret", r.name, workload.namespace)
+            for r in references(pod_spec(manifest or {}))
+            if r.kind == "Secret" and CERT_WORD.search(f"{r.name} {r.mount}")
+        ]
     return found

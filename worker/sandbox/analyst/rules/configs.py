@@ -22,7 +22,7 @@ from worker.sandbox.analyst.shapes import (
 
 PATH = re.compile(r"(?<![\w.-])/(?:[\w.@+-]+/)*[\w.@+-]+")
 FILE = re.compile(r"\b[\w-]+\.(?:ya?ml|json|toml|ini|conf|cfg|properties|xml|env|cnf|hcl|pem|crt|key)\b")
-QUOTED = re.compile(r"[\"'`“‘]([^\"'`”’]{2,60})[\"'`”’]")
+QUOTED = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{2,60})[\"'`\u201d\u2019]")
 WORD = re.compile(r"[A-Za-z][\w.-]{3,60}")
 SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 CONFIG_KINDS = ("ConfigMap", "Secret")

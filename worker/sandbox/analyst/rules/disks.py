@@ -103,7 +103,11 @@ def _scratch(pod: Manifest, state: ContainerState, target: ObjectRef, told: str)
 
 
 def corrupt_finding(
-    case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str
+    case: Case,  # noqa: ARG001 - every explanation is called alike
+    pod: Manifest,
+    state: ContainerState,
+    target: ObjectRef,
+    line: str,
 ) -> Finding:
     """Damaged data: nobody but a person may decide what to do with it."""
     claim = claim_behind(pod, line)

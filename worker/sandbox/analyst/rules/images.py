@@ -43,6 +43,12 @@ NEVER = re.compile(r"ErrImageNeverPull|is not present with pull policy of Never"
 PULL = re.compile(
     r"Failed to pull image \"([^\"]+)\"|Back-off pulling image \"([^\"]+)\"|Error: (?:ErrImagePull|ImagePullBackOff)"
 )
+PLAIN: tuple[tuple[re.Pattern[str], str, float, str, tuple[Remedy, ...]], ...] = (
+    (RATE, "The registry limits the rate of pulls", 0.8, "rate_limit", ()),
+    (PLATFORM, "The image is not built for the architecture of the node", 0.84, "architecture", ()),
+    (NEVER, "imagePullPolicy Never forbids pulling, and the image is not on the node", 0.84, "bad_image", (Remedy.FIX_IMAGE,)),
+    (DISK, "The disk of the node is full", 0.72, "disk_pressure", (Remedy.CLEAN_NODE,)),
+)  # fmt: skip
 SYMPTOMS = ("ImagePullBackOff", "ErrImagePull")
 DENIED = frozenset({"oom", "config_content", "dependency_down", "insufficient_resources"})
 
@@ -99,30 +105,11 @@ def judge(
     missing = NO_SECRET.search(text)
     if missing:
         return _pull_secret_missing(target, image, missing[1].split(",")[0].strip(), told)
-    if RATE.search(text):
-        return _plain(target, f"{told}. The registry limits the rate of pulls", 0.8, {"rate_limit"}, ())
     if INVALID.search(text) or waiting == "InvalidImageName":
         return _wrong_image(case, target, image, f"{told}. The image name is not valid")
-    if PLATFORM.search(text):
-        return _plain(
-            target,
-            f"{told}. The image is not built for the architecture of the node",
-            0.84,
-            {"architecture"},
-            (Remedy.FIX_IMAGE,),
-        )
-    if NEVER.search(text):
-        return _plain(
-            target,
-            f"{told}. imagePullPolicy Never forbids pulling, and the image is not on the node",
-            0.84,
-            {"bad_image"},
-            (Remedy.FIX_IMAGE,),
-        )
-    if DISK.search(text):
-        return _plain(
-            target, f"{told}. The disk of the node is full", 0.72, {"disk_pressure"}, (Remedy.CLEAN_NODE,)
-        )
+    for pattern, why, certainty, trait, remedies in PLAIN:
+        if pattern.search(text):
+            return _plain(target, f"{told}. {why}", certainty, {trait}, remedies)
     return _by_access(case, target, image, text, secrets, told)
 
 

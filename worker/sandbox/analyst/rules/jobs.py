@@ -40,7 +40,7 @@ def diagnose_job(case: Case, ref: ObjectRef) -> Finding | None:
             remedies=remedies,
             traits=cause.traits | {"job_failed"},
         )
-    return _by_condition(ref, manifest, target, reason, told) if failed else None
+    return _by_condition(manifest, target, reason, told) if failed else None
 
 
 def _cause(case: Case, ref: ObjectRef, manifest: Manifest, target: ObjectRef) -> Finding | None:
@@ -66,7 +66,7 @@ def _cause(case: Case, ref: ObjectRef, manifest: Manifest, target: ObjectRef) ->
     return images.from_events(case, target, manifest, gone)
 
 
-def _by_condition(ref: ObjectRef, manifest: Manifest, target: ObjectRef, reason: str, told: str) -> Finding:
+def _by_condition(manifest: Manifest, target: ObjectRef, reason: str, told: str) -> Finding:
     deadline = dig(manifest, "spec", "activeDeadlineSeconds")
     late = reason == "DeadlineExceeded"
     why = (

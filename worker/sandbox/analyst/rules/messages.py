@@ -72,7 +72,11 @@ def architecture(case: Case, pod: Manifest, state: ContainerState, target: Objec
 
 
 def _process_memory(
-    case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str
+    case: Case,  # noqa: ARG001 - every explanation is called alike
+    pod: Manifest,
+    state: ContainerState,
+    target: ObjectRef,
+    line: str,
 ) -> Finding:
     limit = str(dig(container_named(pod_spec(pod), state.name), "resources", "limits", "memory") or "")
     told = f"the process in container {state.name} of {target} has no memory left: {short(line)}"
@@ -91,7 +95,7 @@ def _process_memory(
     )
 
 
-def _fragmented(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:  # noqa: ARG001 - the shape of every explanation
+def _fragmented(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:  # noqa: ARG001 - every explanation is called alike
     told = f"the key-value store of {target} has used up its database quota: {short(line)}"
     return Finding(
         family="fragmentation",
@@ -109,7 +113,7 @@ def _fragmented(case: Case, pod: Manifest, state: ContainerState, target: Object
 def _own_fault(family: str, what: str) -> Explain:
     """A fault in how the workload is put together: a rollback helps when a rollout brought it."""
 
-    def explain(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:  # noqa: ARG001 - the shape of every explanation
+    def explain(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:  # noqa: ARG001 - every explanation is called alike
         told = f"container {state.name} of {target} {what}: {short(line)}"
         finding = Finding(
             family=family,

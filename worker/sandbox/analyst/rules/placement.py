@@ -31,6 +31,7 @@ SELECTOR = re.compile(
     r"didn't match Pod's node (?:affinity|selector)|node\(s\) didn't match (?:node )?selector|(?<!volume )node affinity",
     re.IGNORECASE,
 )
+PORTS = re.compile(r"free ports for the requested pod ports", re.IGNORECASE)
 SPREAD = re.compile(r"topology spread|anti-affinity|affinity rules", re.IGNORECASE)
 CORDONED = re.compile(r"were unschedulable|SchedulingDisabled", re.IGNORECASE)
 SYMPTOMS = ("FailedScheduling", "PodPending", "Unschedulable")
@@ -49,6 +50,11 @@ def placement_finding(case: Case, pod: Manifest, target: ObjectRef, message: str
     )
     if state:
         return _node_state(case, target, state, message)
+    if PORTS.search(message):
+        told = (
+            f"the host port that the pods of {target} ask for is taken on every node: {short(message, 160)}"
+        )
+        return _finding(case, target, told, 0.8, {"host_port"})
     if SPREAD.search(message):
         return _finding(
             case,

@@ -40,7 +40,7 @@ def diagnose_pod(case: Case, pod: Manifest, workload: ObjectRef | None) -> Findi
     if finding is not None:
         return finding
     if dig(pod, "metadata", "deletionTimestamp"):
-        return stuck_finding(case, pod, workload)
+        return stuck_finding(pod, workload)
     if (status or {}).get("phase") == "Pending" and condition(pod, "PodScheduled").get("status") == "False":
         return scheduling.pending_finding(case, pod, workload)
     return _by_container(case, pod, workload)
@@ -124,7 +124,7 @@ def badness(pod: Manifest) -> int:
     return _order(state) if state else 7
 
 
-def stuck_finding(case: Case, pod: Manifest, workload: ObjectRef | None) -> Finding | None:
+def stuck_finding(pod: Manifest, workload: ObjectRef | None) -> Finding | None:
     """A pod that was deleted and does not go: finalizers, or a node that does not answer."""
     me = make_ref("Pod", _name(pod), _namespace(pod))
     finalizers = [str(f) for f in as_list(dig(pod, "metadata", "finalizers"))]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case
 from worker.sandbox.analyst.rules.rollouts import replicas_ready, replicas_wanted
-from worker.domain.objects import ObjectRef
 
 STATE_ALERT = re.compile(
     r"crash|oom|not ?ready|pending|image ?pull|replicas ?mismatch|rollout ?stuck|waiting|restart",

@@ -73,7 +73,7 @@ def last_change(facts: Facts, workload: ObjectRef) -> Change | None:
         before=annotations_of(old).get(REVISION, ""),
         at=str(dig(new, "metadata", "creationTimestamp") or ""),
         parts=parts,
-        healthy_before=_was_healthy(facts, old, new),
+        healthy_before=_was_healthy(old, new),
         revisions=len(sets),
     )
 
@@ -154,7 +154,7 @@ def _template(replica_set: Manifest) -> dict[str, Any]:
     return as_dict(dig(replica_set, "spec", "template"))
 
 
-def _was_healthy(facts: Facts, old: Manifest, new: Manifest) -> bool | None:
+def _was_healthy(old: Manifest, new: Manifest) -> bool | None:
     ready = dig(old, "status", "readyReplicas")
     if isinstance(ready, int) and ready > 0:
         return True

@@ -128,8 +128,7 @@ def _largest(facts: Facts, resource: str) -> float | None:
         else:
             match = re.search(rf"{re.escape(resource)}=(\d+)", row.get("GPU", ""))
             values.append(float(match[1]) if match else 0.0)
-    for node in facts.objects("Node"):
-        values.append(quantity(dig(node, "status", "allocatable", resource)) or 0.0)
+    values += [quantity(dig(n, "status", "allocatable", resource)) or 0.0 for n in facts.objects("Node")]
     return max(values, default=None)
 
 
