@@ -35,7 +35,9 @@ BARE = re.compile(
     r"(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
     r"|\\(?![nrt\"'])|[(\[{](?=\S))++"
 )
-JSON_LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]{0,40}+)(?=\s{0,80}+(?:[,}\]]|\Z))")
+JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
+"""After a quoted key JSON says where a bare value ends; what is in a structure is looked at on its own."""
+AFTER_QUOTE = frozenset(" \t\r\n,;:}])>&|\\.\"'`")
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
 BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
 ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))++")
@@ -101,34 +103,50 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
         return start, _closing(text, start, match["open"])
     if ":" in match["sep"] and (block := BLOCK.match(text, start)) is not None:
         return _indented(text, match.start("key"), block.end())
-    if match["close"] is not None and ":" in match["sep"]:  # after a quoted key JSON says where a bare value ends
-        if (literal := JSON_LITERAL.match(text, start)) is not None:
-            return literal.span()
-        if text.startswith("{", start):  # its members are looked at on their own
-            return start, start
     if (listed := LIST.match(text, start)) is not None and not MARKED.match(text, start):
         return listed.span(1)
+    if (
+        match["close"] is not None
+        and match["sep"].strip() == ":"
+        and (found := JSON_VALUE.match(text, start))
+    ):
+        return start, found.end("bare") if found["bare"] else start
+    return start, _bare_end(match, text, kind)
+
+
+def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
+    """Where a value without quotes ends."""
+    start = match.end()
     if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
-        return block.span()
+        return block.end()
     if (lead := _yaml_lead(match, text)) is not None:
-        return start, _line_end(text, start, escaped=lead.startswith("\\"))
-    if kind in {"authorization", "token"} and (scheme := CREDENTIALS.match(text, start)):
-        bare = BARE.match(text, scheme.end())
-    else:
-        bare = BARE.match(text, start)
-    return start, bare.end() if bare else start
+        return _line_end(text, start, escaped=lead.startswith("\\"))
+    scheme = CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
+    bare = BARE.match(text, scheme.end() if scheme else start)
+    return bare.end() if bare else start
 
 
 def _closing(text: str, start: int, quote: str) -> int:
-    """Where a quoted value ends: at the same quote, not escaped any further; else at the end of its line."""
-    position, limit = start, start + LONGEST_QUOTED
+    """Where a quoted value ends: at the same quote, not escaped any further; else at the end of its line.
+
+    A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
+    first quote decides, so that a line that was cut does not take the rest of the text along.
+    """
+    limit = start + LONGEST_QUOTED
+    position, line_end = start, text.find("\n", start, limit)
     while (found := text.find(quote, position, limit)) != -1:
-        backslashes = found - len(text[start:found].rstrip("\\")) - start
-        doubled = quote == "'" and text.startswith("''", found)
-        if backslashes % 2 == 0 and not doubled:
-            return found
+        before, after = (
+            text[max(start, found - 16) : found],
+            text[found + len(quote) : found + len(quote) + 1],
+        )
+        doubled = quote == "'" and after == "'"
+        if (len(before) - len(before.rstrip("\\"))) % 2 == 0 and not doubled:
+            if not after or after in AFTER_QUOTE:
+                return found
+            if -1 < line_end < found:
+                return line_end
         position = found + (2 if doubled else 1)
-    line_end = text.find("\n", start)
+    line_end = text.find("\n", start) if line_end == -1 else line_end
     return len(text) if line_end == -1 else line_end
 
 
