@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
-from worker.domain.enrichment_sources import Look, Sources
+from worker.domain.enrichment_sources import Look, Reader, Sources
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, one_line
 from worker.domain.evidence_pack import Piece, pack
@@ -26,6 +26,7 @@ from worker.domain.redact import redact
 
 EVIDENCE_TOKENS = 2_300
 DEADLINE_SECONDS = 3.0
+LABELS = "detected labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ async def enrich(
         request.resource_namespace,
         request.resource_api_version,
     )
-    run = _Run(asked, cluster, Sources(cluster, request.received_time, redact))
+    not_read = OwnerChain((asked,), (None,), exists=None, note="not read")
+    run = _Run(asked, cluster, Sources(cluster, request.received_time, redact), not_read)
     until = clock.monotonic() + deadline_seconds
     for stage in (run.find, run.behind, run.gather):
         left = until - clock.monotonic()
@@ -71,13 +73,14 @@ class _Run:
     asked: ObjectRef
     cluster: Cluster
     sources: Sources
-    chain: OwnerChain | None = None
+    chain: OwnerChain
     workload: OwnerChain | None = None
     pods: Pods = field(default_factory=Pods)
     labels: DetectedLabels | None = None
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
+    gathering: bool = False
 
     async def within(self, seconds: float, stage: Callable[[], Awaitable[None]]) -> bool:
         """Run a stage; what is still open when the time is up has failed."""
@@ -115,8 +118,6 @@ class _Run:
 
     async def behind(self) -> None:
         """The pods, and the workload that runs them."""
-        if self.chain is None:
-            return
         self.workload = await find_workload(self.cluster, self.chain)
         await self._source("pods", self._find_pods)
         if self.workload is None:
@@ -124,29 +125,27 @@ class _Run:
             self.workload = await workload_of_pods(self.cluster, chosen)
 
     async def _find_pods(self) -> None:
-        if self.chain is not None:
-            self.pods = await find_pods(self.cluster, self.chain, self.workload)
+        self.pods = await find_pods(self.cluster, self.chain, self.workload)
 
     async def gather(self) -> None:
         """Everything else, at the same time."""
-        if self.chain is None:
-            return
-        look = Look(self.chain, self.workload, self.pods)
-        wanted = self.sources.wanted(look)
+        self.gathering = True
         await asyncio.gather(
-            self._source("detected labels", self._detect),
-            *(self._source(name, self._collector(name, read)) for name, read in wanted.items()),
+            self._source(LABELS, self._detect),
+            *(self._source(name, self._collector(name, read)) for name, read in self._wanted().items()),
         )
 
-    async def _detect(self) -> None:
-        if self.chain is not None:
-            about = self.chain
-            pod = self.pods.own[0] if self.pods.own and about.start.kind != "Node" else None
-            self.labels = await detect_labels(self.cluster, about, pod)
+    def _wanted(self) -> dict[str, Reader]:
+        return self.sources.wanted(self._look())
 
-    def _collector(
-        self, name: str, read: Callable[[], Awaitable[list[Piece]]]
-    ) -> Callable[[], Awaitable[None]]:
+    def _look(self) -> Look:
+        return Look(self.chain, self.workload, self.pods)
+
+    async def _detect(self) -> None:
+        pod = self.pods.own[0] if self.pods.own and self.chain.start.kind != "Node" else None
+        self.labels = await detect_labels(self.cluster, self.chain, pod)
+
+    def _collector(self, name: str, read: Reader) -> Callable[[], Awaitable[None]]:
         async def collect() -> None:
             self.pieces[name] = await read()
 
@@ -163,15 +162,17 @@ class _Run:
 
     def result(self) -> Enrichment:
         """What there is, whether or not all of it came in time."""
-        chain = self.chain or OwnerChain((self.asked,), (None,), exists=None, note="not read")
-        unknown = tuple(camel_case(name) for name in DETECTED_LABELS)
+        look = self._look()
+        if not self.gathering:
+            self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")
         found = [piece for name in self.sources.ORDER for piece in self.pieces.get(name, ())]
+        unknown = tuple(camel_case(name) for name in DETECTED_LABELS)
         return Enrichment(
-            evidence=pack(found, EVIDENCE_TOKENS),
+            evidence=pack([*self.sources.seen(look), *found], EVIDENCE_TOKENS),
             detected_labels=self.labels or DetectedLabels(failed_detections=unknown),
-            owner_chain=chain,
+            owner_chain=look.target,
             failed_sources=tuple(
                 f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()
             ),
-            target_exists=chain.exists,
+            target_exists=look.target.exists,
         )

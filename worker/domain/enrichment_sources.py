@@ -68,7 +68,7 @@ class Sources:
     """Readers of one enrichment. `failed` names parts of a source that could not be read, with the reason."""
 
     ORDER: ClassVar[tuple[str, ...]] = (
-        "object", "pods", "events", "logs", "changes", "nodes", "storage", "configuration", "kind", "neighbours",
+        "pods", "events", "logs", "changes", "nodes", "storage", "configuration", "kind", "neighbours",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, now: datetime, redact: Callable[[str], str]) -> None:
@@ -78,7 +78,6 @@ class Sources:
     def wanted(self, look: Look) -> dict[str, Reader]:
         """The readers that apply to what was found, by name."""
         readers: dict[str, Reader] = {
-            "object": lambda: self._object(look),
             "pods": lambda: self._pods(look),
             "events": lambda: self._events(look),
             "changes": lambda: self._changes(look),
@@ -93,7 +92,8 @@ class Sources:
             readers["storage"] = lambda: self._storage(look)
         return readers
 
-    async def _object(self, look: Look) -> list[Piece]:
+    def seen(self, look: Look) -> list[Piece]:
+        """The target and its worst pod, which have been read already."""
         manifest, start = look.target.manifests[0], look.target.start
         if manifest is None:
             if look.target.exists is False:
@@ -375,7 +375,7 @@ class Sources:
 
 def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
     """The object without its pod template where a pod made from it is shown as well."""
-    if not pods or manifest.get("kind") not in RUNS_PODS - {"Pod"}:
+    if not pods or text(manifest.get("kind")) not in RUNS_PODS - {"Pod"}:
         return manifest
     spec = {key: value for key, value in mapping(manifest.get("spec")).items() if key != "template"}
     return {**manifest, "spec": {**spec, "template": "[shown by the pod below; path=spec.template has it]"}}

@@ -15,7 +15,6 @@ from worker.domain.fields import moment as read_moment
 from worker.domain.objects import Manifest
 
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
-SLOW_START_SECONDS = 120  # a container that has been waiting for longer is a symptom
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _telling(conditions: list[Any]) -> list[Any]:
     return [
         c
         for c in conditions
-        if not (mapping(c).get("status") == "True" and mapping(c).get("type") in EXPECTED_CONDITIONS)
+        if not (mapping(c).get("status") == "True" and text(mapping(c).get("type")) in EXPECTED_CONDITIONS)
         and not (
             mapping(c).get("type") == "ContainersReady"
             and all(mapping(c).get(f) == ready.get(f) for f in same)
@@ -249,7 +249,7 @@ def _env(item: Any, depth: int) -> Any:
 
 def _default_toleration(item: Any) -> bool:
     toleration = mapping(item)
-    return toleration.get("key") in DEFAULT_TOLERATIONS and toleration.get("tolerationSeconds") == 300
+    return text(toleration.get("key")) in DEFAULT_TOLERATIONS and toleration.get("tolerationSeconds") == 300
 
 
 def is_token_volume(item: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from worker.domain import render_columns, render_workloads
 from worker.domain.budget import estimate_tokens
@@ -99,8 +98,3 @@ def unhealthy(item: Manifest) -> bool:
 def only_unhealthy(items: Iterable[Manifest]) -> list[Manifest]:
     """Those of the objects something is wrong with."""
     return [item for item in items if unhealthy(item)]
-
-
-def bad_conditions(item: Manifest) -> list[dict[str, Any]]:
-    """Conditions of any object that report trouble."""
-    return [c for c in mappings(dig(item, "status", "conditions")) if render_columns.bad_condition(c)]

@@ -100,7 +100,7 @@ def job(item: Manifest, _now: datetime) -> dict[str, str]:
     """Columns of a Job."""
     ended = [
         c for c in mappings(dig(item, "status", "conditions"))
-        if c.get("type") in {"Failed", "Complete", "FailureTarget", "Suspended"} and c.get("status") == "True"
+        if text(c.get("type")) in {"Failed", "Complete", "FailureTarget", "Suspended"} and c.get("status") == "True"
     ]  # fmt: skip
     wanted = dig(item, "spec", "completions")
     return {

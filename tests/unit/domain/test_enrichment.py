@@ -285,6 +285,34 @@ async def test_what_is_late_is_unknown_and_the_rest_is_there():
     assert [] == bodies(found, "events")
 
 
+class StuckCluster(MemoryCluster):
+    """A cluster that never answers one kind of call."""
+
+    stuck = ("get", "Deployment")
+
+    async def get(self, ref):
+        if self.stuck == ("get", ref.kind):
+            await asyncio.Event().wait()
+        return await super().get(ref)
+
+    async def list(self, query):
+        if self.stuck == ("list", query.kind):
+            await asyncio.Event().wait()
+        return await super().list(query)
+
+
+@pytest.mark.parametrize("stuck", [("get", "Deployment"), ("list", "Pod")])
+async def test_what_there_was_no_time_for_is_unknown_too(stuck):
+    cluster = StuckCluster([SHOP, NODE, API, *REVISIONS, POD], LOGS)
+    cluster.stuck = stuck
+    found = await look(cluster, deadline_seconds=0.05)
+    unknown = " ".join(found.failed_sources)
+    for source in ("events", "changes", "nodes", "detected labels"):
+        assert f"{source} (no time left to read it)" in unknown
+    assert bool(stuck[1] == "Pod") == bool(bodies(found, "object"))
+    assert found.detected_labels.is_unknown("pdb_protected")
+
+
 async def test_nothing_at_all_is_known_of_a_cluster_that_does_not_answer():
     cluster = shop()
     cluster.fail(ClusterReason.UNAVAILABLE)

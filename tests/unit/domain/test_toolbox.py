@@ -302,6 +302,12 @@ async def test_a_long_list_says_how_much_is_missing():
     assert "of 301 rows; narrow by" in bench.evidence.items[-1].cut
 
 
+async def test_a_list_that_the_cluster_cut_says_so():
+    bench = Bench(*(obj("Widget", f"w-{i}", api_version="example.com/v1") for i in range(501)))
+    await bench.body("list_resources", kind="Widget", namespace="shop")
+    assert "more objects than the 500 read" in bench.evidence.items[-1].cut
+
+
 async def test_an_empty_list_says_none():
     assert "none" == await Bench().body("list_resources", kind="StatefulSet", namespace="shop")
 
@@ -450,6 +456,13 @@ async def test_the_context_of_a_pod_names_owners_labels_and_recent_changes():
     assert [] == shown["failed_detections"]
     assert "no history store is configured" in shown["remediation_history"]
     assert "  spec.containers[app].image: api:1 -> api:2" == shown["recent_changes"][1]
+
+
+async def test_changes_that_cannot_be_read_are_unknown():
+    bench = Bench()
+    bench.cluster.fail(ClusterReason.FORBIDDEN, kind="ReplicaSet", method="list")
+    shown = json.loads(await bench.body("get_resource_context", **DEFAULT_ARGUMENTS["get_resource_context"]))
+    assert ["unknown: ReplicaSet list: forbidden"] == shown["recent_changes"]
 
 
 async def test_failed_detections_are_named_and_not_shown_as_false():
