@@ -202,13 +202,17 @@ class Sources:
         if not states:
             return []
         container = most_interesting(states)
-        wanted = [True] if container.ran_before else []
-        if container.running or container.terminated or not wanted:
-            wanted.append(False)
-        if not (container.ran_before or container.running or container.terminated):
-            return []
-        pieces = await asyncio.gather(*(self._log(pod, container, previous=p, first=first) for p in wanted))
-        return [piece for piece in pieces if piece]
+        started = container.running or bool(container.terminated)
+        runs = [True] if container.ran_before else []
+        runs += [False] if started else []
+        pieces = await asyncio.gather(*(self._log(pod, container, previous=run, first=first) for run in runs))
+        found = [piece for piece in pieces if piece]
+        if (
+            not found and container.ran_before and not started
+        ):  # the runtime has dropped the log of the run before
+            last = await self._log(pod, container, previous=False, first=first)
+            found = [last] if last else []
+        return found
 
     async def _log(
         self, pod: Manifest, container: ContainerState, *, previous: bool, first: bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from schemas.enrichment import DetectedLabels
 from worker.domain.objects import ObjectRef
 
-RESULT_TOKENS = 1_850
+RESULT_TOKENS = 1_800
 """Budget of one tool result without its fence (2,000 tokens with it)."""
 
 

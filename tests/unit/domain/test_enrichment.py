@@ -118,6 +118,13 @@ async def test_a_pod_is_followed_to_its_owners():
     assert [] == bodies(found, "pod")
 
 
+async def test_the_current_log_stands_in_for_a_previous_one_that_is_gone():
+    only_current = {key: log for key, log in LOGS.items() if not key[3]}
+    found = await look(shop(logs=only_current))
+    assert ["starting"] == bodies(found, "logs")
+    assert () == found.failed_sources
+
+
 async def test_a_kind_is_understood_in_any_spelling():
     assert True is (await look(shop(), "deployments", "api")).target_exists
 
