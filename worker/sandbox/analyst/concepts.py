@@ -17,7 +17,7 @@ def _p(*patterns: str) -> re.Pattern[str]:
 
 
 CONCEPTS: Mapping[str, re.Pattern[str]] = {
-    "oom": _p(r"OOM\w*", r"out of memory", r"memory limit", r"exceed\w* (?:its |the )?memory"),
+    "oom": _p(r"\bOOM\w*", r"out of memory", r"memory limit", r"exceed\w* (?:its |the )?memory"),
     "oom_own_limit": _p(r"own (?:memory )?limit", r"container'?s (?:own )?(?:memory )?limit"),
     "node_memory": _p(r"node[- ](?:level )?memory", r"memory (?:shortage|pressure) (?:of|on) (?:the |a )?node", r"node(?: is)? (?:short of|low on) memory", r"MemoryPressure"),
     "leak": _p(r"\bleak", r"grow\w* (?:steadily|without)", r"memory grows", r"unbounded growth"),
@@ -75,10 +75,12 @@ CONCEPTS: Mapping[str, re.Pattern[str]] = {
     "stale_environment": _p(r"stale (?:env\w*|values|connections|credentials|secrets?)", r"hold stale", r"(?:secret|configmap|credentials?)s? (?:was |were |has been |have been )?(?:rotated|changed|updated)", r"read current (?:secrets|config)", r"after (?:a )?(?:secret|credential) rotation"),
     "credentials_rejected": _p(r"authentication fail\w*", r"password", r"credentials"),
     "crash_on_start": _p(r"crash\w* on start", r"crash ?loop\w* already", r"(?:pods|containers?) (?:already )?crash", r"cannot start", r"can't start", r"fails? to start"),
-    "certificate": _p(r"certificate", r"\bTLS\b"),
+    "certificate_not_ready": _p(r"certificate[^.;]{0,40}not (?:ready|issued|renewed)", r"is not ready"),
+    "certificate_in_configmap": _p(r"certificate[^.;]{0,30}in an? config ?map", r"config ?map[^.;]{0,20}certificate"),
     "certificate_expired": _p(r"expired? certificate", r"certificate (?:has |is |about to )?expir\w+"),
     "cert_manager": _p(r"cert-manager", r"\bIssuer\b", r"\bCertificate (?:resource|object)"),
     "network_policy": _p(r"network ?polic\w+", r"deny[- ]all"),
+    "mesh_policy": _p(r"authorization ?polic\w+", r"service mesh", r"\bistio\b"),
     "selector_mismatch": _p(r"selector"),
     "probe": _p(r"\bprobes?\b"),
     "wrong_probe": _p(r"(?:wrong|too (?:strict|short|tight|aggressive)|misconfigured) probe", r"probe (?:is )?(?:wrong|too)"),

@@ -23,6 +23,7 @@ class Trouble(enum.StrEnum):
     CERTIFICATE = "certificate"
     POOL = "connections exhausted"
     RBAC = "kubernetes permissions"
+    MESH = "mesh policy"
     CREDENTIALS = "credentials rejected"
     MISSING_ENV = "setting missing"
     RATE_LIMIT = "rate limit"
@@ -102,6 +103,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
             r"timeout (?:waiting for|acquiring) (?:a )?(?:idle )?connection",
         ),
     ),
+    (Trouble.MESH, _any(r"RBAC: access denied")),
     (
         Trouble.RBAC,
         _any(
@@ -169,6 +171,8 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
             r"(?:cannot|can't|can not|could not|couldn't|unable to|failed to|failure to|failing to|not able to) (?:\w+ ){0,2}(?:connect|reach|dial|contact|open (?:a )?connection|establish|ping|talk|access)",
             r"(?:i/o|connect(?:ion)?|read|request|dial|connect) time(?:d )?-?out",
             r"no route to host|network is unreachable|host is unreachable|host unreachable",
+            r"could not be (?:established|reached|opened)",
+            r"may not be available",
             r"\bunreachable\b",
             r"not reachable",
             r"dial (?:tcp|udp)",

@@ -261,7 +261,7 @@ def weigh(
     verdicts = [concepts.judge(c, held, denied) for c in wanted]
     holding = [c.text for c, v in zip(wanted, verdicts, strict=True) if v is Verdict.HOLDS]
     failing = verdicts.count(Verdict.FAILS)
-    if failing and (not holding or failing > len(holding)):
+    if (verdicts and not holding) or failing > len(holding):
         return None
     if "gitops" in held and remedy not in GITOPS_SAFE and not texts.get("gitops_aware"):
         return None

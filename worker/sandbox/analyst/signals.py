@@ -46,6 +46,9 @@ SYNONYMS = {
     "etcd": "etcd", "fragmented": "fragmentation", "authentication": "auth", "credentials": "auth", "unauthorized": "auth",
 }  # fmt: skip
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-\s]+")
+SUBJECTS = frozenset(
+    {"node", "pvc", "hpa", "budget", "etcd", "operator", "csv", "quota", "auth", "cron", "job", "namespace"}
+)
 CLOSE = 0.6
 SURE = 0.75
 CONSISTENT: dict[str, frozenset[str]] = {
@@ -91,6 +94,8 @@ def closest(name: str, allowed: Iterable[str], least: float) -> str:
     best, score = "", 0.0
     for candidate in allowed:
         tokens = _tokens(candidate)
+        if (tokens - wanted) & SUBJECTS:
+            continue
         shared = len(wanted & tokens)
         if not shared or not tokens:
             continue

@@ -60,7 +60,9 @@ def _finding(
 ) -> Finding:
     config_map = holder.kind == "ConfigMap"
     remedies = (Remedy.FIX_CONFIG,) if config_map else (Remedy.FIX_CERTIFICATE, Remedy.ROTATE_CREDENTIALS)
-    traits = {"certificate", "crash_on_start"} | ({"certificate_expired"} if expired else set())
+    traits = {"crash_on_start"} | ({"certificate_expired"} if expired else set())
+    if holder.kind == "Certificate":
+        traits |= {"cert_manager", "certificate_not_ready"}
     if config_map:
         traits |= {"config_content", "template_unchanged", "config_invalid", "certificate_in_configmap"}
     return Finding(

@@ -47,7 +47,7 @@ def crash_finding(
     failure = probes.probe_failure(case, pod)
     if failure is not None and (failure.killed or state.exit_code in {137, 143}):
         return probes.probe_finding(case, pod, state, target, failure)
-    return _by_exit(case, pod, state, target, telling)
+    return _by_exit(case, pod, state, target, telling, lines)
 
 
 def crash_log(case: Case, pod: Manifest, state: ContainerState) -> tuple[str, ...]:
@@ -98,10 +98,16 @@ def _start_failure(case: Case, pod: Manifest, state: ContainerState, target: Obj
 
 
 def _by_exit(
-    case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, telling: list[Telling]
+    case: Case,
+    pod: Manifest,
+    state: ContainerState,
+    target: ObjectRef,
+    telling: list[Telling],
+    lines: tuple[str, ...],
 ) -> Finding:
     """What is left: a signal, a success that was not wanted, or an error that only its own program understands."""
-    said = f" Its last telling line: {short(telling[0].line)}" if telling else ""
+    last = telling[0].line if telling else next((x for x in reversed(lines) if x.strip()), "")
+    said = f" Its last telling line: {short(last)}" if last else ""
     code, times = state.exit_code, state.restarts
     told = f"container {state.name} of {target} ends with exit code {code} ({times} restarts)"
     certainty, traits = 0.5, set[str]()
@@ -119,9 +125,9 @@ def _by_exit(
         family="crash",
         summary=f"{told[0].upper()}{told[1:]}: {why}.{said}",
         target=target,
-        certainty=certainty if not said else max(certainty, 0.6),
+        certainty=certainty if not telling else max(certainty, 0.6),
         symptoms=("CrashLoopBackOff",),
-        factors=(told, *([telling[0].line[:200]] if telling else [])),
+        factors=(told, *([short(last)] if last else [])),
         workload=target,
         traits=frozenset({"application_error", "crash_on_start", *traits}),
         denied=frozenset({"oom", "config_content"}),

@@ -7,7 +7,7 @@ import re
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.refs import as_list, dig
+from worker.sandbox.analyst.refs import as_dict, as_list, dig
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case, short
 
@@ -30,6 +30,7 @@ REMEDIES = {
     "kustomization": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
     "helmrelease": ((Remedy.REVERT_COMMIT, Remedy.ROLLBACK), "gitops_sync"),
 }
+TRAITS = {"certificate": ("cert_manager", "certificate_not_ready")}
 SYMPTOMS = {
     "certificate": ("CertificateExpired", "CertificateNotReady", "CertificateExpiry"),
     "operator_failed": ("OperatorCSVFailed",),
@@ -62,27 +63,47 @@ def diagnose_custom(case: Case, ref: ObjectRef) -> Finding | None:
             None,
             frozenset({"finalizer"}),
         )
-    return _by_conditions(ref, manifest)
+    return _by_conditions(case, ref, manifest)
 
 
-def _by_conditions(ref: ObjectRef, manifest: Manifest) -> Finding | None:
+def _by_conditions(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | None:
     bad = next(
         (c for c in as_list(dig(manifest, "status", "conditions")) if isinstance(c, dict) and _bad(c)), None
     )
     if bad is None:
         return None
     remedies, trait = REMEDIES.get(ref.kind.lower(), ((), "custom"))
+    issuer = _issuer(case, ref, manifest)
     told = f"{ref} reports {bad.get('type')}={bad.get('status')} ({bad.get('reason')}): {short(str(bad.get('message') or ''), 300)}"
     return Finding(
         family=f"custom-{ref.kind.lower()}",
-        summary=f"{told}.",
+        summary=f"{told}.{issuer}",
         target=ref,
         certainty=0.74 if remedies else 0.62,
         symptoms=(*SYMPTOMS.get(trait, ()), str(bad.get("reason") or ""), str(bad.get("type") or "")),
         remedies=remedies,
-        factors=(told,),
-        traits=frozenset({trait}),
+        factors=(told, issuer.strip()),
+        traits=frozenset({trait, *TRAITS.get(trait, ())}),
         denied=frozenset({"oom", "config_content"}),
+    )
+
+
+def _issuer(case: Case, ref: ObjectRef, manifest: Manifest) -> str:
+    """What the issuer of a cert-manager Certificate reports, empty when it is fine or not known."""
+    issuer = as_dict(dig(manifest, "spec", "issuerRef"))
+    if ref.kind != "Certificate" or not issuer.get("name"):
+        return ""
+    kind = str(issuer.get("kind") or "Issuer")
+    namespace = "" if kind == "ClusterIssuer" else ref.namespace
+    found = case.facts.get(kind, str(issuer["name"]), namespace, str(ref.api_version or "cert-manager.io/v1"))
+    bad = next(
+        (c for c in as_list(dig(found or {}, "status", "conditions")) if isinstance(c, dict) and _bad(c)),
+        None,
+    )
+    return (
+        f" Its issuer {kind} {issuer['name']} is not ready: {short(str(bad.get('message') or ''))}."
+        if bad
+        else ""
     )
 
 

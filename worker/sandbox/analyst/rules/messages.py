@@ -16,6 +16,7 @@ from worker.sandbox.analyst.rules import (
     credentials,
     dependencies,
     disks,
+    mesh,
     permissions,
     pools,
 )
@@ -140,6 +141,7 @@ EXPLANATIONS: dict[Trouble, Explain] = {
     Trouble.CERTIFICATE: certificates.certificate_finding,
     Trouble.POOL: pools.pool_finding,
     Trouble.RBAC: permissions.rbac_finding,
+    Trouble.MESH: mesh.denied_finding,
     Trouble.CREDENTIALS: credentials.credentials_finding,
     Trouble.MISSING_ENV: configs.missing_setting_finding,
     Trouble.CONFIG: configs.config_finding,

@@ -126,7 +126,7 @@ def _node_state(case: Case, target: ObjectRef, state: str, message: str) -> Find
         if "SchedulingDisabled" in row.get("STATUS", "") and state == "cordoned":
             told = f"Node {name} is cordoned (unschedulable), and no other node takes the pods of {target}"
             return Finding("cordoned", f"{told}: {short(message, 160)}.", make_ref("Node", name), 0.8, SYMPTOMS,
-                           (Remedy.UNCORDON, Remedy.ADD_NODE), (told,), target, frozenset({"cordoned"}),
+                           (Remedy.UNCORDON,), (told,), target, frozenset({"cordoned"}),
                            frozenset({"oom", "affinity", "claim_unbound", "quota"}), {"node": name})  # fmt: skip
         if "Pressure=True" in row.get("CONDITIONS", ""):
             return nodes.pressure_finding(case, make_ref("Node", name))

@@ -14,6 +14,7 @@ from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import condition, container_states
 
 MAX_PODS = 2
+LAST_LINES = 8
 ERROR_ALERT = (
     "error",
     "latency",
@@ -71,7 +72,12 @@ def _from_logs(case: Case, ref: ObjectRef, pod: Manifest) -> Finding | None:
         if state.init:
             continue
         lines = case.facts.log(ref.namespace, name, state.name, previous=False)
-        telling = [t for t in telling_lines(lines) if t.loud and t.trouble is not Trouble.CRASH]
+        last = len(lines) - LAST_LINES
+        telling = [
+            t
+            for t in telling_lines(lines)
+            if (t.loud or t.position >= last) and t.trouble is not Trouble.CRASH
+        ]
         finding = messages.from_lines(case, pod, state, ref, telling)
         if finding is not None:
             return finding
