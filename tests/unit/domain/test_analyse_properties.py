@@ -48,19 +48,17 @@ PLACES = [path for path in places(answer()) if path]
 
 
 def changed(value, path, change):
-    changed_value = copy.deepcopy(value)
-    inner = changed_value
+    """The value with another member at the path, or without it for `...`; as it is when there is none any more."""
+    copied = copy.deepcopy(value)
+    inner = copied
     for key in path[:-1]:
-        if not isinstance(inner, dict | list) or (isinstance(inner, dict) and key not in inner):
-            return changed_value
-        inner = inner[key]
-    if not isinstance(inner, dict) or path[-1] not in inner:
-        return changed_value
-    if change is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = change
-    return changed_value
+        inner = inner.get(key) if isinstance(inner, dict) else None
+    if isinstance(inner, dict) and path[-1] in inner:
+        if change is ...:
+            del inner[path[-1]]
+        else:
+            inner[path[-1]] = change
+    return copied
 
 
 @st.composite
