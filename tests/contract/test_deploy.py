@@ -15,7 +15,7 @@ import yaml
 from worker.app.cli.main import app
 from worker.app.settings import Settings, documentation
 from worker.sandbox import nats_server
-from worker.sandbox.analyst.server import MODEL as ANALYST
+from worker.sandbox.analyst.respond import NAME as ANALYST
 
 TOP = Path(__file__).parent.parent.parent
 DEPLOY = TOP / "deploy"

@@ -62,7 +62,7 @@ async def test_the_stand_ins_start_alone_and_say_where_they_are():
         assert nats["url"].startswith("nats://127.0.0.1:")
         async with http.get(f"{cluster['url']}/api/v1/namespaces/ml-batch/pods") as answer:
             assert "PodList" == (await answer.json())["kind"]
-        async with http.get(f"{analyst['url']}/v1/models") as answer:
+        async with http.get(f"{analyst['url']}/models") as answer:
             assert 200 == answer.status
 
 

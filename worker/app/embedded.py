@@ -26,7 +26,7 @@ from worker.app.settings import (
     load,
 )
 from worker.app.wiring import open_worker
-from worker.sandbox.analyst.server import MODEL as ANALYST
+from worker.sandbox.analyst.respond import NAME as ANALYST
 from worker.sandbox.analyst.server import serve as serve_analyst
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
@@ -81,7 +81,7 @@ async def open_services() -> AsyncIterator[Services]:
             return
         url = await stack.enter_async_context(serve_analyst())
         analyst = configured.model_copy(
-            update={"model": f"openai-chat:{ANALYST}", "base_url": f"{url}/v1", "api_key": SecretStr("none")}
+            update={"model": f"openai-chat:{ANALYST}", "base_url": url, "api_key": SecretStr("none")}
         )
         yield Services(server.url, analyst, offline=True)
 

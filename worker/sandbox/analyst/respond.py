@@ -15,7 +15,10 @@ from worker.sandbox.analyst.selection import Selection, select
 from worker.sandbox.analyst.signals import choose_signal
 from worker.sandbox.analyst.transcript import Call, Transcript, read_request
 
-MODEL = "offline-analyst (rules, not a language model)"
+NAME = "offline-analyst"
+"""What a client asks for."""
+MODEL = f"{NAME} (rules, not a language model)"
+"""What answers, in its own words."""
 MAX_ROUNDS = 5
 """Rounds of looking at the cluster; after that the best explanation so far counts."""
 MAX_LAST_ROUND = 9

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from worker.sandbox.analyst.respond import MODEL, respond
+from worker.sandbox.analyst.respond import MODEL, NAME, respond
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 HOST = "127.0.0.1"
@@ -51,7 +51,7 @@ async def _complete(request: web.Request) -> web.Response:
 
 async def _models(_request: web.Request) -> web.Response:
     entry = {
-        "id": "offline-analyst",
+        "id": NAME,
         "object": "model",
         "created": 0,
         "owned_by": "rca-worker",
