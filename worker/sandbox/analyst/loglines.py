@@ -171,6 +171,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
             r"(?:cannot|can't|can not|could not|couldn't|unable to|failed to|failure to|failing to|not able to) (?:\w+ ){0,2}(?:connect|reach|dial|contact|open (?:a )?connection|establish|ping|talk|access)",
             r"(?:i/o|connect(?:ion)?|read|request|dial|connect) time(?:d )?-?out",
             r"no route to host|network is unreachable|host is unreachable|host unreachable",
+            r"(?:error|errno|fail\w*)\b.{0,24}\bconnecting\b",
             r"could not be (?:established|reached|opened)",
             r"may not be available",
             r"\bunreachable\b",

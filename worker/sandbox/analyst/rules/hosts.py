@@ -15,9 +15,9 @@ NAME = rf"{LABEL}(?:\.{LABEL})*\.?"
 IP = r"\d{1,3}(?:\.\d{1,3}){3}"
 PATTERNS = (
     re.compile(rf"[a-z][a-z0-9+.-]*://(?:[^\s@/\"']*@)?(?P<host>{NAME}|{IP})(?::(?P<port>\d{{1,5}}))?(?=[/\s\"'?,;)\]]|$)", re.IGNORECASE),
-    re.compile(rf"(?:lookup|resolve|resolving|hostname|host name|translate host(?: name)?|UnknownHostException:?|ENOTFOUND|EAI_AGAIN|getaddrinfo|bad address|unknown host|host)[ :=\"'`]+(?:for )?(?P<host>{NAME})(?::(?P<port>\d{{1,5}}))?", re.IGNORECASE),
+    re.compile(rf"(?:lookup|resolve|resolving|hostname|host name|translate host(?: name)?|UnknownHostException:?|ENOTFOUND|EAI_AGAIN|getaddrinfo|bad address|unknown host|host)[ :=\"'`]+(?:for |ENOTFOUND |EAI_AGAIN )?(?P<host>{NAME})(?::(?P<port>\d{{1,5}}))?", re.IGNORECASE),
     re.compile(rf"(?<![\w./@-])(?P<host>{NAME}|{IP}):(?P<port>\d{{2,5}})(?!\w|:\d)", re.IGNORECASE),
-    re.compile(rf"(?:server|service|broker|database|db|cache|upstream|endpoint|backend|api|peer|node|address|at|to|from|for|on|with|reach|contact|ping|dial|connect)[ :=]+[\"'`(]*(?P<host>{NAME})[\"'`)]*(?: \([\d.:]+\))?(?:,? port (?P<port>\d{{1,5}}))?", re.IGNORECASE),
+    re.compile(rf"\b(?:server|service|broker|database|db|cache|upstream|endpoint|backend|api|peer|node|address|at|to|from|for|on|with|reach|contact|ping|dial|connect)[ :=]+[\"'`(]*(?=(?P<host>{NAME})[\"'`)]*(?: \([\d.:]+\))?(?:,? port (?P<port>\d{{1,5}}))?)", re.IGNORECASE),
     re.compile(rf"[\"'`](?P<host>{NAME})[\"'`]", re.IGNORECASE),
     re.compile(rf"(?:^|\s)-h[ =](?P<host>{NAME})", re.IGNORECASE),
 )  # fmt: skip

@@ -48,7 +48,11 @@ def memory_finding(case: Case, pod: Manifest, state: ContainerState, target: Obj
         factors=tuple(factors),
         workload=target,
         traits=frozenset(traits),
-        denied=frozenset({"node_memory", "quota"} | ({"leak"} if lowered else set())),
+        denied=frozenset(
+            {"node_memory", "quota"}
+            | ({"leak"} if lowered else set())
+            | ({"restart_safe"} if "volatile_state" in traits else set())
+        ),
         hints={"container": state.name, "memory_limit": limit, "new_memory": doubled(limit)},
     )
     return with_change(finding, change, only=("memory",)) if lowered else finding
