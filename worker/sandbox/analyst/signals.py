@@ -10,28 +10,9 @@ from worker.sandbox.analyst.finding import Finding
 CORE = ("OOMKilled", "CrashLoopBackOff", "ImagePullBackOff", "Evicted", "NodeNotReady", "PodPending", "FailedScheduling",
         "BackoffLimitExceeded", "DeadlineExceeded", "FailedMount")  # fmt: skip
 NOISE = frozenset(
-    [
-        "kube",
-        "kubernetes",
-        "container",
-        "containers",
-        "pod",
-        "pods",
-        "too",
-        "high",
-        "low",
-        "alert",
-        "persistent",
-        "critical",
-        "warning",
-        "is",
-        "the",
-        "a",
-        "of",
-        "in",
-        "on",
-    ]
-)
+    {"kube", "kubernetes", "container", "containers", "pod", "pods", "too", "high", "low", "alert", "persistent",
+     "critical", "warning", "is", "the", "a", "of", "in", "on", "back", "off"}
+)  # fmt: skip
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",
     "persistentvolume": "pvc", "persistent": "pvc", "volume": "pvc", "claim": "pvc", "persistentvolumeclaim": "pvc",

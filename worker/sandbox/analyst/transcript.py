@@ -99,7 +99,7 @@ class Transcript:
 def read_request(request: dict[str, Any]) -> Transcript:
     """Read a request body. Never raises: what cannot be read is left out."""
     messages = [m for m in as_list(request.get("messages")) if isinstance(m, dict)]
-    system = "\n".join(_text(m) for m in messages if m.get("role") in {"system", "developer"})
+    system = "\n".join(_text(m) for m in messages if m.get("role") in ("system", "developer"))
     users = [_text(m) for m in messages if m.get("role") == "user"]
     opening = users[0] if users else ""
     calls = _calls(messages)

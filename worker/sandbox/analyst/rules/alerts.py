@@ -146,8 +146,8 @@ def _claim(case: Case, ref: ObjectRef, text: str) -> Finding | None:
     size = str(dig(manifest, "status", "capacity", "storage") or "")
     if UNUSED.search(text) and not users:
         told = f"{ref} ({size}) is not mounted by any pod"
-        return Finding("unused-claim", f"{told}: nothing is broken, it only takes up storage.", ref, 0.72, ("OrphanedPVC", "UnusedPVC"),
-                       (Remedy.CLEAN_CLAIM,), (told,), None, frozenset({"old_data"}), frozenset({"volume_full", "oom"}), {"claim": ref.name})  # fmt: skip
+        return Finding("unused-claim", f"{told}: nothing is broken, it only takes up storage.", ref, 0.75, ("OrphanedPVC", "UnusedPVC"),
+                       factors=(told,), outcome="not_actionable")  # fmt: skip
     if not FILLING.search(text):
         return None
     class_name = str(dig(manifest, "spec", "storageClassName") or "")

@@ -7,7 +7,7 @@ import re
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.refs import as_dict, as_list, dig
+from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case, short
 
@@ -30,6 +30,8 @@ REMEDIES = {
     "kustomization": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
     "helmrelease": ((Remedy.REVERT_COMMIT, Remedy.ROLLBACK), "gitops_sync"),
 }
+SICK = frozenset({"Degraded", "Missing", "Error", "Failed"})
+MAX_PARTS = 40
 TRAITS = {"certificate": ("cert_manager", "certificate_not_ready")}
 SYMPTOMS = {
     "certificate": ("CertificateExpired", "CertificateNotReady", "CertificateExpiry"),
@@ -63,7 +65,7 @@ def diagnose_custom(case: Case, ref: ObjectRef) -> Finding | None:
             None,
             frozenset({"finalizer"}),
         )
-    return _by_conditions(case, ref, manifest)
+    return _by_parts(case, manifest) or _by_conditions(case, ref, manifest) or _by_health(ref, manifest)
 
 
 def _by_conditions(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | None:
@@ -85,6 +87,50 @@ def _by_conditions(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | 
         factors=(told, issuer.strip()),
         traits=frozenset({trait, *TRAITS.get(trait, ())}),
         denied=frozenset({"oom", "config_content"}),
+    )
+
+
+def _by_parts(case: Case, manifest: Manifest) -> Finding | None:
+    """The first sick object that the resource lists as its own (Argo CD Application, `status.resources`)."""
+    for part in as_list(dig(manifest, "status", "resources"))[:MAX_PARTS]:
+        if dig(part, "health", "status") in SICK:
+            entry = as_dict(part)
+            group, version = str(entry.get("group") or ""), str(entry.get("version") or "")
+            sick = make_ref(
+                str(entry.get("kind")),
+                str(entry.get("name")),
+                str(entry.get("namespace") or ""),
+                f"{group}/{version}" if group else version,
+            )
+            finding = case.follow(sick)
+            if finding is not None:
+                return finding
+    return None
+
+
+def _by_health(ref: ObjectRef, manifest: Manifest) -> Finding | None:
+    """Health and sync as GitOps tools report them."""
+    health, sync = dig(manifest, "status", "health", "status"), dig(manifest, "status", "sync", "status")
+    if health not in SICK and sync != "OutOfSync":
+        return None
+    message = short(
+        str(
+            dig(manifest, "status", "health", "message")
+            or dig(manifest, "status", "operationState", "message")
+            or ""
+        )
+    )
+    told = f"{ref} is {health or 'unknown'} and {sync or 'unknown'}{f': {message}' if message else ''}"
+    remedies, trait = REMEDIES.get(ref.kind.lower(), ((), "custom"))
+    return Finding(
+        f"custom-{ref.kind.lower()}",
+        f"{told}.",
+        ref,
+        0.66,
+        SYMPTOMS.get(trait, ()),
+        remedies,
+        (told,),
+        traits=frozenset({trait}),
     )
 
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import re
 
 from worker.domain.objects import ObjectRef
-from worker.sandbox.analyst.finding import Finding
+from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case
 from worker.sandbox.analyst.rules.rollouts import replicas_ready, replicas_wanted
+from worker.sandbox.analyst.shapes import condition
 
 STATE_ALERT = re.compile(
     r"crash|oom|not ?ready|pending|image ?pull|replicas ?mismatch|rollout ?stuck|waiting|restart",
     re.IGNORECASE,
 )
+NODE_ALERT = re.compile(r"not ?ready|unreachable|PLEG|kubelet", re.IGNORECASE)
 QUIET_SECONDS = 600
+FLAPS = 2
 
 
 def recovered_finding(case: Case, ref: ObjectRef) -> Finding | None:
     """A workload that is whole again although its signal says that it is not. Never for signals about errors or load."""
+    if ref.kind == "Node":
+        return _node(case, ref)
     if not STATE_ALERT.search(f"{case.incident.signal_type} {case.incident.message}"):
         return None
     workload = _workload(case, ref)
@@ -65,3 +70,28 @@ def _recent_warning(case: Case, workload: ObjectRef) -> bool:
         if event.type == "Warning" and about and (age is None or age < QUIET_SECONDS):
             return True
     return False
+
+
+def _node(case: Case, ref: ObjectRef) -> Finding | None:
+    """A node that is ready again: a short interruption, or one that keeps coming back."""
+    manifest = case.facts.of(ref)
+    ready = condition(manifest, "Ready") if manifest else {}
+    if ready.get("status") != "True" or not NODE_ALERT.search(
+        f"{case.incident.signal_type} {case.incident.message}"
+    ):
+        return None
+    drops = sum(e.count for e in case.facts.events_of(ref) if e.reason == "NodeNotReady")
+    if drops > FLAPS:
+        told = f"{ref} is ready now, but went NotReady {drops} times"
+        return Finding("node-flapping", f"{told}: it comes and goes.", ref, 0.72, ("NodeNotReady",), (Remedy.CORDON, Remedy.DRAIN), (told,), None,
+                       frozenset({"node_failure", "investigation_only"}), frozenset({"oom", "config_content"}), {"node": ref.name})  # fmt: skip
+    told = f"{ref} is Ready again since {ready.get('lastTransitionTime')}"
+    return Finding(
+        "recovered",
+        f"{told}: what the signal reported has ended.",
+        ref,
+        0.75,
+        ("NodeNotReady",),
+        factors=(told,),
+        outcome="problem_resolved",
+    )

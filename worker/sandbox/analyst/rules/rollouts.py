@@ -52,15 +52,19 @@ class Change:
 
 
 def last_change(facts: Facts, workload: ObjectRef) -> Change | None:
-    """How the newest revision of a Deployment differs from the one before; None when there is only one or none known."""
-    manifest = facts.of(workload)
-    if workload.kind != "Deployment":
-        return None
-    if manifest is not None and annotations_of(manifest).get(REVISION, "") in {"", "1"}:
-        return None
+    """How the newest revision of a workload differs from the one before; None when there is only one or none known.
+
+    The worker's first look describes changes of the alerted workload, whatever its kind; for other Deployments the
+    ReplicaSets are compared here.
+    """
     told = facts.changes.get(str(workload))
     if told is not None:
         return _from_lines(facts, told)
+    if workload.kind != "Deployment":
+        return None
+    manifest = facts.of(workload)
+    if manifest is not None and annotations_of(manifest).get(REVISION, "") in {"", "1"}:
+        return None
     sets = _replica_sets(facts, workload, ask=manifest is not None)
     if len(sets) < 2:
         return None

@@ -44,10 +44,14 @@ def diagnose_workload(case: Case, ref: ObjectRef) -> Finding | None:
 def root_workload(facts: Facts, pod: Manifest) -> ObjectRef | None:
     """What the pod belongs to in the end. A ReplicaSet that cannot be read still tells its Deployment by its name."""
     root = facts.root_of(pod, ask=False)
-    if root is not None and root.kind == "ReplicaSet":
+    if root is None or root.kind == "Node":  # a static pod belongs to its node's kubelet
+        return None
+    if root.kind == "ReplicaSet":
         suffix = labels_of(pod).get("pod-template-hash", "")
-        if suffix and root.name.endswith(f"-{suffix}"):
-            return make_ref("Deployment", root.name.removesuffix(f"-{suffix}"), root.namespace)
+        name = root.name.removesuffix(f"-{suffix}")
+        if name != root.name and not facts.absent("Deployment", name, root.namespace):
+            return make_ref("Deployment", name, root.namespace)
+        return facts.root_of(pod) or root
     return root
 
 

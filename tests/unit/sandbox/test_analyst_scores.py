@@ -1,0 +1,97 @@
+"""The offline analyst on whole incidents: the corpus, and small ones of families that the corpus lacks.
+
+Everything runs in this process: the real enrichment, prompt, tools, loop and verdict, with the analyst as the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.corpus_files import CORPUS, full_cases_dir
+from tests.fakes.analyst_scoring import Ran, figures, run_case
+from worker.adapters.file_catalog import FileCatalog
+
+SCENARIOS = Path(__file__).parents[2] / "analyst_scenarios"
+NAMES = sorted(p.parent.name for p in SCENARIOS.glob("*/incident.json"))
+
+
+async def _run_all(directories: Sequence[Path], catalog: Path) -> list[Ran]:
+    files = await FileCatalog.open(catalog)
+    return [await run_case(d, files) for d in directories]
+
+
+def _cases(parent: Path) -> list[Path]:
+    return sorted(p.parent for p in parent.glob("*/incident.json"))
+
+
+def _both_catalogs(directory: Path) -> Path:
+    together = shutil.copytree(CORPUS / "catalog", directory / "catalog")
+    for file in (SCENARIOS / "catalog").iterdir():
+        shutil.copyfile(file, together / file.name)
+    return together
+
+
+@cache
+def corpus_runs(*, large_catalog: bool) -> Sequence[Ran]:
+    with TemporaryDirectory() as place:
+        catalog = _both_catalogs(Path(place)) if large_catalog else CORPUS / "catalog"
+        return asyncio.run(_run_all(_cases(full_cases_dir(Path(place))), catalog))
+
+
+@cache
+def scenario_runs() -> dict[str, Ran]:
+    with TemporaryDirectory() as place:
+        runs = asyncio.run(_run_all(_cases(SCENARIOS), _both_catalogs(Path(place))))
+    return {r.name: r for r in runs}
+
+
+@pytest.mark.parametrize("large_catalog", [False, True])
+def test_the_corpus_is_scored(large_catalog: bool) -> None:
+    found = figures(corpus_runs(large_catalog=large_catalog))
+    print(found)
+    assert found["cases"] == 23
+    assert found["acceptable"] >= 22
+    assert found["best"] >= 21
+    assert found["signal"] >= 21
+    assert found["workflow"] >= 21
+    assert found["required"] >= 15
+    assert found["wrong"] == 0
+    assert found["median_calls"] <= 5
+
+
+def test_summaries_name_the_facts() -> None:
+    missing = {r.name: r.missing_keywords for r in corpus_runs(large_catalog=False) if r.missing_keywords}
+    assert len(missing) <= 2, missing
+
+
+def test_no_run_takes_more_than_its_budget() -> None:
+    for ran in corpus_runs(large_catalog=True):
+        assert ran.result.usage.llm_calls <= 10, ran.name
+        assert ran.result.usage.tool_calls <= 30, ran.name
+        assert ran.result.usage.input_tokens <= 90_000, ran.name
+
+
+def test_answers_are_accepted_the_first_time() -> None:
+    assert [] == [r.name for r in corpus_runs(large_catalog=True) if len(r.result.validation_attempts) > 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_small_incident(name: str) -> None:
+    ran = scenario_runs()[name]
+    assert ran.best, ran.resource
+    assert ran.workflow_fits, ran.workflow
+    assert not ran.missing_keywords
+    if ran.expected["signal_type"] and ran.expected["signal_type"] in _known_signals(ran):
+        assert ran.signal_fits
+
+
+def _known_signals(ran: Ran) -> str:
+    """Names the request knew: those that the catalog lists appear in what was said."""
+    return str(ran.requests[-1])
