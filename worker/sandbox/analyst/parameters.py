@@ -55,7 +55,7 @@ def acts_on(workflow: Mapping[str, Any], finding: Finding, chain: Sequence[Objec
 def covered(workflow: Mapping[str, Any]) -> set[str]:
     """Kinds a workflow acts on, in lower case; empty when it does not say."""
     for parameter in as_list(workflow.get("parameters")):
-        if parameter.get("name") in {"TARGET_RESOURCE_KIND", "TARGET_KIND"} and parameter.get("enum"):
+        if str(parameter.get("name")) in {"TARGET_RESOURCE_KIND", "TARGET_KIND"} and parameter.get("enum"):
             return {str(k).lower() for k in as_list(parameter.get("enum"))}
     names = {str(p.get("name")) for p in as_list(workflow.get("parameters"))}
     if names & {"DEPLOYMENT_NAME", "TARGET_DEPLOYMENT"}:

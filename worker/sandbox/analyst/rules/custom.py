@@ -93,7 +93,7 @@ def _by_conditions(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | 
 def _by_parts(case: Case, manifest: Manifest) -> Finding | None:
     """The first sick object that the resource lists as its own (Argo CD Application, `status.resources`)."""
     for part in as_list(dig(manifest, "status", "resources"))[:MAX_PARTS]:
-        if dig(part, "health", "status") in SICK:
+        if str(dig(part, "health", "status")) in SICK:
             entry = as_dict(part)
             group, version = str(entry.get("group") or ""), str(entry.get("version") or "")
             sick = make_ref(
@@ -111,7 +111,7 @@ def _by_parts(case: Case, manifest: Manifest) -> Finding | None:
 def _by_health(ref: ObjectRef, manifest: Manifest) -> Finding | None:
     """Health and sync as GitOps tools report them."""
     health, sync = dig(manifest, "status", "health", "status"), dig(manifest, "status", "sync", "status")
-    if health not in SICK and sync != "OutOfSync":
+    if str(health) not in SICK and sync != "OutOfSync":
         return None
     message = short(
         str(

@@ -141,7 +141,7 @@ def _on_node(facts: Facts, use: Use, node: str) -> bool:
     """Whether the pod ran on the node; pods that are gone count, since nothing speaks against it."""
     manifest = facts.get("Pod", use.pod, use.namespace, ask=False)
     if manifest is not None:
-        return dig(manifest, "spec", "nodeName") in {node, None, ""}
+        return str(dig(manifest, "spec", "nodeName") or "") in {node, ""}
     row = next((r for r in facts.rows("Pod", use.namespace, ask=False) if r.get("NAME") == use.pod), {})
     return row.get("NODE", "") in {node, ""}
 

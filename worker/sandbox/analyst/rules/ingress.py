@@ -34,11 +34,7 @@ def diagnose_ingress(case: Case, ref: ObjectRef) -> Finding | None:
         ports = [
             p for p in as_list(dig(case.facts.of(service) or {}, "spec", "ports")) if isinstance(p, dict)
         ]
-        if (
-            port is not None
-            and ports
-            and port not in {v for p in ports for v in (p.get("port"), p.get("name"))}
-        ):
+        if port and ports and port not in {str(v) for p in ports for v in (p.get("port"), p.get("name"))}:
             shown = ", ".join(str(p.get("port")) for p in ports)
             return _finding(ref, f"{ref} sends to port {port} of {service}, which offers {shown}", ref)
         behind = case.follow(service)
@@ -57,14 +53,17 @@ def _class(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | None:
     return _finding(ref, told, ref)
 
 
-def _backends(manifest: Manifest) -> Iterator[tuple[str, object]]:
+def _backends(manifest: Manifest) -> Iterator[tuple[str, str]]:
     backends = [dig(manifest, "spec", "defaultBackend")]
     for rule in as_list(dig(manifest, "spec", "rules")):
         backends += [as_dict(p).get("backend") for p in as_list(dig(rule, "http", "paths"))]
     for backend in backends:
         service = as_dict(as_dict(backend).get("service"))
         if service.get("name"):
-            yield str(service["name"]), dig(service, "port", "number") or dig(service, "port", "name")
+            yield (
+                str(service["name"]),
+                str(dig(service, "port", "number") or dig(service, "port", "name") or ""),
+            )
 
 
 def _finding(ref: ObjectRef, told: str, target: ObjectRef) -> Finding:

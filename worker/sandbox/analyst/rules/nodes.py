@@ -31,7 +31,7 @@ def known_unready(facts: Facts, name: str) -> bool:
     """Whether the node is known to be not ready, without asking."""
     manifest = facts.get("Node", name, ask=False)
     if manifest is not None:
-        return condition(manifest, "Ready").get("status") in {"False", "Unknown"}
+        return str(condition(manifest, "Ready").get("status")) in {"False", "Unknown"}
     return any(
         r.get("NAME") == name and r.get("STATUS", "").startswith("NotReady")
         for r in facts.rows("Node", ask=False)
@@ -56,7 +56,7 @@ def unready_finding(case: Case, name: str, *, seen: str) -> Finding | None:
     """A node whose Ready condition is not True; None when it is ready or not known."""
     manifest = case.facts.get("Node", name)
     ready = condition(manifest, "Ready") if manifest else {}
-    if ready.get("status") not in {"False", "Unknown"}:
+    if str(ready.get("status")) not in {"False", "Unknown"}:
         return None
     ref = make_ref("Node", name)
     message = f"{ready.get('reason') or ''} {ready.get('message') or ''}".strip()

@@ -105,12 +105,12 @@ def _order(state: ContainerState) -> int:
 
 
 def _waiting_to_start(pod: Manifest) -> bool:
-    return dig(pod, "status", "phase") in {"Pending", None, ""}
+    return str(dig(pod, "status", "phase") or "") in {"Pending", ""}
 
 
 def well(pod: Manifest) -> bool:
     """Whether the pod needs no attention: it has finished, or it is ready and was not killed for its memory."""
-    phase = dig(pod, "status", "phase")
+    phase = str(dig(pod, "status", "phase") or "")
     if phase == "Succeeded":
         return True
     if dig(pod, "metadata", "deletionTimestamp") or phase in {"Failed", "Pending", "Unknown"}:

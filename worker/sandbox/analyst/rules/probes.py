@@ -86,12 +86,13 @@ def _why(container: Manifest, probe: Manifest, failure: ProbeFailure) -> tuple[s
         return f"The process answers {code[1]}: it runs but says that it is not healthy.", False
     port = _port(probe)
     declared = {
-        p
+        str(p)
         for c in as_list(container.get("ports"))
         for p in (as_dict(c).get("containerPort"), as_dict(c).get("name"))
+        if p is not None
     }
-    if port is not None and declared and port not in declared:
-        shown = ", ".join(str(p) for p in sorted(declared, key=str) if p is not None)
+    if port and declared and port not in declared:
+        shown = ", ".join(sorted(declared))
         return (
             f"The probe asks port {port}, the container declares {shown}: the probe has the wrong port.",
             True,
@@ -118,9 +119,7 @@ def _numbers(probe: Manifest) -> str:
     return f"The probe has {shown or 'default settings'}"
 
 
-def _port(probe: Manifest) -> object:
-    for kind in ("httpGet", "tcpSocket", "grpc"):
-        port = dig(probe, kind, "port")
-        if port is not None:
-            return int(port) if isinstance(port, str) and port.isdigit() else port
-    return None
+def _port(probe: Manifest) -> str:
+    """The port a probe asks, empty when it has none."""
+    found = (dig(probe, kind, "port") for kind in ("httpGet", "tcpSocket", "grpc"))
+    return next((str(port) for port in found if port is not None), "")

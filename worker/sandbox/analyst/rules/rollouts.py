@@ -221,7 +221,7 @@ def replicas_wanted(manifest: Manifest) -> int | None:
     value = spec.get("replicas")
     if isinstance(value, int):
         return value
-    return 1 if manifest.get("kind") in {"Deployment", "StatefulSet", "ReplicaSet"} else None
+    return 1 if str(manifest.get("kind")) in {"Deployment", "StatefulSet", "ReplicaSet"} else None
 
 
 def replicas_ready(manifest: Manifest) -> int:

@@ -56,7 +56,7 @@ def _pods(case: Case, ref: ObjectRef) -> list[Manifest]:
     for row in rows[:MAX_PODS]:
         case.facts.get("Pod", row["NAME"], ref.namespace)
     known = {r.get("NAME") for r in rows}
-    return [p for p in case.facts.objects("Pod", ref.namespace) if dig(p, "metadata", "name") in known][
+    return [p for p in case.facts.objects("Pod", ref.namespace) if str(dig(p, "metadata", "name")) in known][
         :MAX_PODS
     ]
 

@@ -111,7 +111,7 @@ def _wrong_target_port(facts: Facts, service: ObjectRef, manifest: Manifest) -> 
     for workload in hosts.workloads_behind(facts, service):
         spec = pod_spec(facts.of(workload, ask=False) or {})
         declared = {
-            p
+            str(p)
             for c in containers_of(spec, init=False)
             for d in as_list(c.get("ports"))
             for p in (as_dict(d).get("containerPort"), as_dict(d).get("name"))
@@ -119,13 +119,8 @@ def _wrong_target_port(facts: Facts, service: ObjectRef, manifest: Manifest) -> 
         }
         for port in as_list(dig(manifest, "spec", "ports")):
             wanted = as_dict(port).get("targetPort", as_dict(port).get("port"))
-            if (
-                declared
-                and wanted is not None
-                and wanted not in declared
-                and str(wanted) not in {str(d) for d in declared}
-            ):
-                shown = ", ".join(sorted(map(str, declared)))
+            if declared and wanted is not None and str(wanted) not in declared:
+                shown = ", ".join(sorted(declared))
                 told = f"{service} sends to targetPort {wanted}, the pods of {workload} listen on {shown}"
                 return Finding(
                     family="target-port",
