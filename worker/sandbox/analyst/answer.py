@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ RISK = {
     Remedy.RAISE_HPA: "low", Remedy.ADD_NODE: "low", Remedy.EXPAND_CLAIM: "low", Remedy.MORE_MEMORY: "low",
     Remedy.DRAIN: "high", Remedy.RECREATE_CLAIM: "high", Remedy.SCALE_DOWN: "medium", Remedy.REMOVE_FINALIZER: "high",
 }  # fmt: skip
-MAX_FACTORS = 6
+MAX_FACTORS = 7
+DOUBLE_STOP = re.compile(r"(?<!\.)\.\.(?!\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def _prose(verdict: Verdict) -> str:
 
 def _summary(verdict: Verdict) -> str:
     if verdict.finding is not None:
-        return verdict.finding.summary
+        return DOUBLE_STOP.sub(".", verdict.finding.summary)
     return f"The rules do not explain {verdict.incident.signal_type} of {verdict.incident.resource}: what was read shows no cause. A person must look."
 
 

@@ -8,8 +8,9 @@ programs die of the error they print last.
 from __future__ import annotations
 
 import enum
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -264,6 +265,11 @@ STRONG_WHEN_QUIET = frozenset(
      Trouble.DNS, Trouble.DEPENDENCY, Trouble.MISSING_ENV, Trouble.CREDENTIALS}
 )  # fmt: skip
 ACCESS_LINE = re.compile(r'"(?:GET|POST|PUT|DELETE|HEAD|PATCH|OPTIONS) \S+ HTTP/[\d.]+[^"]*"?\s+[1-4]\d\d\b')
+MESSAGES = frozenset(
+    {"msg", "message", "error", "err", "reason", "exception", "detail", "cause", "stack", "error_severity"}
+)
+RECORDS = frozenset({"record", "log", "error", "err", "exception", "fields"})
+MAX_LINE = 4000  # characters
 FOLDED = re.compile(r"\s*\(repeated (\d+) times?\)\s*$")
 
 
@@ -275,6 +281,27 @@ class Telling:
     line: str
     position: int
     loud: bool
+
+
+def plain(line: str) -> str:
+    """What a line says: of a JSON line its message and error, else the line itself."""
+    text = FOLDED.sub("", line).strip()
+    if not text.startswith("{"):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    said = list(_said(value)) if isinstance(value, dict) else []
+    return ": ".join(dict.fromkeys(said)) or text
+
+
+def _said(value: dict[str, object]) -> Iterator[str]:
+    for key, item in value.items():
+        if isinstance(item, dict) and key.lower() in RECORDS:
+            yield from _said(item)
+        elif isinstance(item, str) and key.lower() in MESSAGES and item.strip():
+            yield item.strip()
 
 
 def classify(line: str) -> Trouble | None:
@@ -292,11 +319,12 @@ def telling_lines(lines: Sequence[str], window: int = 120) -> list[Telling]:
     start = max(0, len(lines) - window)
     found: list[Telling] = []
     for position in range(len(lines) - 1, start - 1, -1):
-        line = FOLDED.sub("", lines[position]).strip()
+        raw = lines[position][:MAX_LINE]
+        line = plain(raw)
         trouble = classify(line)
         if trouble is None:
             continue
-        quiet = bool(QUIET_LEVEL.search(line)) and not ERROR_LEVEL.search(line)
+        quiet = bool(QUIET_LEVEL.search(raw)) and not ERROR_LEVEL.search(raw)
         if quiet and trouble not in STRONG_WHEN_QUIET:
             continue
         found.append(Telling(trouble, line, position, loud=not quiet))

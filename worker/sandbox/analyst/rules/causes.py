@@ -47,11 +47,13 @@ def hinted(finding: Finding, **hints: Any) -> Finding:
 def seen_from(finding: Finding, symptom: str, workload: ObjectRef | None, told: str) -> Finding:
     """A finding about another object, as the cause of what is seen here."""
     symptoms = (symptom, *finding.symptoms) if symptom else finding.symptoms
+    if told and told[-1] not in ".!?":
+        told = f"{told}."
     return replace(
         finding,
-        summary=f"{told} {finding.summary}",
+        summary=f"{told} {finding.summary}".strip(),
         symptoms=tuple(dict.fromkeys(symptoms)),
-        factors=(told, *finding.factors),
+        factors=(*((told,) if told else ()), *finding.factors),
         workload=finding.workload or workload,
         hints={**finding.hints, "via": str(workload) if workload else ""},
     )

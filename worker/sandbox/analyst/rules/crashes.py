@@ -8,7 +8,7 @@ from dataclasses import replace
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.loglines import Telling, Trouble, telling_lines
+from worker.sandbox.analyst.loglines import Telling, Trouble, plain, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import memory, messages, probes
 from worker.sandbox.analyst.rules.case import Case, short
@@ -43,11 +43,17 @@ def crash_finding(
         case, pod, state, target, [t for t in telling if t.trouble not in STARTUP_ONLY]
     )
     if decided is not None:
-        return decided
+        return replace(decided, factors=(*decided.factors, *_ending(lines)))
     failure = probes.probe_failure(case, pod)
     if failure is not None and (failure.killed or state.exit_code in {137, 143}):
         return probes.probe_finding(case, pod, state, target, failure)
     return _by_exit(case, pod, state, target, telling, lines)
+
+
+def _ending(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The last lines of the log, for people to read."""
+    said = [short(plain(line), 140) for line in lines[-6:] if line.strip()]
+    return (f"the log ends with: {' / '.join(said[-3:])}",) if said else ()
 
 
 def crash_log(case: Case, pod: Manifest, state: ContainerState) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ import re
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.loglines import telling_lines
+from worker.sandbox.analyst.loglines import Telling, classify, telling_lines
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
-from worker.sandbox.analyst.rules import hosts, messages, policies, workloads
+from worker.sandbox.analyst.rules import alerts, hosts, messages, policies, workloads
 from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.shapes import condition, container_states
 
@@ -67,18 +67,18 @@ def _quotas(case: Case, namespace: str) -> Finding | None:
 
 
 def _from_logs(case: Case, namespace: str) -> Finding | None:
-    """What the logs of running pods say when every pod looks well."""
-    rows = [r for r in case.facts.rows("Pod", namespace) if r.get("STATUS") == "Running"]
-    for row in rows[:MAX_LOGS]:
-        name = row.get("NAME", "")
-        lines = case.facts.log(namespace, name, previous=False)
-        telling = [t for t in telling_lines(lines) if t.loud]
+    """What the logs of running pods say when every pod looks well; what the signal speaks of comes first."""
+    spoken = classify(alerts.spoken(case))
+    told: list[tuple[dict[str, str], list[Telling]]] = []
+    for row in [r for r in case.facts.rows("Pod", namespace) if r.get("STATUS") == "Running"][:MAX_LOGS]:
+        lines = case.facts.log(namespace, row.get("NAME", ""), previous=False)
+        told.append((row, [t for t in telling_lines(lines) if t.loud]))
+    fitting = [(row, [t for t in telling if t.trouble is spoken]) for row, telling in told]
+    for row, telling in [x for x in fitting if x[1]] or told:
         owner = hosts.owner_in_row(row, namespace)
-        if not telling or owner is None:
-            continue
-        pod = case.facts.get("Pod", name, namespace)
+        pod = case.facts.get("Pod", row.get("NAME", ""), namespace) if telling and owner else None
         states = container_states(pod) if pod else []
-        if pod is not None and states:
+        if pod is not None and owner is not None and states:
             finding = messages.from_lines(case, pod, states[0], owner, telling)
             if finding is not None:
                 return finding
