@@ -72,7 +72,10 @@ def _from_logs(case: Case, namespace: str) -> Finding | None:
     told: list[tuple[dict[str, str], list[Telling]]] = []
     for row in [r for r in case.facts.rows("Pod", namespace) if r.get("STATUS") == "Running"][:MAX_LOGS]:
         lines = case.facts.log(namespace, row.get("NAME", ""), previous=False)
+        case.facts.get("Pod", row.get("NAME", ""), namespace)
         told.append((row, [t for t in telling_lines(lines) if t.loud]))
+    if told:
+        case.facts.rows("Service", namespace)
     fitting = [(row, [t for t in telling if t.trouble is spoken]) for row, telling in told]
     for row, telling in [x for x in fitting if x[1]] or told:
         owner = hosts.owner_in_row(row, namespace)

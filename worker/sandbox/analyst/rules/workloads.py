@@ -9,7 +9,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref, owners_of
-from worker.sandbox.analyst.rules import creation, idle, jobs, pods, running
+from worker.sandbox.analyst.rules import creation, idle, jobs, pods, rollouts, running
 from worker.sandbox.analyst.rules.case import Case
 from worker.sandbox.analyst.shapes import labels_of, selects
 
@@ -24,6 +24,8 @@ def diagnose_workload(case: Case, ref: ObjectRef) -> Finding | None:
     """The cause behind the state of a Deployment, StatefulSet, DaemonSet, ReplicaSet or a custom owner of pods."""
     manifest = case.facts.of(ref)
     sick = sick_pods(case.facts, ref, manifest)
+    if not sick and case.facts.wanted:
+        rollouts.last_change(case.facts, ref)  # its revisions are asked for together with its pods
     for pod in sick[:MAX_PODS]:
         finding = pods.diagnose_pod(case, pod, workload=root_workload(case.facts, pod) or ref)
         if finding is not None:
