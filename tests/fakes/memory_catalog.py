@@ -1,13 +1,31 @@
-"""A catalog of workflows made in code, and the workflows the tests are made of."""
+"""The Catalog port as the plainest reading of its rules: a walk over a list, workflow by workflow.
+
+Catalogs that are arranged for speed must answer alike. Also the workflows the tests are made of.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from worker.domain.cursor import cursor_after, workflow_of
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.selection import action_summaries, for_final_choice, mismatches, page_of
+from worker.domain.search import Match, SearchPage, SearchQuery, match_quality, text_places
+from worker.domain.selection import (
+    CUSTOM,
+    DETECTED,
+    declared,
+    for_final_choice,
+    is_gitops_managed,
+    known,
+    mismatches,
+    summary,
+    target_keys,
+)
 from worker.domain.workflow import (
+    LABELS,
     WILDCARD,
     ActionSummary,
     Parameter,
@@ -15,6 +33,9 @@ from worker.domain.workflow import (
     Workflow,
     WorkflowPage,
 )
+
+PAGE_SIZE = 10
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class MemoryCatalog:
@@ -26,24 +47,109 @@ class MemoryCatalog:
         self.down = False
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
-        return action_summaries(self._up(), self.descriptions, context)
+        fitting = [w for w in self._up() if not mismatches(w, context)]
+        found = []
+        for name in sorted({w.action_type for w in fitting}):
+            same = [w for w in fitting if w.action_type == name]
+            signals = {s for w in same for s in w.labels.get("signal_type", ())} - {WILDCARD}
+            order = [
+                s
+                for w in sorted(self.all, key=lambda w: w.workflow_id)
+                for s in w.labels.get("signal_type", ())
+            ]
+            spelt = tuple(s for s in dict.fromkeys(order) if s in signals)
+            found.append(ActionSummary(name, self.descriptions.get(name, ""), len(same), spelt))
+        return found
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         same = [w for w in self._up() if w.action_type.lower() == action_type.strip().lower()]
-        return page_of(same, context, cursor)
+        order = sorted((w for w in same if not mismatches(w, context)), key=lambda w: rank(w, context))
+        after = workflow_of(cursor)
+        start = next((n + 1 for n, w in enumerate(order) if w.workflow_id == after), 0)
+        shown = order[start : start + PAGE_SIZE]
+        more = start + PAGE_SIZE < len(order)
+        cursor = cursor_after(shown[-1].workflow_id) if more else ""
+        return WorkflowPage(tuple(map(summary, shown)), cursor, exclusions(same, context))
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         fitting = (w for w in self._up() if not mismatches(w, for_final_choice(context)))
         return next((w for w in fitting if w.workflow_id == workflow_id.strip()), None)
 
-    async def signal_types(self) -> frozenset[str]:
-        values = (v for w in self._up() for v in w.labels.get("signal_type", ()))
-        return frozenset(values) - {WILDCARD}
+    async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
+        context = query.applied_to(context)
+        fitting = [w for w in self._up() if not mismatches(w, context)]
+        scores = self.text_scores(query, [w.workflow_id for w in fitting])
+        places = text_places(scores)
+        order = sorted(
+            fitting,
+            key=lambda w: (*rank(w, context)[:3], -scores.get(w.workflow_id, 0), w.workflow_id),
+        )
+        matches = [
+            Match(
+                w, match_quality(exactness(w, context), places.get(w.workflow_id), len(set(places.values())))
+            )
+            for w in order
+        ]
+        good = [m for m in matches if m.confidence >= query.min_confidence]
+        alone = [found for w in self.all if len(found := mismatches(w, context)) == 1]
+        return SearchPage(
+            tuple(good[: query.max_results]),
+            len(good),
+            len(matches) - len(good),
+            exclusions(self.all, context),
+            dict(Counter(m.label for found in alone for m in found)),
+        )
+
+    def text_scores(self, query: SearchQuery, ids: Iterable[str]) -> dict[str, float]:
+        """Words shared with the query, by id."""
+        words, wanted = split_words(str(query)), set(ids)
+        counts = {
+            w.workflow_id: len(words & split_words(_text(w))) for w in self.all if w.workflow_id in wanted
+        }
+        return {name: float(count) for name, count in counts.items() if count}
 
     def _up(self) -> list[Workflow]:
         if self.down:
             raise CatalogUnavailable("the catalog is down")
         return self.all
+
+
+def rank(workflow: Workflow, context: SelectionContext) -> tuple[int, int, int, str]:
+    """Smaller is better: GitOps, exact labels (those of the cause eightfold, the target itself once more), others, id."""
+    said, values = declared(workflow), known(context)
+    exact = sum(
+        (8 if name in {"signal_type", "severity"} else 1)
+        for name in LABELS
+        if name in said and name in values and said[name].keys & values[name]
+    )
+    exact += "component" in said and bool(said["component"].keys & target_keys(context))
+    fit = 0
+    for name in values:
+        if name in said and name.startswith((DETECTED, CUSTOM)):
+            fit += 1 if said[name].wild else 2 if said[name].keys & values[name] else -2
+    aware = is_gitops_managed(context) and workflow.gitops_aware
+    return -int(aware), -exact, -fit, workflow.workflow_id
+
+
+def exactness(workflow: Workflow, context: SelectionContext) -> int:
+    """How many of signal type and severity it declares exactly."""
+    said, values = declared(workflow), known(context)
+    causes = [n for n in ("signal_type", "severity") if n in said and n in values]
+    return sum(bool(said[n].keys & values[n]) for n in causes)
+
+
+def exclusions(workflows: Iterable[Workflow], context: SelectionContext) -> dict[str, int]:
+    """How many workflows each label leaves out. One workflow may count under several labels."""
+    return dict(Counter(m.label for w in workflows for m in mismatches(w, context)))
+
+
+def split_words(text: str) -> set[str]:
+    """Words in lower case, CamelCase ones also in their parts."""
+    return set(re.findall(r"[a-z0-9]+", f"{text} {HUMP.sub(' ', text)}".lower()))
+
+
+def _text(workflow: Workflow) -> str:
+    return f"{' '.join(workflow.labels.get('signal_type', ()))} {workflow.title} {workflow.description}"
 
 
 def target_parameters(*kinds: str) -> tuple[Parameter, ...]:

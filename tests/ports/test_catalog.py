@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.errors import CatalogUnavailable
+from worker.domain.search import SearchQuery
+from worker.domain.selection import signal_types_of
 from worker.domain.workflow import Parameter, ParameterType, SelectionContext
 
 KUBERNAUT = """
@@ -184,7 +187,55 @@ async def test_an_unknown_action_type_has_no_workflows(catalog):
 
 
 async def test_signal_types_are_those_of_all_labels(catalog):
-    assert {"CrashLoopBackOff", "ProgressDeadlineExceeded"} == await catalog.signal_types()
+    actions = await catalog.actions(SelectionContext())
+    assert {"CrashLoopBackOff", "ProgressDeadlineExceeded"} == signal_types_of(actions)
+
+
+async def test_actions_name_the_signal_types_of_what_fits(catalog):
+    (action,) = await catalog.actions(replace(CONTEXT, priority="P3"))
+    assert (1, ("CrashLoopBackOff",)) == (action.workflow_count, action.signal_types)
+
+
+QUERY = SearchQuery("CrashLoopBackOff", Severity.CRITICAL)
+BUSINESS = replace(CONTEXT, signal_type="", severity="")
+
+
+async def test_a_search_finds_whole_workflows_best_match_first(catalog):
+    page = await catalog.search(QUERY, BUSINESS)
+    assert ["rollback-v1", "rollback-v2"] == [m.workflow.workflow_id for m in page.matches]
+    assert await catalog.get("rollback-v2", CONTEXT) == page.matches[1].workflow
+    assert all(0.9 <= m.confidence <= 0.99 for m in page.matches)
+    assert (2, 0, {}, {}) == (page.total, page.weaker, page.excluded, page.excluded_alone)
+
+
+async def test_a_search_goes_by_the_signal_type_and_severity_of_the_query(catalog):
+    low = await catalog.search(replace(QUERY, severity=Severity.LOW), replace(BUSINESS, severity="critical"))
+    assert ["rollback-v1"] == [m.workflow.workflow_id for m in low.matches]
+    assert {"severity": 1} == low.excluded
+    other = await catalog.search(replace(QUERY, signal_type="Evicted"), BUSINESS)
+    assert ((), {"signal_type": 2}, {"signal_type": 2}) == (
+        other.matches,
+        other.excluded,
+        other.excluded_alone,
+    )
+
+
+async def test_a_search_keeps_to_the_business_labels(catalog):
+    page = await catalog.search(QUERY, replace(BUSINESS, environment="staging", priority="P3"))
+    assert ((), {"environment": 1, "priority": 1}) == (page.matches, page.excluded)
+
+
+async def test_keywords_decide_between_workflows_whose_labels_fit_alike(catalog):
+    context = replace(BUSINESS, environment="", priority="")
+    best = (await catalog.search(replace(QUERY, keywords=("progress", "deadline")), context)).matches[0]
+    assert ("rollback-v1", 0.99) == (best.workflow.workflow_id, best.confidence)
+
+
+async def test_a_search_can_ask_for_few_and_for_good_ones_only(catalog):
+    few = await catalog.search(replace(QUERY, max_results=1), BUSINESS)
+    assert (1, 2) == (len(few.matches), few.total)
+    none = await catalog.search(replace(QUERY, min_confidence=1.0), BUSINESS)
+    assert ((), 0, 2) == (none.matches, none.total, none.weaker)
 
 
 async def test_a_catalog_that_is_down_says_so(tmp_path):
@@ -192,5 +243,7 @@ async def test_a_catalog_that_is_down_says_so(tmp_path):
     down.down = True
     with pytest.raises(CatalogUnavailable):
         await down.get("rollback-v1", CONTEXT)
+    with pytest.raises(CatalogUnavailable):
+        await down.search(QUERY, BUSINESS)
     with pytest.raises(CatalogUnavailable):
         await FileCatalog.open(tmp_path / "missing")

@@ -15,6 +15,7 @@ from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.findings import RESULT_TOKENS, Finding, Target, ToolProblem
 from worker.domain.ports import Catalog
 from worker.domain.render import render_value
+from worker.domain.selection import signal_types_of
 from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows
 from worker.domain.workflow import Parameter, SelectionContext, Workflow, WorkflowSummary
 
@@ -39,9 +40,10 @@ class CatalogTools:
         """Action types with workflows that fit, and the signal types the catalog knows."""
         context = self._context(asked.signal_type, asked.severity)
         actions = await self._catalog.actions(context)
+        everything = await self._catalog.actions(SelectionContext())
         shown: dict[str, Any] = {
-            "actions": [_compact(asdict(action)) for action in actions],
-            "signal_types_in_catalog": sorted(await self._catalog.signal_types()),
+            "actions": [_compact(asdict(replace(action, signal_types=()))) for action in actions],
+            "signal_types_in_catalog": sorted(signal_types_of(everything)),
         }
         if not actions:
             shown["note"] = "no workflow fits; selected_workflow null is the right answer then"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from schemas.failure import DeadLetter, ValidationFailure
     from worker.domain.conversation import ModelRequest, Reply
     from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+    from worker.domain.search import SearchPage, SearchQuery
     from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
 
@@ -43,7 +44,7 @@ class Catalog(Protocol):
         self, action_type: str, context: SelectionContext, cursor: str = ""
     ) -> WorkflowPage: ...
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None: ...
-    async def signal_types(self) -> frozenset[str]: ...
+    async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage: ...
 
 
 class Model(Protocol):

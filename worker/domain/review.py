@@ -20,6 +20,7 @@ from worker.domain.objects import ObjectRef
 from worker.domain.owners import OwnerChain, owner_chain
 from worker.domain.ports import Catalog, Cluster
 from worker.domain.repetition import FailedExecution
+from worker.domain.selection import signal_types_of
 from worker.domain.targets import Existence, ResolvedObject, other_target
 from worker.domain.verdict_facts import VerdictFacts, lookup_context
 from worker.domain.workflow import SelectionContext
@@ -69,12 +70,15 @@ class Reviewer:
         facts = VerdictFacts(
             context=context,
             affected=affected,
-            signal_types=await self.catalog.signal_types() | self.extra_signal_types,
+            signal_types=await self._signal_types(),
             safety=self.safety,
             failed=self.failed,
             instructions=tuple(line for lines in planted.values() for line in lines),
         )
         return Reviewed(await self._with_choice(answer, facts), labels, planted)
+
+    async def _signal_types(self) -> frozenset[str]:
+        return signal_types_of(await self.catalog.actions(SelectionContext())) | self.extra_signal_types
 
     async def _with_choice(self, answer: Answer, facts: VerdictFacts) -> VerdictFacts:
         lookup = lookup_context(answer, facts.context)

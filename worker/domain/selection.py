@@ -1,34 +1,50 @@
-"""Which workflows fit a context, in which order, and why the others do not. Pure, and the same for every catalog.
+"""Which workflows fit a context, how well, and why the others do not. Pure, and the same for every catalog.
 
 Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches everything. A
 label that the workflow does not declare or that the context lacks constrains nothing. Detected labels that are strings
 exclude when they differ; boolean ones and custom labels only rank.
+
+Both sides are put into the same spelling first (`declared`, `known`), so that matching is comparing sets of keys.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.enrichment import snake_case
+from schemas.enrichment import DetectedLabels, snake_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_severity
 from worker.domain.workflow import (
+    BUSINESS_LABELS,
     LABELS,
     WILDCARD,
     ActionSummary,
     SelectionContext,
     Workflow,
-    WorkflowPage,
     WorkflowSummary,
 )
 
-PAGE_SIZE = 10
-MAX_CURSOR_CHARS = 1024
+DETECTED = "detected label "
+CUSTOM = "custom label "
+CAUSE_LABELS = ("signal_type", "severity")
+"""What an investigation determines; an exact match here weighs more than all business labels together."""
 API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
+DETECTED_TEXTS = frozenset(
+    name for name, field in DetectedLabels.model_fields.items() if isinstance(field.default, str)
+)
+"""Detected labels that hold a text, such as `gitops_tool`; the others are flags."""
+ANY_GROUP, NO_GROUP = "?", "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a workflow declares about one label: comparable values, `*` or not, and whether a difference excludes."""
+
+    keys: frozenset[str]
+    wild: bool = False
+    excludes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +60,60 @@ class Mismatch:
         return f"{self.label} is {self.value}, the workflow is for {' or '.join(self.declared)}"
 
 
+def declared(workflow: Workflow) -> dict[str, Declared]:
+    """What the workflow declares, by label; detected and custom labels under their prefix."""
+    found = {}
+    for label in LABELS:
+        if values := workflow.labels.get(label):
+            wild = any(v.strip() == WILDCARD for v in values)
+            exact = _union(_declared_keys(label, v) for v in values if v.strip() != WILDCARD)
+            found[label] = Declared(exact, wild)
+    for name, wanted in workflow.detected_labels.items():
+        key, label = str(wanted).lower(), snake_case(name)
+        found[f"{DETECTED}{label}"] = Declared(frozenset({key}), key == WILDCARD, label in DETECTED_TEXTS)
+    for name, values in workflow.custom_labels.items():
+        lowered = frozenset(v.lower() for v in values)
+        found[f"{CUSTOM}{name}"] = Declared(lowered, wild=WILDCARD in lowered, excludes=False)
+    return found
+
+
+def known(context: SelectionContext) -> dict[str, frozenset[str]]:
+    """What the context says, by the names of `declared`; what constrains nothing is left out."""
+    found = {label: keys for label in LABELS if (keys := _context_keys(context, label))}
+    for name, value in context.detected_labels.items():
+        if value is not None and value != "":
+            found[f"{DETECTED}{snake_case(name)}"] = frozenset({str(value).lower()})
+    for name, values in context.custom_labels.items():
+        if values:
+            found[f"{CUSTOM}{name}"] = frozenset(v.lower() for v in values)
+    for label in BUSINESS_LABELS:  # what the request says itself shadows a custom label of the same name
+        if label in found:
+            found[f"{CUSTOM}{label}"] = found[label]
+    return found
+
+
+def target_keys(context: SelectionContext) -> frozenset[str]:
+    """Keys of the target itself among those of its owner chain; empty without a target."""
+    return _union(_member_keys(api, kind) for api, kind in context.components[:1])
+
+
 def mismatches(workflow: Workflow, context: SelectionContext) -> tuple[Mismatch, ...]:
     """Every label that excludes the workflow, in the order of LABELS; empty when it fits."""
-    found = []
-    for label in LABELS:
-        declared = workflow.labels.get(label, ())
-        values = _values(context, label)
-        if values and declared and not _label_fits(label, values, declared):
-            found.append(Mismatch(label, " or ".join(values), declared))
-    return (*found, *_detected_mismatches(workflow, context))
+    values = known(context)
+    return tuple(
+        _mismatch(workflow, context, name)
+        for name, wanted in declared(workflow).items()
+        if name in values and wanted.excludes and not wanted.wild and wanted.keys.isdisjoint(values[name])
+    )
+
+
+def _mismatch(workflow: Workflow, context: SelectionContext, name: str) -> Mismatch:
+    if not name.startswith(DETECTED):
+        return Mismatch(name, " or ".join(_shown(context, name)), workflow.labels[name])
+    wanted = {
+        f"{DETECTED}{snake_case(label)}": str(value) for label, value in workflow.detected_labels.items()
+    }
+    return Mismatch(name, str(_detected(context)[name.removeprefix(DETECTED)]), (wanted[name],))
 
 
 def for_final_choice(context: SelectionContext) -> SelectionContext:
@@ -63,58 +124,32 @@ def for_final_choice(context: SelectionContext) -> SelectionContext:
 def concerns(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
     """Why a workflow that fits should still be approved by a person."""
     found = []
-    declared = workflow.labels.get("signal_type", ())
-    values = _values(context, "signal_type")
-    if values and declared and not _label_fits("signal_type", values, declared):
-        found.append(f"the workflow is made for {' or '.join(declared)}, the cause is {values[0]}")
-    known = _detected(context)
+    wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type")
+    if wanted and keys and not wanted.wild and wanted.keys.isdisjoint(keys):
+        made_for = " or ".join(workflow.labels["signal_type"])
+        found.append(f"the workflow is made for {made_for}, the cause is {context.signal_type.strip()}")
+    flags = _detected(context)
     found += [
-        f"the workflow requires {name}={str(wanted).lower()}, which the target is known not to be"
-        for name, wanted in workflow.detected_labels.items()
-        if isinstance(wanted, bool) and isinstance(known.get(name), bool) and known[name] is not wanted
+        f"the workflow requires {name}={str(required).lower()}, which the target is known not to be"
+        for name, required in workflow.detected_labels.items()
+        if isinstance(required, bool) and isinstance(flags.get(name), bool) and flags[name] is not required
     ]
     return tuple(found)
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
     """Whether a GitOps tool may undo what the workflow does: the target is managed, the workflow not aware of it."""
-    return _detected(context).get("gitops_managed") is True and not workflow.gitops_aware
+    return is_gitops_managed(context) and not workflow.gitops_aware
 
 
-def ranked(workflows: Iterable[Workflow], context: SelectionContext) -> list[Workflow]:
-    """The workflows that fit, best first: GitOps fit, exact labels over wildcards, other fit, then id."""
-    fitting = [w for w in workflows if not mismatches(w, context)]
-    return sorted(fitting, key=lambda w: _rank(w, context))
+def is_gitops_managed(context: SelectionContext) -> bool:
+    """Whether the target is known to be managed by a GitOps tool."""
+    return _detected(context).get("gitops_managed") is True
 
 
-def exclusions(workflows: Iterable[Workflow], context: SelectionContext) -> Mapping[str, int]:
-    """How many workflows each label leaves out, most first. One workflow may count under several labels."""
-    counts = Counter(m.label for w in workflows for m in mismatches(w, context))
-    return dict(counts.most_common())
-
-
-def page_of(
-    workflows: Sequence[Workflow], context: SelectionContext, cursor: str = "", size: int = PAGE_SIZE
-) -> WorkflowPage:
-    """The page that follows `cursor`. A cursor that belongs to no workflow listed here starts anew."""
-    order = ranked(workflows, context)
-    after = _workflow_of(cursor)
-    start = next((n + 1 for n, w in enumerate(order) if w.workflow_id == after), 0)
-    shown = order[start : start + size]
-    more = start + size < len(order)
-    return WorkflowPage(
-        workflows=tuple(summary(w) for w in shown),
-        next_cursor=_cursor_after(shown[-1]) if more else "",
-        excluded=exclusions(workflows, context),
-    )
-
-
-def action_summaries(
-    workflows: Iterable[Workflow], descriptions: Mapping[str, str], context: SelectionContext
-) -> tuple[ActionSummary, ...]:
-    """Types of action with at least one workflow that fits, by name."""
-    counts = Counter(w.action_type for w in workflows if not mismatches(w, context))
-    return tuple(ActionSummary(name, descriptions.get(name, ""), counts[name]) for name in sorted(counts))
+def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
+    """Every signal type of the actions; of all in the catalog when they were listed with an empty context."""
+    return frozenset(name for action in actions for name in action.signal_types)
 
 
 def summary(workflow: Workflow) -> WorkflowSummary:
@@ -143,12 +178,10 @@ def component_of(label: str) -> tuple[str | None, str]:
     return (_group("/".join(rest)), kind)
 
 
-def covers_kind(declared: Iterable[str], kind: str, api_version: str = "") -> bool:
+def covers_kind(components: Iterable[str], kind: str, api_version: str = "") -> bool:
     """Whether one of the declared components is this kind (or `*`)."""
-    group = _group(api_version.strip().lower()) if api_version.strip() else None
-    return any(
-        d.strip() == WILDCARD or _same_component(component_of(d), (group, kind.lower())) for d in declared
-    )
+    keys = _member_keys(api_version, kind)
+    return any(c.strip() == WILDCARD or not keys.isdisjoint(_component_keys(c)) for c in components)
 
 
 def _group(api_version: str) -> str:
@@ -156,13 +189,38 @@ def _group(api_version: str) -> str:
     return "" if not rest and API_VERSION.fullmatch(first) else first
 
 
-def _same_component(one: tuple[str | None, str], other: tuple[str | None, str]) -> bool:
-    groups_differ = one[0] is not None and other[0] is not None and one[0] != other[0]
-    return one[1] == other[1] and not groups_differ
+def _component_keys(label: str) -> frozenset[str]:
+    """Keys of a declared component. One without a group is met by every object of its kind."""
+    group, kind = component_of(label)
+    return frozenset({f"{kind}|{NO_GROUP if group is None else group}", f"{kind}|{ANY_GROUP}"})
 
 
-def _values(context: SelectionContext, label: str) -> tuple[str, ...]:
-    """What the context says about a label; empty when that constrains nothing."""
+def _member_keys(api_version: str, kind: str) -> frozenset[str]:
+    """Keys of an object. One without an API version is met by every component of its kind."""
+    kind, api_version = kind.strip().lower(), api_version.strip().lower()
+    if not api_version:
+        return frozenset({f"{kind}|{ANY_GROUP}"})
+    return frozenset({f"{kind}|{_group(api_version)}", f"{kind}|{NO_GROUP}"})
+
+
+def _declared_keys(label: str, value: str) -> frozenset[str]:
+    if label == "component":
+        return _component_keys(value)
+    if label == "severity":
+        level = normalize_severity(value)
+        return frozenset() if level is None else frozenset({level.value})
+    return frozenset({value.strip().lower()})
+
+
+def _context_keys(context: SelectionContext, label: str) -> frozenset[str]:
+    """Comparable values of a label; empty when it constrains nothing."""
+    if label == "component":
+        return _union(_member_keys(api, kind) for api, kind in context.components)
+    return frozenset(value.lower() for value in _shown(context, label))
+
+
+def _shown(context: SelectionContext, label: str) -> Sequence[str]:
+    """What the context says about a label, for people; empty when that constrains nothing."""
     if label == "component":
         return tuple(f"{api}/{kind}" if api else kind for api, kind in context.components)
     value = str(getattr(context, label)).strip()
@@ -174,85 +232,9 @@ def _values(context: SelectionContext, label: str) -> tuple[str, ...]:
     return (value,)
 
 
-def _label_fits(label: str, values: Sequence[str], declared: Sequence[str]) -> bool:
-    return WILDCARD in declared or _exact(label, values, declared)
+def _union(keys: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset(itertools.chain.from_iterable(keys))
 
 
-def _exact(label: str, values: Sequence[str], declared: Sequence[str]) -> bool:
-    if label == "component":
-        parts = [v.rpartition("/") for v in values]
-        return any(covers_kind((d for d in declared if d != WILDCARD), kind, api) for api, _, kind in parts)
-    if label == "severity":
-        return not {str(normalize_severity(d)) for d in declared if d != WILDCARD}.isdisjoint(values)
-    return not {d.strip().lower() for d in declared}.isdisjoint(v.lower() for v in values)
-
-
-def _detected(context: SelectionContext) -> dict[str, str | bool | None]:
+def _detected(context: SelectionContext) -> Mapping[str, str | bool | None]:
     return {snake_case(name): value for name, value in context.detected_labels.items()}
-
-
-def _detected_mismatches(workflow: Workflow, context: SelectionContext) -> list[Mismatch]:
-    known = _detected(context)
-    found = []
-    for name, wanted in workflow.detected_labels.items():
-        value = known.get(name)
-        if not isinstance(wanted, str) or not isinstance(value, str) or not value or wanted == WILDCARD:
-            continue
-        if wanted.lower() != value.lower():
-            found.append(Mismatch(f"detected label {name}", value, (wanted,)))
-    return found
-
-
-def _rank(workflow: Workflow, context: SelectionContext) -> tuple[int, int, int, str]:
-    gitops = _detected(context).get("gitops_managed") is True and workflow.gitops_aware
-    exact = sum(
-        _exact(label, _values(context, label), workflow.labels[label])
-        for label in LABELS
-        if workflow.labels.get(label) and _values(context, label)
-    )
-    return (
-        -int(gitops),
-        -exact,
-        -_detected_fit(workflow, context) - _custom_fit(workflow, context),
-        workflow.workflow_id,
-    )
-
-
-def _detected_fit(workflow: Workflow, context: SelectionContext) -> int:
-    """2 for each detected label that is as the workflow wants it, 1 for a wildcard, -2 for one known to differ."""
-    known = _detected(context)
-    fit = 0
-    for name, wanted in workflow.detected_labels.items():
-        value = known.get(name)
-        if value is None or value == "":
-            continue
-        fit += 1 if wanted == WILDCARD else 2 if str(wanted).lower() == str(value).lower() else -2
-    return fit
-
-
-def _custom_fit(workflow: Workflow, context: SelectionContext) -> int:
-    """As for detected labels; what the request itself says shadows a custom label of the same name."""
-    known = {name: [v.lower() for v in values] for name, values in context.custom_labels.items()}
-    for label in ("risk_tolerance", "business_category"):
-        if value := str(getattr(context, label)).strip().lower():
-            known[label] = [value]
-    fit = 0
-    for name, wanted in workflow.custom_labels.items():
-        if values := known.get(name):
-            exact = not {w.lower() for w in wanted}.isdisjoint(values)
-            fit += 1 if WILDCARD in wanted else 2 if exact else -2
-    return fit
-
-
-def _cursor_after(workflow: Workflow) -> str:
-    return base64.urlsafe_b64encode(workflow.workflow_id.encode()).decode().rstrip("=")
-
-
-def _workflow_of(cursor: str) -> str:
-    if not cursor or len(cursor) > MAX_CURSOR_CHARS:
-        return ""
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeError, ValueError):
-        return ""

@@ -23,6 +23,8 @@ LABELS = (
     "cluster",
 )
 """Labels a workflow may declare under `labels`. One it does not declare constrains nothing."""
+BUSINESS_LABELS = ("environment", "priority", "risk_tolerance", "business_category", "cluster")
+"""Those of them that come from the request and from nowhere else (DD-LLM-001, section 6)."""
 
 
 class ParameterType(enum.StrEnum):
@@ -59,7 +61,7 @@ class Workflow:
     """One version of a remediation workflow.
 
     `labels` holds what it declares of LABELS, `detected_labels` strings or True, `custom_labels` values by subdomain.
-    `container_image` is the execution bundle. Times are in seconds, None when the catalog does not say.
+    `container_image` is the execution bundle. Times are in seconds, `success_rate` is 0..1; None when the catalog does not say.
     """
 
     workflow_id: str
@@ -78,6 +80,8 @@ class Workflow:
     engine: str = ""
     service_account: str = ""
     estimated_downtime_seconds: int | None = None
+    estimated_duration_seconds: int | None = None
+    success_rate: float | None = None
     timeout_seconds: int | None = None
 
     @property
@@ -93,11 +97,12 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """A type of action and how many workflows of it fit the context."""
+    """A type of action, how many workflows of it fit the context, and the signal types those are declared for."""
 
     action_type: str
     description: str = ""
     workflow_count: int = 0
+    signal_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,14 @@ from hypothesis import strategies as st
 
 from tests.fakes.memory_catalog import labels, workflow
 from worker.domain.selection import (
-    action_summaries,
     concerns,
     covers_kind,
-    exclusions,
     for_final_choice,
     mismatches,
-    page_of,
-    ranked,
+    signal_types_of,
     works_against_gitops,
 )
-from worker.domain.workflow import LABELS, SelectionContext
+from worker.domain.workflow import LABELS, ActionSummary, SelectionContext
 
 DEPLOYMENT = ("apps/v1", "Deployment")
 CONTEXT = SelectionContext(
@@ -110,6 +107,19 @@ def test_detected_labels_exclude_only_as_texts_that_differ(wanted, known, expect
     assert expected == [m.label for m in found]
 
 
+def test_a_text_in_place_of_a_flag_does_not_exclude():
+    declared_so = workflow(labels={}, detected_labels={"stateful": "often"})
+    assert mismatches(declared_so, SelectionContext(detected_labels={"stateful": True})) == ()
+
+
+def test_works_against_gitops_needs_a_target_that_is_known_to_be_managed():
+    aware = workflow(custom_labels={"gitops_aware": ("true",)})
+    managed = replace(CONTEXT, detected_labels={"gitOpsManaged": True})
+    unknown = replace(CONTEXT, detected_labels={"gitOpsManaged": None})
+    found = [works_against_gitops(w, c) for w in (workflow(), aware) for c in (managed, unknown)]
+    assert [True, False, False, False] == found
+
+
 def test_a_mismatch_says_both_sides():
     (found,) = mismatches(workflow(), replace(CONTEXT, environment="staging"))
     assert str(found) == "environment is staging, the workflow is for production"
@@ -139,89 +149,6 @@ def test_a_flag_known_to_differ_is_a_concern(wanted, known, worries):
     assert worries == len(concerns(workflow(detected_labels=wanted), context))
 
 
-def ids(workflows):
-    return [w.workflow_id for w in workflows]
-
-
-def test_exact_labels_come_before_wildcards_and_ids_decide_between_equals():
-    exact = workflow("z-exact")
-    wild = workflow("a-wild", labels={**exact.labels, "environment": ("*",)})
-    also_exact = workflow("b-exact")
-    assert ids(ranked([wild, exact, also_exact], CONTEXT)) == ["b-exact", "z-exact", "a-wild"]
-
-
-def test_custom_labels_rank_and_never_exclude():
-    careful = workflow("a-bold", custom_labels={"risk_tolerance": ("high",)})
-    fitting = workflow("z-careful", custom_labels={"risk_tolerance": ("low",)})
-    plain = workflow("m-plain")
-    context = replace(CONTEXT, risk_tolerance="low", custom_labels={"risk_tolerance": ["high"]})
-    assert ids(ranked([careful, plain, fitting], context)) == ["z-careful", "m-plain", "a-bold"]
-
-
-def test_detected_labels_rank_by_fit():
-    fitting = workflow("z", detected_labels={"stateful": True})
-    unfit = workflow("a", detected_labels={"hpa_enabled": True})
-    context = replace(CONTEXT, detected_labels={"stateful": True, "hpaEnabled": False})
-    assert ids(ranked([unfit, workflow("m"), fitting], context)) == ["z", "m", "a"]
-
-
-def test_on_a_gitops_managed_target_aware_workflows_come_first():
-    aware = workflow("z", labels={}, custom_labels={"gitops_aware": ("true",)})
-    exact = workflow("a")
-    managed = replace(CONTEXT, detected_labels={"gitOpsManaged": True})
-    assert ids(ranked([exact, aware], managed)) == ["z", "a"]
-    assert ids(ranked([exact, aware], CONTEXT)) == ["a", "z"]
-    assert (works_against_gitops(aware, managed), works_against_gitops(exact, managed)) == (False, True)
-
-
-def test_exclusions_count_workflows_by_label():
-    workflows = [
-        workflow("a", labels=labels(environment="staging")),
-        workflow("b", labels=labels(environment="staging", severity="low")),
-        workflow("c"),
-    ]
-    assert exclusions(workflows, CONTEXT) == {"environment": 2, "severity": 1}
-
-
-def test_actions_are_counted_and_those_without_a_fit_are_left_out():
-    workflows = [
-        workflow("a", "Scale"),
-        workflow("b", "Restart"),
-        workflow("c", "Restart"),
-        workflow("d", "Drain", labels=labels(environment="staging")),
-    ]
-    found = action_summaries(workflows, {"Restart": "restarts"}, CONTEXT)
-    assert [(a.action_type, a.description, a.workflow_count) for a in found] == [
-        ("Restart", "restarts", 2),
-        ("Scale", "", 1),
-    ]
-
-
-def test_pages_follow_one_another_to_the_end():
-    workflows = [workflow(f"w-{n:02}") for n in range(25)]
-    seen, cursor, sizes = [], "", []
-    while True:
-        page = page_of(workflows, CONTEXT, cursor)
-        seen += ids(page.workflows)
-        sizes.append(len(page.workflows))
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    assert sizes == [10, 10, 5]
-    assert [f"w-{n:02}" for n in range(25)] == seen
-
-
-@given(st.text(max_size=60))
-def test_a_cursor_nobody_issued_starts_anew(cursor):
-    workflows = [workflow(f"w-{n:02}") for n in range(12)]
-    assert page_of(workflows, CONTEXT, cursor).workflows[0].workflow_id == "w-00"
-
-
-def test_a_page_says_what_was_left_out():
-    workflows = [workflow("a"), workflow("b", labels=labels(priority="P0"))]
-    assert page_of(workflows, CONTEXT).excluded == {"priority": 1}
-
-
 @given(st.sampled_from(LABELS), st.text(max_size=20), st.text(max_size=20))
 def test_an_undeclared_or_unknown_label_constrains_nothing(label, value, declared):
     if label == "component":
@@ -234,3 +161,11 @@ def test_an_undeclared_or_unknown_label_constrains_nothing(label, value, declare
 
 def test_a_kind_is_covered_by_a_wildcard():
     assert [covers_kind(d, "Job", "batch/v1") for d in (["v1/Node", "*"], ["v1/Node"])] == [True, False]
+
+
+def test_signal_types_are_gathered_from_the_actions():
+    actions = [
+        ActionSummary("A", signal_types=("Evicted", "OOMKilled")),
+        ActionSummary("B", signal_types=("Evicted",)),
+    ]
+    assert frozenset({"Evicted", "OOMKilled"}) == signal_types_of(actions)

@@ -16,6 +16,7 @@ from worker.domain.answered import Answer
 from worker.domain.conversation import Finish
 from worker.domain.evidence import Evidence, EvidenceLog
 from worker.domain.objects import ObjectRef, ref_of
+from worker.domain.selection import signal_types_of
 from worker.domain.targets import Existence, ResolvedObject, other_target
 from worker.domain.verdict import Accepted, judge
 from worker.domain.verdict_facts import VerdictFacts, lookup_context
@@ -73,7 +74,7 @@ async def facts_for(answer: Answer, case: str, catalog: FileCatalog) -> VerdictF
         affected=affected,
         workflow=workflow or None,
         other_target=look_up(other, case) if other else None,
-        signal_types=await catalog.signal_types(),
+        signal_types=signal_types_of(await catalog.actions(SelectionContext())),
         instructions=tuple(
             text
             for o in objects

@@ -1,102 +1,127 @@
-"""The workflow catalog in a directory of YAML files."""
+"""The workflow catalog in a directory of YAML files, in memory, following the files as they change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from worker.adapters.file_catalog.reading import Loaded, read_into
-from worker.adapters.file_catalog.source import (
-    MAX_FILE_BYTES,
-    MAX_FILES,
-    CatalogProblem,
-    catalog_files,
-    read_documents,
-)
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.selection import action_summaries, for_final_choice, mismatches, page_of
-from worker.domain.workflow import WILDCARD, ActionSummary, SelectionContext, Workflow, WorkflowPage
+import structlog
 
-MAX_SHOWN_PROBLEMS = 50
+from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
+from worker.adapters.file_catalog.text import TextIndex
+from worker.domain.catalog_index import CatalogIndex
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.search import SearchPage, SearchQuery
+from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
+
+POLL_SECONDS = 2.0
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """One state of the catalog. A change of the files makes another one; a look-up sees one of them only."""
+
+    workflows: CatalogIndex
+    texts: TextIndex
+
+    @classmethod
+    def of(cls, workflows: Iterable[Workflow], actions: Mapping[str, str]) -> _Shelf:
+        """Everything arranged for look-ups: about 0.1 s for 2,000 workflows."""
+        known = list(workflows)
+        return cls(CatalogIndex(known, actions), TextIndex(known))
 
 
 class FileCatalog:
-    """Workflows read once from files, in memory afterwards. Implements the Catalog port."""
+    """Implements the Catalog port.
 
-    def __init__(self, workflows: Iterable[Workflow], actions: Mapping[str, str] | None = None) -> None:
-        self._workflows = {w.workflow_id: w for w in workflows}
-        self._descriptions = dict(actions or {})
-        self._by_action: dict[str, list[Workflow]] = defaultdict(list)
-        for workflow in self._workflows.values():
-            self._by_action[workflow.action_type.lower()].append(workflow)
+    `problem` says why the files as they are now are not what is served; empty when they are. A worker with a good
+    catalog that is a little old serves better than none, so a change that cannot be read leaves all as it was: that is
+    for `problem` to tell.
+    """
+
+    def __init__(
+        self,
+        workflows: Iterable[Workflow],
+        actions: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        seen: Stamp | None = None,
+    ) -> None:
+        self._shelf = _Shelf.of(workflows, actions or {})
+        self._directory, self._tried = directory, seen
+        self._fault = self._unreadable = ""
 
     @classmethod
     async def open(cls, directory: Path) -> FileCatalog:
         """Read all files. Raises CatalogUnavailable with every problem when one document is invalid."""
-        loaded = await asyncio.to_thread(_load, directory)
-        errors = [p for p in loaded.problems if not p.warning]
-        if errors:
-            shown = "\n".join(str(p) for p in errors[:MAX_SHOWN_PROBLEMS])
-            raise CatalogUnavailable(f"{len(errors)} problems in the catalog {directory}:\n{shown}")
-        if not loaded.workflows:
-            raise CatalogUnavailable(f"no workflows in the catalog {directory}")
-        return cls(loaded.workflows.values(), loaded.actions)
+        seen = await asyncio.to_thread(stamp, directory)
+        loaded = await asyncio.to_thread(load, directory)
+        if wrong := fault(loaded, directory):
+            raise CatalogUnavailable(wrong)
+        return await asyncio.to_thread(
+            cls, loaded.workflows.values(), loaded.actions, directory=directory, seen=seen
+        )
+
+    @property
+    def problem(self) -> str:
+        """Why the files are not what is served; empty when they are."""
+        return self._unreadable or self._fault
+
+    def __len__(self) -> int:
+        """How many workflows there are."""
+        return len(self._shelf.workflows)
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""
-        return action_summaries(self._workflows.values(), self._descriptions, context)
+        return self._shelf.workflows.actions(context)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
-        return page_of(self._by_action.get(action_type.strip().lower(), ()), context, cursor)
+        return self._shelf.workflows.page(action_type, context, cursor)
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         """The workflow, None when it is unknown or does not fit. The signal type filters searches only."""
-        workflow = self._workflows.get(workflow_id.strip())
-        if workflow is None or mismatches(workflow, for_final_choice(context)):
+        return self._shelf.workflows.get(workflow_id, context)
+
+    async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
+        """Workflows that fit the labels and the query, best match first."""
+        shelf = self._shelf
+        return shelf.workflows.search(query, context, lambda ids: shelf.texts.scores(str(query), ids))
+
+    async def follow(self, poll_seconds: float = POLL_SECONDS) -> None:
+        """Take over changes of the files it was opened from, until cancelled.
+
+        A change counts once two looks in a row have seen the same, so that files are not read while they are written.
+        """
+        if self._directory is None:
+            return
+        before = self._tried
+        while True:
+            await asyncio.sleep(poll_seconds)
+            before = await self._look(self._directory, before)
+
+    async def _look(self, directory: Path, before: Stamp | None) -> Stamp | None:
+        try:
+            now = await asyncio.to_thread(stamp, directory)
+            if now == before != self._tried:
+                await self._reload(directory, now)
+        except CatalogUnavailable as error:  # tried again at the next look
+            if not self._unreadable:
+                log.warning("catalog_unreadable", error=str(error))
+            self._unreadable = str(error)
             return None
-        return workflow
+        self._unreadable = ""
+        return now
 
-    async def signal_types(self) -> frozenset[str]:
-        """Every signal type a workflow is declared for."""
-        declared = (w.labels.get("signal_type", ()) for w in self._workflows.values())
-        return frozenset(value for values in declared for value in values if value != WILDCARD)
-
-
-def lint(directory: Path) -> tuple[CatalogProblem, ...]:
-    """Everything that is wrong or doubtful in the files, by file and line. Raises CatalogUnavailable without a directory."""
-    return tuple(sorted(_load(directory).problems, key=lambda p: (p.file, p.line)))
-
-
-def _load(directory: Path) -> Loaded:
-    loaded = Loaded()
-    try:
-        if not directory.is_dir():
-            raise CatalogUnavailable(f"the catalog {directory} is not a directory")
-        files = catalog_files(directory)
-        if len(files) > MAX_FILES:
-            raise CatalogUnavailable(f"the catalog {directory} has more than {MAX_FILES} files")
-        for path in files:
-            _read_file(loaded, path)
-    except OSError as error:
-        raise CatalogUnavailable(f"the catalog {directory} cannot be read: {error.strerror}") from error
-    return loaded
-
-
-def _read_file(loaded: Loaded, path: Path) -> None:
-    with path.open("rb") as stream:
-        raw = stream.read(MAX_FILE_BYTES + 1)
-    if len(raw) > MAX_FILE_BYTES:
-        loaded.problems.append(CatalogProblem(str(path), 0, f"larger than {MAX_FILE_BYTES} bytes"))
-        return
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        loaded.problems.append(CatalogProblem(str(path), 0, "not UTF-8"))
-        return
-    documents, problems = read_documents(text, str(path))
-    loaded.problems += problems
-    for document in documents:
-        read_into(loaded, document)
+    async def _reload(self, directory: Path, seen: Stamp) -> None:
+        loaded = await asyncio.to_thread(load, directory)
+        self._tried, self._fault = seen, fault(loaded, directory)
+        if self._fault:
+            log.warning("catalog_change_refused", error=self._fault)
+            return
+        self._shelf = await asyncio.to_thread(_Shelf.of, loaded.workflows.values(), loaded.actions)
+        log.info("catalog_reloaded", workflows=len(self))
