@@ -75,8 +75,8 @@ def make_visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Text for a heading or a bullet: visible, on one line, at most `limit` characters."""
-    flat = " ".join(make_visible(text).split())
+    """Text for a heading or a bullet: visible, on one line, no fence, at most `limit` characters."""
+    flat = FENCE_LOOKALIKE.sub(r"‹\1", " ".join(make_visible(text).split()))
     return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 

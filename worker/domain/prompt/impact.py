@@ -20,7 +20,8 @@ RISK_GUIDANCE = {
 
 def resource_path(request: Signal) -> str:
     """`namespace/Kind/name`, or `Kind/name` for cluster scope."""
-    parts = (request.resource_namespace, request.resource_kind, request.resource_name)
+    namespace = "" if request.is_cluster_scoped else request.resource_namespace
+    parts = (namespace, request.resource_kind, request.resource_name)
     return "/".join(part for part in parts if part)
 
 

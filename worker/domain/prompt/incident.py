@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.safety import SafetyContext
-from worker.domain.budget import cut_middle
-from worker.domain.evidence import Evidence, fence, make_visible
+from worker.domain.budget import cut_middle, fits
+from worker.domain.evidence import Evidence, fence, one_line
 from worker.domain.prompt import impact, signal, surroundings
 from worker.domain.prompt.recovery import previous_attempt
 from worker.domain.redact import redact
@@ -24,9 +25,17 @@ SENDER_TOKENS = {
     "original_rca": 200,
     "rationale": 120,
     "failure_message": 200,
+    "safety_context": 400,
+    "affected_resources": 100,
+    "custom_labels": 120,
+    "contributing_factors": 120,
+    "parameters": 250,
 }
 """How much of each text of the sender is shown, in tokens."""
-SAFETY_TOKENS = 400
+TURN_TOKENS = 3_450
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""What is tried, of the above, until the turn fits."""
+LEAST_TOKENS = 20
 TOLD = {
     "priority",
     "environment",
@@ -52,42 +61,67 @@ class PromptFacts:
 
 
 def opening_turn(request: Signal, facts: PromptFacts) -> str:
-    """The whole turn, Markdown. Text of the sender and of the cluster is redacted, bounded and fenced."""
+    """The whole turn, Markdown. Text of the sender and of the cluster is redacted, bounded and fenced.
+
+    Where all of it is long, what the sender wrote is cut shorter, so that the evidence keeps its room.
+    """
+    texts = _Texts()
+    turn = ""
+    for share in SHARES:
+        turn = _turn(request, facts, partial(texts.shown, share))
+        if fits(turn, TURN_TOKENS):
+            break
+    return turn
+
+
+class _Texts:
+    """Texts of the sender: searched for secrets once, then cut as often as it takes."""
+
+    def __init__(self) -> None:
+        self._redacted: dict[str, str] = {}
+
+    def shown(self, share: float, name: str, text: str) -> str:
+        if name not in self._redacted:
+            self._redacted[name] = redact(text)
+        return cut_middle(self._redacted[name], max(LEAST_TOKENS, int(SENDER_TOKENS[name] * share))).text
+
+
+def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:
+    """`shown(name, text)` is what may be seen of a text of the sender, `sender(name, text)` the same in a fence."""
 
     def sender(name: str, text: str) -> str:
-        shown = cut_middle(redact(text), SENDER_TOKENS[name]).text
-        return fence(Evidence(source="sender", scope=name, body=shown), facts.fence_token)
+        return fence(Evidence(source="sender", scope=name, body=shown(name, text)), facts.fence_token)
 
     title, before = "Incident Analysis Request", ""
     if isinstance(request, RecoveryRequest):
         title = f"Recovery Analysis Request (Attempt {request.recovery_attempt_number})"
-        before = previous_attempt(request, sender)
+        before = previous_attempt(request, sender, shown)
     sections = [
         f"# {title}\nData of this request stands in fences <data-{facts.fence_token}>.",
         before,
         impact.summary(request, sender),
         signal.details(request, sender),
         signal.deduplication(request),
-        signal.storm(request),
+        signal.storm(request, shown),
         surroundings.cluster(request, sender),
         surroundings.business(request),
-        surroundings.environment(facts.detected_labels, facts.custom_labels),
-        safety_section(request.safety_context),
+        surroundings.environment(facts.detected_labels, facts.custom_labels, shown),
+        safety_section(request.safety_context, shown),
         evidence_pack(facts),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
-def safety_section(context: SafetyContext | None) -> str:
+def safety_section(context: SafetyContext | None, shown: Callable[[str, str], str]) -> str:
     """The safety context as compact self-documenting JSON: policy for the choice, no evidence about the cause."""
     if context is None:
         return ""
     told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
     if not told:
         return ""
-    text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
-    shown = cut_middle(make_visible(redact(text)), SAFETY_TOKENS).text
-    return f"## Safety Context (policy for the choice of a workflow, not evidence)\n{shown}"
+    text = shown("safety_context", json.dumps(told, separators=(",", ":"), ensure_ascii=False))
+    title = "## Safety Context (policy for the choice of a workflow, not evidence)"
+    return f"{title}\n{one_line(text, 12 * SENDER_TOKENS['safety_context'])}"
 
 
 def evidence_pack(facts: PromptFacts) -> str:

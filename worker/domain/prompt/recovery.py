@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from schemas.recovery import RecoveryRequest
 from worker.domain.evidence import one_line
+from worker.domain.redact import redact, redact_json
 
-TEXT, WORD = 600, 128
-SHOWN_PARAMETERS = 20
-SHOWN_FACTORS = 8
+WORD = 128
+SHOWN_PARAMETERS, SHOWN_FACTORS = 20, 8
 
 GUIDANCE: dict[str, tuple[str, str]] = {
     "OOMKilled": (
@@ -120,47 +120,54 @@ def guidance(reason: str) -> str:
     return f"- {happened}\n- Consider {consider}."
 
 
-def previous_attempt(request: RecoveryRequest, sender: Callable[[str, str], str]) -> str:
+def previous_attempt(
+    request: RecoveryRequest, sender: Callable[[str, str], str], shown: Callable[[str, str], str]
+) -> str:
     """The section about the attempt that failed: original cause, workflow, failure, and the five instructions."""
     previous = request.previous_execution
     rca, workflow, failure = previous.original_rca, previous.selected_workflow, previous.failure
-    factors = ", ".join(one_line(f, WORD) for f in rca.contributing_factors[:SHOWN_FACTORS])
+    factors = ", ".join(_word(f) for f in rca.contributing_factors[:SHOWN_FACTORS])
     lines = [
         "## Previous Remediation Attempt",
         "This is a recovery: a remediation was tried and FAILED. Understand why before you choose another.",
         "",
         "### What was determined originally",
-        f"- Signal Type then: {one_line(rca.signal_type, WORD)}",
+        f"- Signal Type then: {_word(rca.signal_type)}",
         f"- Severity then: {rca.severity}",
         f"- Summary:\n{sender('original_rca', rca.summary)}",
-        *([f"- Contributing Factors: {factors}"] if factors else []),
+        *([f"- Contributing Factors: {shown('contributing_factors', factors)}"] if factors else []),
         "",
         "### What was executed",
-        f"- Workflow: {one_line(workflow.workflow_id, WORD)}"
-        + (f" version {one_line(workflow.version, WORD)}" if workflow.version else ""),
-        *([f"- Image: {one_line(workflow.container_image, 2 * WORD)}"] if workflow.container_image else []),
+        f"- Workflow: {_word(workflow.workflow_id)}"
+        + (f" version {_word(workflow.version)}" if workflow.version else ""),
+        *([f"- Image: {_word(workflow.container_image, 2 * WORD)}"] if workflow.container_image else []),
         *([f"- Rationale then:\n{sender('rationale', workflow.rationale)}"] if workflow.rationale else []),
-        *_parameters(request),
+        *_parameters(request, shown),
         "",
         "### How it failed",
-        f"- Step {failure.failed_step_index}: {one_line(failure.failed_step_name, WORD)}",
+        f"- Step {failure.failed_step_index}: {_word(failure.failed_step_name)}",
         f"- Kubernetes Reason: {failure.reason}",
         *([f"- Exit Code: {failure.exit_code}"] if failure.exit_code is not None else []),
-        f"- After: {one_line(failure.execution_time, WORD)}",
+        f"- After: {_word(failure.execution_time)}",
         f"- Message:\n{sender('failure_message', failure.message)}",
         guidance(failure.reason),
         "",
-        TASK.format(failed=one_line(workflow.workflow_id, WORD), reason=failure.reason),
+        TASK.format(failed=_word(workflow.workflow_id), reason=failure.reason),
     ]
     return "\n".join(lines)
 
 
-def _parameters(request: RecoveryRequest) -> list[str]:
-    given = request.previous_execution.selected_workflow.parameters
+def _parameters(request: RecoveryRequest, shown: Callable[[str, str], str]) -> list[str]:
+    given = redact_json(dict(request.previous_execution.selected_workflow.parameters))
     if not given:
         return []
-    shown = [
-        f"  - {one_line(k, WORD)}: {one_line(v, WORD)}" for k, v in list(given.items())[:SHOWN_PARAMETERS]
-    ]
-    more = len(given) - len(shown)
-    return ["- Parameters:", *shown, *([f"  - ({more} more)"] if more else [])]
+    first = list(given.items())[:SHOWN_PARAMETERS]
+    lines = [f"  - {one_line(name, WORD)}: {one_line(str(value), WORD)}" for name, value in first]
+    more = len(given) - len(first)
+    lines += [f"  - ({more} more)"] if more else []
+    return ["- Parameters:", shown("parameters", "\n".join(lines))]
+
+
+def _word(text: str, limit: int = WORD) -> str:
+    """A short text of the sender outside of a fence. What is far longer is cut before it is searched for secrets."""
+    return one_line(redact(text[: 16 * WORD]), limit)

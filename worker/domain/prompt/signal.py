@@ -43,7 +43,7 @@ def deduplication(request: Signal) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def storm(request: Signal) -> str:
+def storm(request: Signal, shown: Callable[[str, str], str]) -> str:
     """Facts about an alert storm; empty when there is none."""
     if not request.is_storm:
         return ""
@@ -56,9 +56,10 @@ def storm(request: Signal) -> str:
     if request.storm_alert_count is not None:
         lines.append(f"- Alert Count: {request.storm_alert_count}")
     if request.affected_resources:
-        shown = [one_line(name, WORD) for name in request.affected_resources[:SHOWN_RESOURCES]]
-        more = len(request.affected_resources) - len(shown)
-        lines.append(f"- Affected Resources: {', '.join(shown)}" + (f" and {more} more" if more else ""))
+        listed = [one_line(name, WORD) for name in request.affected_resources[:SHOWN_RESOURCES]]
+        more = len(request.affected_resources) - len(listed)
+        names = shown("affected_resources", ", ".join(listed))
+        lines.append(f"- Affected Resources: {names}" + (f" and {more} more" if more else ""))
     return "\n".join(lines)
 
 

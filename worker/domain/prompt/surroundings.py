@@ -11,7 +11,7 @@ from worker.domain.evidence import one_line
 from worker.domain.prompt.impact import NOT_SPECIFIED
 
 WORD = 128
-SHOWN_LABELS = 30
+SHOWN_LABELS, SHOWN_CUSTOM = 30, 10
 
 FLAG_TEXT = {
     "pdb_protected": "A PodDisruptionBudget protects this workload. Workflows must respect it.",
@@ -56,15 +56,19 @@ def business(request: Signal) -> str:
     )
 
 
-def environment(labels: DetectedLabels | None, custom: Mapping[str, Sequence[str]]) -> str:
-    """Detected characteristics in words, and the filters that code applies (handoff, section 4)."""
+def environment(
+    labels: DetectedLabels | None, custom: Mapping[str, Sequence[str]], shown: Callable[[str, str], str]
+) -> str:
+    """Detected characteristics in words, and the custom labels (handoff, section 4)."""
     lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
     lines += characteristics(labels)
     if custom:
-        shown = {
-            one_line(k, WORD): [one_line(v, WORD) for v in values] for k, values in list(custom.items())[:10]
+        listed = {
+            one_line(name, WORD): [one_line(value, WORD) for value in values]
+            for name, values in list(custom.items())[:SHOWN_CUSTOM]
         }
-        lines.append(f"Custom labels of the customer: {json.dumps(shown, ensure_ascii=False)}")
+        text = shown("custom_labels", json.dumps(listed, ensure_ascii=False))
+        lines.append(f"Custom labels of the customer: {text}")
     return "\n".join(lines)
 
 
