@@ -72,6 +72,8 @@ class DetectedLabels(TwoSpellings):
     """`privileged`, `baseline`, `restricted`, or empty."""
     service_mesh: ShortText = Field(default="", **_both("service_mesh"))
     """`istio`, `linkerd`, or empty."""
+    resource_quota_constrained: Flag = Field(default=False, **_both("resource_quota_constrained"))
+    """A ResourceQuota limits what its namespace may use."""
     failed_detections: Annotated[tuple[LabelName, ...], AtMost(MAX_ITEMS)] = Field(
         default=(), **_both("failed_detections")
     )

@@ -190,6 +190,10 @@ async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:
     )
 
 
+async def _resource_quota_constrained(cluster: Cluster, subject: Subject) -> bool:
+    return bool(await _policies(cluster, "ResourceQuota", "v1", subject))
+
+
 async def _pod_security_level(cluster: Cluster, subject: Subject) -> str:
     level = strings(meta(await _namespace(cluster, subject)).get("labels")).get(POD_SECURITY, "")
     return level if level in SECURITY_LEVELS else ""
@@ -272,6 +276,7 @@ DETECTIONS: dict[str, Callable[[Cluster, Subject], Awaitable[str | bool]]] = {
     "network_isolated": _network_isolated,
     "pod_security_level": _pod_security_level,
     "service_mesh": _service_mesh,
+    "resource_quota_constrained": _resource_quota_constrained,
 }
 FROM_THE_CHAIN = ("gitops_managed", "gitops_tool", "hpa_enabled", "helm_managed", "stateful")
 """What a member of the chain that could not be read might still have: unknown unless found elsewhere."""

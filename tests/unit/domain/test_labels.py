@@ -105,6 +105,14 @@ async def test_labels_speak_of_the_target_itself_as_well(target, label):
     assert getattr(await detected(target), label)
 
 
+@pytest.mark.parametrize(("namespace", "expected"), [("shop", True), ("other", False)])
+async def test_any_quota_in_its_namespace_constrains_the_target(namespace, expected):
+    quota = obj("ResourceQuota", "compute", namespace=namespace, spec={"hard": {"pods": "10"}})
+    assert expected is (await detected(deployment("api"), quota)).resource_quota_constrained
+    node = await detected(obj("Node", "worker-1", namespace=""), quota)
+    assert not node.resource_quota_constrained
+
+
 async def test_a_pod_with_a_claim_is_stateful():
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     assert (await detected(pod("api", spec={"containers": [], "volumes": volumes}))).stateful
@@ -161,6 +169,7 @@ async def test_a_service_mesh_is_detected_by_what_runs_or_is_wanted(changes, nam
         ("PodDisruptionBudget", {"pdbProtected"}),
         ("HorizontalPodAutoscaler", {"hpaEnabled"}),
         ("NetworkPolicy", {"networkIsolated"}),
+        ("ResourceQuota", {"resourceQuotaConstrained"}),
         ("Namespace", {"podSecurityLevel", "serviceMesh"}),
     ],
 )

@@ -14,8 +14,8 @@ FLAGS = tuple(
 )
 
 
-def test_nine_labels_are_detected():
-    assert len(DETECTED_LABELS) == 9
+def test_ten_labels_are_detected():
+    assert len(DETECTED_LABELS) == 10
 
 
 @pytest.mark.parametrize("label", DETECTED_LABELS)

@@ -21,6 +21,9 @@ FLAG_TEXT = {
     "stateful": "This is a STATEFUL workload (StatefulSet or with claims). Use stateful-aware workflows.",
     "helm_managed": "This resource is managed by Helm. Consider Helm-compatible workflows.",
     "network_isolated": "A NetworkPolicy restricts its traffic. Workflows may need network exceptions.",
+    "resource_quota_constrained": (
+        "A ResourceQuota limits its namespace. More replicas or larger requests may be refused."
+    ),
 }
 LEVEL_TEXT = {
     "restricted": "Pod Security Standard is RESTRICTED. Workflows must not require privileged access.",

@@ -158,6 +158,7 @@ LABEL_TEXTS = {
     "stateful": "This is a STATEFUL workload",
     "helm_managed": "This resource is managed by Helm.",
     "network_isolated": "A NetworkPolicy restricts its traffic.",
+    "resource_quota_constrained": "A ResourceQuota limits its namespace.",
 }
 
 
