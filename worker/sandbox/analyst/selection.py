@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 from worker.sandbox.analyst.remedies import GITOPS_SAFE, remedy_of
 from worker.sandbox.analyst.transcript import Call, Transcript
 
+ERROR_ALERT = re.compile(r"slo\b|budget|burn|error|latency|5\d\d|availability", re.IGNORECASE)
 MAX_ACTIONS = 4
 MAX_DETAILS = 2
 MAX_READ = 4
@@ -105,38 +107,17 @@ def _at(
     severity: str,
 ) -> Selection:
     """The choice with the labels of one object."""
-    if not facts.asked(
-        "get_resource_context",
-        kind=anchor.kind,
-        name=anchor.name,
-        namespace=anchor.namespace,
-        api_version=_group_version(anchor),
-    ):
-        return Selection(
-            questions=[
-                _call(
-                    "get_resource_context",
-                    kind=anchor.kind,
-                    name=anchor.name,
-                    namespace=anchor.namespace,
-                    api_version=_group_version(anchor),
-                ),
-                _call("list_available_actions", severity=severity),
-            ]
-        )
-    context = next(
-        (
-            c
-            for ref, c in reversed(facts.contexts)
-            if (ref.kind, ref.name, ref.namespace) == (anchor.kind, anchor.name, anchor.namespace)
-        ),
-        {},
-    )
-    answers = [
-        a
-        for a in facts.catalog
-        if context == {} or a.target is None or (a.target.kind, a.target.name) == (anchor.kind, anchor.name)
-    ]
+    about = {
+        "kind": anchor.kind,
+        "name": anchor.name,
+        "namespace": anchor.namespace,
+        "api_version": _group_version(anchor),
+    }
+    if not facts.asked("get_resource_context", **about):
+        actions_call = _call("list_available_actions", severity=severity)
+        return Selection(questions=[_call("get_resource_context", **about), actions_call])
+    context = next((c for ref, c in reversed(facts.contexts) if _same(ref, anchor)), {})
+    answers = [a for a in facts.catalog if not context or a.target is None or _same(a.target, anchor)]
     actions = _actions(answers, finding)
     if not actions:
         return Selection(why_not="the catalog offers no action for this cause and target", context=context)
@@ -149,6 +130,10 @@ def _at(
         )
     ranked = _ranked(actions, answers, finding, facts, transcript, context)
     return _decide(ranked, answers, finding, objected, Selection(context=context))
+
+
+def _same(one: ObjectRef, other: ObjectRef) -> bool:
+    return (one.kind, one.name, one.namespace) == (other.kind, other.name, other.namespace)
 
 
 def _group_version(ref: ObjectRef) -> str:
@@ -222,6 +207,8 @@ def situation(finding: Finding, facts: Facts, context: dict[str, Any]) -> tuple[
         held.add("imperative")
     elif held & {"gitops", "helm"}:
         denied.add("imperative")
+    if not ERROR_ALERT.search(f"{incident.signal_type} {incident.message}"):
+        denied.add("error_budget")
     _progress(finding, facts, held, denied)
     return held, denied - held
 

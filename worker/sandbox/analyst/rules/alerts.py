@@ -13,8 +13,8 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import doubled
-from worker.sandbox.analyst.refs import as_dict, dig
-from worker.sandbox.analyst.rules import workloads
+from worker.sandbox.analyst.refs import dig
+from worker.sandbox.analyst.rules import disks, workloads
 from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.shapes import containers_of, pod_spec, references
 
@@ -143,23 +143,14 @@ def _claim(case: Case, ref: ObjectRef, text: str) -> Finding | None:
         for p in case.facts.objects("Pod", ref.namespace)
         if any(r.name == ref.name for r in references(pod_spec(p)))
     ]
-    size = str(dig(manifest, "status", "capacity", "storage") or "")
+    volume = disks.claimed(case, ref)
     if UNUSED.search(text) and not users:
-        told = f"{ref} ({size}) is not mounted by any pod"
+        told = f"{ref} ({volume.size}) is not mounted by any pod"
         return Finding("unused-claim", f"{told}: nothing is broken, it only takes up storage.", ref, 0.75, ("OrphanedPVC", "UnusedPVC"),
                        factors=(told,), outcome="not_actionable")  # fmt: skip
     if not FILLING.search(text):
         return None
-    class_name = str(dig(manifest, "spec", "storageClassName") or "")
-    storage_class = case.facts.get("StorageClass", class_name) if class_name else None
-    expandable = bool(as_dict(storage_class).get("allowVolumeExpansion")) if storage_class else None
-    note = (
-        ""
-        if expandable is None
-        else f"; StorageClass {class_name} {'allows' if expandable else 'does not allow'} expansion"
-    )
-    told = f"{ref} ({size}) is full or about to be full{note}"
-    owner = next((workloads.root_workload(case.facts, p) for p in users), None)
+    told = f"{ref} ({volume.size}) is full or about to be full{volume.told}"
     return Finding(
         family="disk",
         summary=f"{told}: {short(case.incident.message)}.",
@@ -168,9 +159,8 @@ def _claim(case: Case, ref: ObjectRef, text: str) -> Finding | None:
         symptoms=("PVCExhaustion", "VolumeFull"),
         remedies=(Remedy.EXPAND_CLAIM, Remedy.CLEAN_CLAIM),
         factors=(told,),
-        workload=owner,
-        traits=frozenset({"volume_full"} | ({"expandable"} if expandable else set())),
-        denied=frozenset({"oom", "claim_missing"} | ({"no_expansion"} if expandable else set()))
-        | (frozenset({"expandable"}) if expandable is False else frozenset()),
-        hints={"claim": ref.name, "new_size": doubled(size), "size": size},
+        workload=next((workloads.root_workload(case.facts, p) for p in users), None),
+        traits=frozenset({"volume_full"}) | volume.traits,
+        denied=frozenset({"oom", "claim_missing"}) | volume.denied,
+        hints={"claim": ref.name, "new_size": doubled(volume.size), "size": volume.size},
     )

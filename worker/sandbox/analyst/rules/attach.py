@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import claims, nodes
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.shapes import pod_spec, references
 
 ELSEWHERE = re.compile(
@@ -37,7 +37,7 @@ def attach_finding(case: Case, pod: Manifest, target: ObjectRef, message: str) -
     why = "the CSI driver does not run on this node" if driver else "the mount itself fails"
     return Finding(
         family="mount",
-        summary=f"{told[0].upper()}{told[1:]}: {why}.",
+        summary=f"{sentence(told)}: {why}.",
         target=holder,
         certainty=0.66,
         symptoms=("FailedMount", "FailedAttachVolume", "PodPending"),
@@ -83,7 +83,7 @@ def _held_elsewhere(
     holder = claim or target
     return Finding(
         family="multi-attach",
-        summary=f"{told[0].upper()}{told[1:]}. The volume of {holder} is still held by {by}; it can be attached to one node at a time.",
+        summary=f"{sentence(told)}. The volume of {holder} is still held by {by}; it can be attached to one node at a time.",
         target=holder,
         certainty=0.74,
         symptoms=("FailedMount", "FailedAttachVolume", "MultiAttachError", "PodPending"),

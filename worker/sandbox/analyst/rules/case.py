@@ -50,6 +50,6 @@ def short(text: str, limit: int = 220) -> str:
     return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 
-def named(ref: ObjectRef | None) -> str:
-    """`Deployment shop/api`; empty for none."""
-    return str(ref) if ref is not None else ""
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.configs import PATH, mounted_at
 from worker.sandbox.analyst.shapes import ContainerState, Reference, pod_spec, references
 
@@ -67,7 +67,7 @@ def _finding(
         traits |= {"config_content", "template_unchanged", "config_invalid", "certificate_in_configmap"}
     return Finding(
         family="certificate",
-        summary=f"{told[0].upper()}{told[1:]}. {where}",
+        summary=f"{sentence(told)}. {where}",
         target=holder,
         certainty=certainty,
         symptoms=("CrashLoopBackOff",),

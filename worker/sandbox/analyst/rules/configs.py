@@ -8,7 +8,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import changed_references, last_change
 from worker.sandbox.analyst.shapes import (
@@ -79,7 +79,7 @@ def config_finding(
     cause = f"The content of {reference} ({where}) is invalid{bad}; the pod template is unchanged"
     finding = Finding(
         family="config",
-        summary=f"{told[0].upper()}{told[1:]}. {cause}.",
+        summary=f"{sentence(told)}. {cause}.",
         target=reference,
         certainty=0.87,
         symptoms=("CrashLoopBackOff",),
@@ -100,7 +100,7 @@ def _template_fault(case: Case, state: ContainerState, target: ObjectRef, told: 
     change = last_change(case.facts, target)
     finding = Finding(
         family="config-template",
-        summary=f"{told[0].upper()}{told[1:]}. It comes from the pod template of {target}.",
+        summary=f"{sentence(told)}. It comes from the pod template of {target}.",
         target=target,
         certainty=0.78 if change and change.parts else 0.62,
         symptoms=("CrashLoopBackOff",),
@@ -192,25 +192,10 @@ def missing_setting_finding(
     told = f"container {state.name} of {target} stops because the setting {name or 'it needs'} is missing: {short(line)}"
     in_template = name in env_values(spec) or any(r.how == f"env {name}" for r in references(spec))
     if from_all and not in_template and not (change and change.touches("env")):
-        reference = make_ref("ConfigMap", from_all[0].name, _namespace(pod))
-        return Finding(
-            family="setting",
-            summary=f"{told[0].upper()}{told[1:]}. Its environment comes from {reference}, which has no key {name}.",
-            target=reference,
-            certainty=0.78,
-            symptoms=("CrashLoopBackOff",),
-            remedies=(Remedy.FIX_CONFIG,),
-            factors=(told,),
-            workload=target,
-            traits=frozenset(
-                {"config_content", "template_unchanged", "config_invalid", "crash_on_start", "missing_key"}
-            ),
-            denied=frozenset({"oom", "dependency_down", "bad_image", "template_changed"}),
-            hints={"configmap": reference.name, "key": name, "container": state.name},
-        )
+        return _missing_key(make_ref("ConfigMap", from_all[0].name, _namespace(pod)), target, name, told)
     finding = Finding(
         family="setting",
-        summary=f"{told[0].upper()}{told[1:]}. The pod template of {target} does not set it.",
+        summary=f"{sentence(told)}. The pod template of {target} does not set it.",
         target=target,
         certainty=0.8,
         symptoms=("CrashLoopBackOff",),
@@ -221,6 +206,24 @@ def missing_setting_finding(
         hints={"key": name, "container": state.name},
     )
     return with_change(finding, change)
+
+
+def _missing_key(reference: ObjectRef, target: ObjectRef, name: str, told: str) -> Finding:
+    return Finding(
+        family="setting",
+        summary=f"{sentence(told)}. Its environment comes from {reference}, which has no key {name}.",
+        target=reference,
+        certainty=0.78,
+        symptoms=("CrashLoopBackOff",),
+        remedies=(Remedy.FIX_CONFIG,),
+        factors=(told,),
+        workload=target,
+        traits=frozenset(
+            {"config_content", "template_unchanged", "config_invalid", "crash_on_start", "missing_key"}
+        ),
+        denied=frozenset({"oom", "dependency_down", "bad_image", "template_changed"}),
+        hints={"configmap": reference.name, "key": name},
+    )
 
 
 def missing_file_finding(
@@ -236,7 +239,7 @@ def missing_file_finding(
         case.facts.of(reference)
         return Finding(
             family="config-file",
-            summary=f"{told[0].upper()}{told[1:]}. The path is mounted from {reference}, which does not hold that key.",
+            summary=f"{sentence(told)}. The path is mounted from {reference}, which does not hold that key.",
             target=reference,
             certainty=0.76,
             symptoms=("CrashLoopBackOff",),
@@ -249,7 +252,7 @@ def missing_file_finding(
         )
     finding = Finding(
         family="file",
-        summary=f"{told[0].upper()}{told[1:]}. Nothing that is mounted provides it: image or command of {target} are wrong.",
+        summary=f"{sentence(told)}. Nothing that is mounted provides it: image or command of {target} are wrong.",
         target=target,
         certainty=0.7,
         symptoms=("CrashLoopBackOff",),

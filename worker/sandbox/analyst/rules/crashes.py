@@ -11,7 +11,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Telling, Trouble, plain, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import memory, messages, probes
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, container_named, pod_spec
@@ -89,7 +89,7 @@ def _start_failure(case: Case, pod: Manifest, state: ContainerState, target: Obj
     told = f"container {state.name} of {target} cannot start its command {short(str(command), 120)} (exit code {state.exit_code}): {short(text, 200)}"
     finding = Finding(
         family="command",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=0.8,
         symptoms=("CrashLoopBackOff",),
@@ -129,7 +129,7 @@ def _by_exit(
         why = "the program itself gives up" if telling else "it says nothing that explains it"
     finding = Finding(
         family="crash",
-        summary=f"{told[0].upper()}{told[1:]}: {why}.{said}",
+        summary=f"{sentence(told)}: {why}.{said}",
         target=target,
         certainty=certainty if not telling else max(certainty, 0.6),
         symptoms=("CrashLoopBackOff",),

@@ -10,7 +10,7 @@ from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, make_ref
 from worker.sandbox.analyst.rules import hosts
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import seen_from, with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import condition
@@ -126,9 +126,7 @@ def _webhook(case: Case, ref: ObjectRef, message: str) -> Finding | None:
         for behind in hosts.workloads_behind(case.facts, service) if service else ():
             finding = case.follow(behind)
             if finding is not None:
-                return seen_from(
-                    finding, "FailedCreate", _workload(case, ref), f"{told[0].upper()}{told[1:]}."
-                )
+                return seen_from(finding, "FailedCreate", _workload(case, ref), f"{sentence(told)}.")
             return _finding(case, ref, told, behind, 0.7, {"webhook"}, (Remedy.FIX_WEBHOOK, Remedy.RESTART))
     target = make_ref("ValidatingWebhookConfiguration", match[1])
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
@@ -175,7 +173,7 @@ def _finding(
 ) -> Finding:
     return Finding(
         family="creation",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=certainty,
         symptoms=SYMPTOMS,

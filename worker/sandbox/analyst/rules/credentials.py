@@ -8,7 +8,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, Reference, container_named, pod_spec, references
@@ -73,7 +73,7 @@ def _stale(
         why += f". {server} itself runs and answers"
     return Finding(
         family="stale-credentials",
-        summary=f"{told[0].upper()}{told[1:]}. {why}.",
+        summary=f"{sentence(told)}. {why}.",
         target=target,
         certainty=0.86 if secrets else 0.7,
         symptoms=SYMPTOMS,
@@ -89,7 +89,7 @@ def _stale(
 def _wrong(told: str, holder: ObjectRef, workload: ObjectRef, certainty: float) -> Finding:
     return Finding(
         family="credentials",
-        summary=f"{told[0].upper()}{told[1:]}. The credentials are wrong where they are kept.",
+        summary=f"{sentence(told)}. The credentials are wrong where they are kept.",
         target=holder,
         certainty=certainty,
         symptoms=("CrashLoopBackOff", *SYMPTOMS),

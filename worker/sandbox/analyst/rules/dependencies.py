@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import dns, hosts, netpol, services
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import seen_from, with_change
 from worker.sandbox.analyst.rules.hosts import Host
 from worker.sandbox.analyst.rules.rollouts import last_change
@@ -97,7 +97,7 @@ def _misconfigured(facts: Facts, pod: Manifest, consumer: ObjectRef, host: Host,
     target = case_source or consumer
     finding = Finding(
         family="wrong-address",
-        summary=f"{told[0].upper()}{told[1:]}: the setting in {target} is wrong.",
+        summary=f"{sentence(told)}: the setting in {target} is wrong.",
         target=target,
         certainty=0.78,
         remedies=(Remedy.FIX_CONFIG,) if case_source else (),
@@ -188,7 +188,7 @@ def _external(case: Case, consumer: ObjectRef, host: Host, told: str) -> Finding
         return None
     return Finding(
         family="external",
-        summary=f"{told[0].upper()}{told[1:]}. {host.name} is outside of this cluster.",
+        summary=f"{sentence(told)}. {host.name} is outside of this cluster.",
         target=consumer,
         certainty=0.6,
         symptoms=("CrashLoopBackOff",),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import doubled
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.configs import PATH, mounted_at
 from worker.sandbox.analyst.shapes import (
     ContainerState,
@@ -27,35 +29,48 @@ def disk_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
     if claim is None:
         return _scratch(pod, state, target, told)
     reference = make_ref("PersistentVolumeClaim", claim.name, namespace)
-    manifest = case.facts.of(reference) or {}
-    size = str(
-        dig(manifest, "status", "capacity", "storage")
-        or dig(manifest, "spec", "resources", "requests", "storage")
-        or ""
-    )
-    class_name = str(dig(manifest, "spec", "storageClassName") or "")
-    storage_class = case.facts.get("StorageClass", class_name) if class_name else None
-    expandable = None if storage_class is None else bool(storage_class.get("allowVolumeExpansion"))
-    where = f"the volume of claim {reference}{f' ({size})' if size else ''} mounted at {claim.mount} is full"
-    if expandable is not None:
-        where += f"; StorageClass {class_name} {'allows' if expandable else 'does not allow'} expansion"
-    traits = {"volume_full"} | ({"expandable"} if expandable else set())
+    volume = claimed(case, reference)
+    size = f" ({volume.size})" if volume.size else ""
+    where = f"the volume of claim {reference}{size} mounted at {claim.mount} is full{volume.told}"
     return Finding(
         family="disk",
-        summary=f"{told[0].upper()}{told[1:]}. {where[0].upper()}{where[1:]}.",
+        summary=f"{sentence(told)}. {sentence(where)}.",
         target=reference,
         certainty=0.88,
         symptoms=("CrashLoopBackOff", "PVCExhaustion"),
         remedies=(Remedy.EXPAND_CLAIM, Remedy.CLEAN_CLAIM),
         factors=(told, where),
         workload=target,
-        traits=frozenset(traits),
-        denied=frozenset(
-            {"oom", "claim_missing", "dependency_down"}
-            | ({"expandable"} if expandable is False else {"no_expansion"} if expandable else set())
-        ),
-        hints={"claim": claim.name, "new_size": doubled(size), "size": size, "storage_class": class_name},
+        traits=frozenset({"volume_full"}) | volume.traits,
+        denied=frozenset({"oom", "claim_missing", "dependency_down"}) | volume.denied,
+        hints={"claim": claim.name, "new_size": doubled(volume.size), "size": volume.size},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Size of a claim, and whether its class lets it grow, in words and as concepts."""
+
+    size: str
+    told: str
+    traits: frozenset[str]
+    denied: frozenset[str]
+
+
+def claimed(case: Case, claim: ObjectRef) -> Claimed:
+    """What the claim and its StorageClass say; asks for both."""
+    manifest = case.facts.of(claim) or {}
+    wanted = dig(manifest, "spec", "resources", "requests", "storage")
+    size = str(dig(manifest, "status", "capacity", "storage") or wanted or "")
+    name = str(dig(manifest, "spec", "storageClassName") or "")
+    storage_class = case.facts.get("StorageClass", name) if name else None
+    if storage_class is None:
+        return Claimed(size, "", frozenset(), frozenset())
+    if storage_class.get("allowVolumeExpansion"):
+        told = f"; StorageClass {name} allows expansion"
+        return Claimed(size, told, frozenset({"expandable"}), frozenset({"no_expansion"}))
+    told = f"; StorageClass {name} does not allow expansion"
+    return Claimed(size, told, frozenset({"no_expansion"}), frozenset({"expandable"}))
 
 
 def claim_behind(pod: Manifest, line: str) -> Reference | None:
@@ -89,7 +104,7 @@ def _scratch(pod: Manifest, state: ContainerState, target: ObjectRef, told: str)
     )
     return Finding(
         family="node-disk",
-        summary=f"{told[0].upper()}{told[1:]}: {where}.",
+        summary=f"{sentence(told)}: {where}.",
         target=target,
         certainty=0.66,
         symptoms=("CrashLoopBackOff", "DiskPressure"),
@@ -115,7 +130,7 @@ def corrupt_finding(
     holder = make_ref("PersistentVolumeClaim", claim.name, target.namespace) if claim else target
     return Finding(
         family="corrupt",
-        summary=f"{told[0].upper()}{told[1:]}. The data lies in {holder}.",
+        summary=f"{sentence(told)}. The data lies in {holder}.",
         target=holder,
         certainty=0.68,
         symptoms=("CrashLoopBackOff",),

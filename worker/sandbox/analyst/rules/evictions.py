@@ -10,7 +10,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.hosts import owner_in_row
 from worker.sandbox.analyst.shapes import labels_of
 
@@ -19,7 +19,7 @@ RESOURCE = re.compile(r"low on resource: ([\w-]+)")
 LOCAL = re.compile(
     r"ephemeral local storage usage exceeds|exceeds the total limit|emptyDir .* exceeds", re.IGNORECASE
 )
-MIB = 2**20
+LEAST_ABOVE = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,9 @@ def culprit_finding(case: Case, node: str, told: str) -> Finding | None:
     """The workload that used most above its request among the pods evicted from the node."""
     case.facts.ask_events("")
     uses = [u for u in _uses(case.facts) if not node or _on_node(case.facts, u, node)]
-    if not uses:
-        return None
-    per_owner: dict[str, float] = {}
-    for use in uses:
-        per_owner[f"{use.namespace}/{use.container}"] = (
-            per_owner.get(f"{use.namespace}/{use.container}", 0.0) + use.above
-        )
-    worst = max(uses, key=lambda u: (u.above, per_owner[f"{u.namespace}/{u.container}"]))
-    if worst.above < 64 * MIB:
-        return None
-    owner = _owner(case.facts, worst)
-    if owner is None:
+    worst = max(uses, key=lambda u: u.above, default=None)
+    owner = _owner(case.facts, worst) if worst is not None and worst.above >= LEAST_ABOVE else None
+    if worst is None or owner is None:
         return None
     disk = worst.resource != "memory"
     evicted = len({u.pod for u in uses})
@@ -84,7 +75,7 @@ def culprit_finding(case: Case, node: str, told: str) -> Finding | None:
     why = f"node {node or 'of these pods'} was low on resource: {worst.resource} ({'disk' if disk else 'memory'} pressure, {evicted} pods evicted)"
     return Finding(
         family="eviction",
-        summary=f"{told}. {why[0].upper()}{why[1:]}. {culprit}.",
+        summary=f"{told}. {sentence(why)}. {culprit}.",
         target=owner,
         certainty=0.84,
         symptoms=("Evicted",),

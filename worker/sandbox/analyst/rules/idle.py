@@ -6,7 +6,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig
-from worker.sandbox.analyst.rules.case import Case
+from worker.sandbox.analyst.rules.case import Case, sentence
 from worker.sandbox.analyst.rules.rollouts import replicas_wanted
 
 
@@ -32,7 +32,7 @@ def scaled_down_finding(case: Case, ref: ObjectRef, manifest: Manifest | None) -
 def _finding(ref: ObjectRef, told: str, remedy: Remedy, trait: str) -> Finding:
     return Finding(
         family="idle",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=ref,
         certainty=0.82,
         symptoms=("ReplicasMismatch", "ServiceUnavailable", "ScaledToZero"),

@@ -9,7 +9,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import containers_changed, last_change
 from worker.sandbox.analyst.shapes import ContainerState, container_named, containers_of, pod_spec
@@ -158,7 +158,7 @@ def _pull_secret_missing(target: ObjectRef, image: str, name: str, told: str) ->
     why = f"the imagePullSecret {secret} does not exist (the kubelet is unable to retrieve it), so the registry asks for authentication"
     return Finding(
         family="pull-secret",
-        summary=f"{told[0].upper()}{told[1:]}. {why[0].upper()}{why[1:]}.",
+        summary=f"{sentence(told)}. {sentence(why)}.",
         target=secret,
         certainty=0.92,
         symptoms=SYMPTOMS,
@@ -181,7 +181,7 @@ def _rejected(target: ObjectRef, secrets: list[str], told: str) -> Finding:
     )
     return Finding(
         family="pull-secret",
-        summary=f"{told[0].upper()}{told[1:]}. {why[0].upper()}{why[1:]}.",
+        summary=f"{sentence(told)}. {sentence(why)}.",
         target=secret or target,
         certainty=0.84 if secret else 0.76,
         symptoms=SYMPTOMS,
@@ -199,7 +199,7 @@ def _wrong_image(case: Case, target: ObjectRef, image: str, told: str) -> Findin
     earlier = containers_changed(change, ".image")
     finding = Finding(
         family="image",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=0.88,
         symptoms=SYMPTOMS,
@@ -218,7 +218,7 @@ def _plain(
 ) -> Finding:
     return Finding(
         family="image",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=certainty,
         symptoms=SYMPTOMS,

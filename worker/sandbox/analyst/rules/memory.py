@@ -7,7 +7,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import doubled, quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import Change, last_change, revisions
 from worker.sandbox.analyst.shapes import ContainerState, container_named, pod_spec
@@ -22,30 +22,25 @@ def memory_finding(case: Case, pod: Manifest, state: ContainerState, target: Obj
     told = f"container {state.name} of {target} was OOMKilled (exit code {state.exit_code}, {state.restarts} restarts)"
     if not limit:
         return _without_limit(told, state, target)
-    summary = f"{told[0].upper()}{told[1:]}: its processes exceed the memory limit of {limit}."
-    factors = [told, f"memory limit {limit}"]
-    traits = {"oom", "oom_own_limit"}
-    for extra, trait in (
+    details = (
         _volatile(spec, container),
         _history(case.facts, target, state.name),
         _last_words(case, pod, state),
-    ):
-        if extra:
-            factors.append(extra)
-            summary = f"{summary} {extra[0].upper()}{extra[1:]}."
-        if trait:
-            traits.add(trait)
+    )
+    extras = [extra for extra, _ in details if extra]
+    traits = {"oom", "oom_own_limit", *(trait for _, trait in details if trait)}
+    main = f"{sentence(told)}: its processes exceed the memory limit of {limit}."
     lowered = _lowered(change, limit)
     finding = Finding(
         family="oom",
-        summary=summary,
+        summary=" ".join([main, *(f"{sentence(e)}." for e in extras)]),
         target=target,
         certainty=0.92,
         symptoms=("OOMKilled",),
         remedies=(Remedy.MORE_MEMORY, Remedy.ROLLBACK, Remedy.RESTART)
         if lowered
         else (Remedy.MORE_MEMORY, Remedy.RESTART),
-        factors=tuple(factors),
+        factors=(told, f"memory limit {limit}", *extras),
         workload=target,
         traits=frozenset(traits),
         denied=frozenset(
@@ -61,7 +56,7 @@ def memory_finding(case: Case, pod: Manifest, state: ContainerState, target: Obj
 def _without_limit(told: str, state: ContainerState, target: ObjectRef) -> Finding:
     return Finding(
         family="oom-node",
-        summary=f"{told[0].upper()}{told[1:]}; it has no memory limit of its own, so its node ran out of memory.",
+        summary=f"{sentence(told)}; it has no memory limit of its own, so its node ran out of memory.",
         target=target,
         certainty=0.75,
         symptoms=("OOMKilled",),

@@ -20,7 +20,7 @@ from worker.sandbox.analyst.rules import (
     permissions,
     pools,
 )
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, container_named, labels_of, pod_spec
@@ -59,7 +59,7 @@ def architecture(case: Case, pod: Manifest, state: ContainerState, target: Objec
     )
     finding = Finding(
         family="architecture",
-        summary=f"{told[0].upper()}{told[1:]}. The image {image} is built for another CPU architecture: {where}.",
+        summary=f"{sentence(told)}. The image {image} is built for another CPU architecture: {where}.",
         target=target,
         certainty=0.88,
         symptoms=("CrashLoopBackOff",),
@@ -83,7 +83,7 @@ def _process_memory(
     told = f"the process in container {state.name} of {target} has no memory left: {short(line)}"
     return Finding(
         family="process-memory",
-        summary=f"{told[0].upper()}{told[1:]} (memory limit {limit or 'not set'}).",
+        summary=f"{sentence(told)} (memory limit {limit or 'not set'}).",
         target=target,
         certainty=0.75,
         symptoms=("OOMKilled", "CrashLoopBackOff"),
@@ -100,7 +100,7 @@ def _fragmented(case: Case, pod: Manifest, state: ContainerState, target: Object
     told = f"the key-value store of {target} has used up its database quota: {short(line)}"
     return Finding(
         family="fragmentation",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=0.78,
         symptoms=("EtcdHighFragmentation", "EtcdDatabaseQuota", "CrashLoopBackOff"),
@@ -118,7 +118,7 @@ def _own_fault(family: str, what: str) -> Explain:
         told = f"container {state.name} of {target} {what}: {short(line)}"
         finding = Finding(
             family=family,
-            summary=f"{told[0].upper()}{told[1:]}.",
+            summary=f"{sentence(told)}.",
             target=target,
             certainty=0.72,
             symptoms=("CrashLoopBackOff",),

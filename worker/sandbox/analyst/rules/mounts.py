@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.refs import as_dict, dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.refs import dig, make_ref
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import changed_references, last_change, only_revision
 from worker.sandbox.analyst.shapes import ContainerState, Reference, pod_spec, references
@@ -69,7 +69,7 @@ def config_error_finding(
         case.facts.ask_events(namespace)
         return None
     told = f"container {state.name} of {target} cannot be created ({state.waiting}): {short(text)}"
-    finding = Finding("create", f"{told[0].upper()}{told[1:]}.", target, 0.66, ("CreateContainerError", "CrashLoopBackOff", "PodPending"),
+    finding = Finding("create", f"{sentence(told)}.", target, 0.66, ("CreateContainerError", "CrashLoopBackOff", "PodPending"),
                       factors=(told,), workload=target, traits=frozenset({"bad_template"}), denied=frozenset({"oom", "dependency_down"}))  # fmt: skip
     return with_change(finding, last_change(case.facts, target))
 
@@ -77,24 +77,37 @@ def config_error_finding(
 def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: Lack, state: str) -> Finding:
     """A slip of the pen in the workload, a rollout that names something new, or an object that was deleted."""
     namespace = str(dig(pod, "metadata", "namespace") or "")
-    absent = make_ref(lack.kind, lack.name, namespace)
     change = last_change(case.facts, target)
-    how = next(
-        (_told(r) for r in references(pod_spec(pod)) if r.name == lack.name and r.kind == lack.kind), ""
+    finding = _lacking(pod, target, lack, make_ref(lack.kind, lack.name, namespace), state)
+    touched = change is not None and change.touches("configMap", "secret", "].env")
+    if touched or lack.name in changed_references(change):
+        return replace(with_change(finding, change), target=target, certainty=0.88)
+    similar = "" if lack.key else _similar(case.facts, lack, namespace)
+    if not similar:
+        return finding
+    why = f"a {lack.kind} {similar} exists, so the name in the pod template is most likely a slip"
+    rest = " This is its only revision, so a rollback cannot help."
+    return replace(
+        finding,
+        target=target,
+        summary=f"{finding.summary[:-1]}; {why}.{rest if only_revision(case.facts, target) else ''}",
+        factors=(*finding.factors, why),
+        remedies=(),
     )
+
+
+def _lacking(pod: Manifest, target: ObjectRef, lack: Lack, absent: ObjectRef, state: str) -> Finding:
+    named = (r for r in references(pod_spec(pod)) if (r.kind, r.name) == (lack.kind, lack.name))
+    how = next((_told(r) for r in named), "")
     what = f"key {lack.key} in {absent}" if lack.key else str(absent)
-    symptoms = (
-        ("FailedMount", "CreateContainerConfigError")
-        if "volume" in how
-        else ("CreateContainerConfigError", "FailedMount", "PodPending")
-    )
+    mounted = ("FailedMount", "CreateContainerConfigError")
     told = f"{target} needs {what}{f' ({how})' if how else ''}, which does not exist (not found)"
-    finding = Finding(
+    return Finding(
         family="missing-reference",
         summary=f"{told}; its pods stay in {state or 'ContainerCreating'}.",
         target=absent,
         certainty=0.84,
-        symptoms=symptoms,
+        symptoms=mounted if "volume" in how else ("CreateContainerConfigError", "FailedMount", "PodPending"),
         remedies=(Remedy.RESTORE_REFERENCE,),
         factors=(told,),
         workload=target,
@@ -106,27 +119,6 @@ def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: Lack, state
             "key": lack.key,
         },
     )
-    renamed = lack.name in changed_references(change) or (
-        change is not None and change.touches("configMap", "secret", "].env")
-    )
-    if renamed:
-        return replace(with_change(finding, change), target=target, certainty=0.88)
-    similar = _similar(case.facts, lack, namespace)
-    if similar and not lack.key:
-        why = f"a {lack.kind} {similar} exists, so the name in the pod template is most likely a slip"
-        rest = (
-            " This is its only revision, so a rollback cannot help."
-            if only_revision(case.facts, target)
-            else ""
-        )
-        return replace(
-            finding,
-            target=target,
-            summary=f"{finding.summary[:-1]}; {why}.{rest}",
-            factors=(*finding.factors, why),
-            remedies=(),
-        )
-    return finding
 
 
 def _told(reference: Reference) -> str:
@@ -134,10 +126,9 @@ def _told(reference: Reference) -> str:
 
 
 def _similar(facts: Facts, lack: Lack, namespace: str) -> str:
-    if lack.key:
-        manifest = facts.get(lack.kind, lack.name, namespace)
-        names = [str(k) for k in as_dict((manifest or {}).get("data"))]
-        return next(iter(difflib.get_close_matches(lack.key, names, 1, CLOSE)), "")
+    """An object of the kind with a name like the missing one; Secrets are never listed."""
+    if lack.kind == "Secret":
+        return ""
     names = [r.get("NAME", "") for r in facts.rows(lack.kind, namespace)]
     close = difflib.get_close_matches(lack.name, names, 1, CLOSE)
     stems = [n for n in names if n.startswith(lack.name) or lack.name.startswith(n)]

@@ -8,7 +8,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, pod_spec
@@ -28,7 +28,7 @@ def rbac_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
     why = f"{holder} does not allow {what[1]} {what[2]}" if what else f"{holder} does not allow it"
     return Finding(
         family="rbac",
-        summary=f"{told[0].upper()}{told[1:]}. {why}.",
+        summary=f"{sentence(told)}. {why}.",
         target=holder,
         certainty=0.74,
         symptoms=("CrashLoopBackOff", "Forbidden"),
@@ -65,7 +65,7 @@ def file_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
     told = f"container {state.name} of {target} is denied by the system: {short(line)} ({shown})"
     finding = Finding(
         family="file-permission",
-        summary=f"{told[0].upper()}{told[1:]}.",
+        summary=f"{sentence(told)}.",
         target=target,
         certainty=0.7,
         symptoms=("CrashLoopBackOff",),

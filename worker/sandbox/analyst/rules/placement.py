@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules import nodes
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import labels_of, pod_spec
@@ -86,7 +86,7 @@ def _tainted(case: Case, target: ObjectRef, taint: tuple[str, str], message: str
     node = make_ref("Node", holders[0]["NAME"]) if len(holders) == 1 else None
     finding = Finding(
         family="taint",
-        summary=f"{told[0].upper()}{told[1:]}, so they cannot be scheduled: {short(message, 160)}.",
+        summary=f"{sentence(told)}, so they cannot be scheduled: {short(message, 160)}.",
         target=node or target,
         certainty=0.84,
         symptoms=SYMPTOMS,
@@ -165,7 +165,7 @@ def _finding(
     said = f" The scheduler says: {short(message, 160)}." if message else ""
     finding = Finding(
         family="placement",
-        summary=f"{told[0].upper()}{told[1:]}.{said}",
+        summary=f"{sentence(told)}.{said}",
         target=target,
         certainty=certainty,
         symptoms=SYMPTOMS,

@@ -10,7 +10,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Trouble, classify
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules import hosts
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.hosts import owner_in_row
 from worker.sandbox.analyst.shapes import ContainerState, pod_spec, references
 
@@ -45,7 +45,7 @@ def pool_finding(
     held = f"{ref} holds {f'{count} ' if count else 'most '}of them and does not give them back: {short(words, 140)}"
     return Finding(
         family="pool",
-        summary=f"{told[0].upper()}{told[1:]}. {held[0].upper()}{held[1:]}.",
+        summary=f"{sentence(told)}. {sentence(held)}.",
         target=ref,
         certainty=0.84,
         symptoms=SYMPTOMS,
@@ -63,7 +63,7 @@ def _at_limit(
 ) -> Finding:
     return Finding(
         family="pool-limit",
-        summary=f"{told[0].upper()}{told[1:]}; no single client stands out.",
+        summary=f"{sentence(told)}; no single client stands out.",
         target=config or server,
         certainty=0.72,
         symptoms=SYMPTOMS,

@@ -9,7 +9,7 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, container_named, pod_spec
@@ -59,7 +59,7 @@ def probe_finding(
     )
     finding = Finding(
         family="probe",
-        summary=f"{told[0].upper()}{told[1:]}{ending}. {why}",
+        summary=f"{sentence(told)}{ending}. {why}",
         target=target,
         certainty=0.82 if wrong or (change and change.touches("probe")) else 0.66,
         symptoms=("CrashLoopBackOff", "ProbeFailure")

@@ -8,7 +8,7 @@ from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.loglines import Trouble, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import messages, probes
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, condition
@@ -41,7 +41,7 @@ def not_ready_finding(
     told = f"container {state.name} of {target} runs but is not ready; its last telling line: {short(telling[0].line)}"
     finding = Finding(
         "not-ready",
-        f"{told[0].upper()}{told[1:]}.",
+        f"{sentence(told)}.",
         target,
         0.5,
         ("CrashLoopBackOff",),

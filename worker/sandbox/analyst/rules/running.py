@@ -8,7 +8,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Trouble, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts, messages, netpol
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import condition, container_states
@@ -90,7 +90,7 @@ def _stalled(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | None:
     if progressing.get("status") != "False":
         return None
     told = f"the rollout of {ref} does not progress: {progressing.get('reason')}: {short(str(progressing.get('message') or ''))}"
-    finding = Finding("rollout", f"{told[0].upper()}{told[1:]}.", ref, 0.6, ("ProgressDeadlineExceeded", "CrashLoopBackOff"), (), (told,), ref,
+    finding = Finding("rollout", f"{sentence(told)}.", ref, 0.6, ("ProgressDeadlineExceeded", "CrashLoopBackOff"), (), (told,), ref,
                       frozenset({"progress_deadline"}), frozenset({"oom"}))  # fmt: skip
     return with_change(finding, last_change(case.facts, ref))
 
@@ -123,6 +123,6 @@ def _recent_rollout(case: Case, ref: ObjectRef) -> Finding | None:
     if change is None or not change.parts or not _speaks_of_errors(case):
         return None
     told = f"errors of {ref} began after its rollout at {change.at}"
-    finding = Finding("regression", f"{told[0].upper()}{told[1:]}.", make_ref(ref.kind, ref.name, ref.namespace), 0.74, ("ErrorBudgetBurn", "HighErrorRate"),
+    finding = Finding("regression", f"{sentence(told)}.", make_ref(ref.kind, ref.name, ref.namespace), 0.74, ("ErrorBudgetBurn", "HighErrorRate"),
                       (Remedy.ROLLBACK,), (told,), ref, frozenset({"error_budget"}), frozenset({"oom", "dependency_down", "config_content", "external_dependency"}))  # fmt: skip
     return with_change(finding, change)

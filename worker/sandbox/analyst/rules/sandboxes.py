@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import attach, mounts, nodes
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.shapes import pod_spec
 
 VOLUME = re.compile(
@@ -71,7 +71,7 @@ def _sandbox(case: Case, pod: Manifest, target: ObjectRef, message: str) -> Find
     )
     return Finding(
         family="sandbox",
-        summary=f"{told[0].upper()}{told[1:]}: the network plugin of the node {'has no addresses left' if exhausted else 'does not work'}.",
+        summary=f"{sentence(told)}: the network plugin of the node {'has no addresses left' if exhausted else 'does not work'}.",
         target=make_ref("Node", node),
         certainty=0.7,
         symptoms=("PodPending", "FailedCreatePodSandBox", "NetworkNotReady"),

@@ -11,7 +11,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import claims, placement
-from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import condition, containers_of, pod_spec
@@ -153,7 +153,7 @@ def _no_room(case: Case, target: ObjectRef, lacks: list[Lack], message: str) -> 
     too_big = any(lack.too_big for lack in lacks)
     finding = Finding(
         family="capacity",
-        summary=f"{told[0].upper()}{told[1:]}. The scheduler says: {short(message, 200)}.",
+        summary=f"{sentence(told)}. The scheduler says: {short(message, 200)}.",
         target=target,
         certainty=0.86,
         symptoms=SYMPTOMS,
