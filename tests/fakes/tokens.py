@@ -16,6 +16,6 @@ def _encoding() -> Any:
         return bpe_openai.get_encoding("o200k_base")
 
 
-def count_tokens(text: str) -> int:
+def real_tokens(text: str) -> int:
     """How many o200k tokens the text costs."""
     return len(_encoding().encode(text))

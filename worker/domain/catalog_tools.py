@@ -1,4 +1,4 @@
-"""The tools of the workflow choice: three steps over the Catalog port (DD-HAPI-017).
+"""The tools of the workflow choice over the Catalog port: three steps (DD-HAPI-017), or one search (DD-LLM-001).
 
 The model gives signal type and severity. Code fills in the rest: business labels from the request, component and
 detected labels from the last get_resource_context.
@@ -15,9 +15,12 @@ from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.findings import RESULT_TOKENS, Finding, Target, ToolProblem
 from worker.domain.ports import Catalog
 from worker.domain.render import render_value
+from worker.domain.search import BadQueryError, parse_query
+from worker.domain.search_filters import narrowed, where_words
+from worker.domain.search_results import compact, shown_parameter, shown_search
 from worker.domain.selection import signal_types_of
-from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows
-from worker.domain.workflow import Parameter, SelectionContext, Workflow, WorkflowSummary
+from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows, SearchWorkflowCatalog
+from worker.domain.workflow import SelectionContext, Workflow, WorkflowSummary
 
 NO_TARGET = (
     "component and detected labels are not applied yet: call get_resource_context for the affected resource"
@@ -42,7 +45,7 @@ class CatalogTools:
         actions = await self._catalog.actions(context)
         everything = await self._catalog.actions(SelectionContext())
         shown: dict[str, Any] = {
-            "actions": [_compact(asdict(replace(action, signal_types=()))) for action in actions],
+            "actions": [compact(asdict(replace(action, signal_types=()))) for action in actions],
             "signal_types_in_catalog": sorted(signal_types_of(everything)),
         }
         if not actions:
@@ -71,6 +74,20 @@ class CatalogTools:
                 scope=asked.workflow_id,
             )
         return self._finding(_workflow(found), context)
+
+    async def search_workflow_catalog(self, asked: SearchWorkflowCatalog) -> Finding:
+        """Workflows that match a query, best first, with parameters and match quality (fields of ADR-041)."""
+        signal_types = signal_types_of(await self._catalog.actions(SelectionContext()))
+        target = self._target()
+        try:
+            query = parse_query(asked.query, signal_types, where_words(self._base, target))
+        except BadQueryError as error:
+            raise ToolProblem(str(error), scope="query") from None
+        query = replace(query, min_confidence=asked.min_confidence, max_results=asked.max_results)
+        context, notes = narrowed(with_target(self._base, target), query, asked.filters, asked.custom_labels)
+        page = await self._catalog.search(query, context)
+        shown = shown_search(query, page, notes, sorted(signal_types))
+        return self._finding(shown, query.applied_to(context))
 
     def _context(self, signal_type: str, severity: str) -> SelectionContext:
         level = ""
@@ -120,7 +137,7 @@ def _filters(context: SelectionContext, target: Target | None) -> str:
 
 
 def _summary(found: WorkflowSummary) -> dict[str, Any]:
-    return _compact(asdict(found))
+    return compact(asdict(found))
 
 
 def _workflow(found: Workflow) -> dict[str, Any]:
@@ -133,24 +150,10 @@ def _workflow(found: Workflow) -> dict[str, Any]:
         "when_to_use": found.when_to_use,
         "when_not_to_use": found.when_not_to_use,
         "preconditions": found.preconditions,
-        "parameters": [_parameter(p) for p in found.parameters],
+        "parameters": [shown_parameter(p) for p in found.parameters],
         "labels": {name: list(values) for name, values in found.labels.items()},
         "detected_labels": dict(found.detected_labels),
         "gitops_aware": found.gitops_aware,
         "estimated_downtime_seconds": found.estimated_downtime_seconds,
     }
-    return _compact(shown)
-
-
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    shown = asdict(parameter) | {"type": str(parameter.type), "items": None}
-    if parameter.items is not None:
-        shown["items"] = _parameter(parameter.items)
-    return _compact(shown)
-
-
-def _compact(value: dict[str, Any]) -> dict[str, Any]:
-    """Without what says nothing: None, empty text, empty lists, false."""
-    return {
-        key: item for key, item in value.items() if item is not None and item not in ("", [], (), {}, False)
-    }
+    return compact(shown)

@@ -94,7 +94,7 @@ def parse_query(text: str, signal_types: Collection[str] = (), names: Collection
     words = _words(text)
     first, second, *keywords = (*words, "", "")[: max(2, len(words))]
     if normalize_severity(first) is not None:
-        swapped = f' "{second} {first}"' if second and normalize_severity(second) is None else ""
+        swapped = f': "{second} {first}"' if second and normalize_severity(second) is None else ""
         raise BadQueryError(f"the signal type comes first{swapped}")
     signal_type = _signal_type(first, signal_types)
     severity = normalize_severity(second)
@@ -136,11 +136,9 @@ def _check_keywords(keywords: Sequence[str], names: Collection[str]) -> None:
         raise BadQueryError(f"at most {MAX_KEYWORDS} keywords after signal type and severity, not sentences")
     where = {name.lower() for name in names}
     for word in keywords:
-        if "/" in word or word.lower() in where or POD_NAME.fullmatch(word):
-            raise BadQueryError(f"leave {_quoted(word)} out: names and namespaces match no workflow")
-        if PRIORITY.fullmatch(word):
+        if "/" in word or word.lower() in where or POD_NAME.fullmatch(word) or PRIORITY.fullmatch(word):
             raise BadQueryError(
-                f"leave {_quoted(word)} out: business labels of the request are filled in by code"
+                f"leave {_quoted(word)} out: keywords say what to do; names, namespaces and business labels are filters"
             )
 
 

@@ -38,7 +38,9 @@ DETAILS = frozenset(
 )
 """Arguments that change how much is seen, not what is looked at."""
 MAX_ERROR = 1200  # characters
-CATALOG_TOOLS = frozenset({"list_available_actions", "list_workflows", "get_workflow"})
+CATALOG_TOOLS = frozenset(
+    {"list_available_actions", "list_workflows", "get_workflow", "search_workflow_catalog"}
+)
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
 ALIKE = (
     "not run: {count} calls of {tool} about the same object differ only in details; "
@@ -105,6 +107,7 @@ class Toolbox:
             "list_available_actions": on_catalog.list_available_actions,
             "list_resources": on_cluster.list_resources,
             "list_workflows": on_catalog.list_workflows,
+            "search_workflow_catalog": on_catalog.search_workflow_catalog,
         }
         self._tools = {name: Tool(ARGUMENTS[name], runner) for name, runner in runners.items()} | dict(
             extra or {}

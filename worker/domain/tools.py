@@ -6,6 +6,7 @@ descriptions are kept short: together the tools cost at most 1,300 tokens.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -22,10 +24,12 @@ from pydantic import (
 
 from worker.domain.conversation import ToolSpec
 from worker.domain.kinds import canonical_kind, split_kind
+from worker.domain.search import FORM, MAX_RESULTS, MIN_CONFIDENCE
 
 MAX_TAIL_LINES = 2000
 DEFAULT_TAIL_LINES = 200
-
+MOST_RESULTS = 20
+MAX_FILTERS = 20
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=253)]
 Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
@@ -34,6 +38,28 @@ Expression = Annotated[str, StringConstraints(strip_whitespace=True, max_length=
 
 def _within_bounds(lines: int) -> int:
     return min(max(lines, 1), MAX_TAIL_LINES)
+
+
+def _as_share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _as_count(results: int) -> int:
+    return min(max(results, 1), MOST_RESULTS)
+
+
+def _as_object(value: Any) -> Any:
+    """Models write objects as JSON text now and then, and one value in place of a list of one."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else {}
+    except (ValueError, RecursionError):
+        return value
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _aliased(*names: str, description: str = "", default: Any = "") -> Any:
@@ -138,6 +164,23 @@ class GetWorkflow(Arguments):
     workflow_id: Name
 
 
+Values = Annotated[tuple[Word, ...], BeforeValidator(_as_list), Field(max_length=MAX_FILTERS)]
+
+
+class SearchWorkflowCatalog(Arguments):
+    """Arguments of search_workflow_catalog."""
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(description=FORM)
+    min_confidence: Annotated[float, Field(allow_inf_nan=False), AfterValidator(_as_share)] = MIN_CONFIDENCE
+    max_results: Annotated[int, AfterValidator(_as_count)] = MAX_RESULTS
+    filters: Annotated[
+        dict[Word, bool | Word | Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+    ] = Field(default_factory=dict, description="those of the first message")
+    custom_labels: Annotated[
+        dict[Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+    ] = Field(default_factory=dict)
+
+
 ARGUMENTS: Mapping[str, type[Arguments]] = {
     "get_events": GetEvents,
     "get_pod_logs": GetPodLogs,
@@ -147,6 +190,7 @@ ARGUMENTS: Mapping[str, type[Arguments]] = {
     "list_available_actions": ListAvailableActions,
     "list_resources": ListResources,
     "list_workflows": ListWorkflows,
+    "search_workflow_catalog": SearchWorkflowCatalog,
 }
 DESCRIPTIONS: Mapping[str, str] = {
     "get_events": "Events, newest last, of one object (and what belongs to it), a namespace or the cluster.",
@@ -160,6 +204,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "list_available_actions": "Action types that have workflows for this incident. First step of the choice.",
     "list_resources": "Objects of one kind as a table, failing ones first. Any kind, also custom resources.",
     "list_workflows": "Workflows of one action type that fit the incident, best first. Second step of the choice.",
+    "search_workflow_catalog": (
+        "Workflows of all action types that fit, with parameters. confidence is match quality: how well labels and text"
+        " match, not how sure the cause is."
+    ),
 }
 
 

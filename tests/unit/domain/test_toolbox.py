@@ -40,6 +40,7 @@ DEFAULT_ARGUMENTS = {
     "list_available_actions": {},
     "list_resources": {"kind": "Pod", "namespace": "shop"},
     "list_workflows": {"action_type": "RestartWorkload"},
+    "search_workflow_catalog": {"query": "CrashLoopBackOff critical"},
 }
 
 

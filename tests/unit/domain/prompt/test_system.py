@@ -9,7 +9,7 @@ import pytest
 from schemas.taxonomy import Severity, SignalType
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident, recovery
-from tests.fakes.tokens import count_tokens
+from tests.fakes.tokens import real_tokens
 from worker.domain.answer import parse_answer
 from worker.domain.conversation import Finish
 from worker.domain.prompt import SYSTEM_TEXT
@@ -32,7 +32,7 @@ def tools_as_sent():
 
 
 def test_tools_and_system_text_are_within_their_budget():
-    assert count_tokens(SYSTEM_TEXT) + count_tokens(tools_as_sent()) <= BUDGET
+    assert real_tokens(SYSTEM_TEXT) + real_tokens(tools_as_sent()) <= BUDGET
 
 
 async def test_the_prefix_is_the_same_bytes_for_every_request_and_every_call():
