@@ -29,6 +29,21 @@ class CatalogUnavailable(Exception):  # noqa: N818 - a state, not a fault of the
     """The workflow catalog cannot be read: no workflow may be chosen."""
 
 
+class HistoryUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
+    """Past remediations cannot be read or kept. The message is short and safe to show to the model."""
+
+
+class MetricsError(Exception):
+    """A query of time series gave nothing. The message is short and says what would work.
+
+    `passing`: the same query may work later.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
 class RetryReason(enum.StrEnum):
     """Why a run may succeed later."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from schemas.audit import AuditEvent
     from schemas.failure import DeadLetter, ValidationFailure
     from worker.domain.conversation import ModelRequest, Reply
+    from worker.domain.history import Past, PastRemediation
+    from worker.domain.metric_series import Series
     from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
     from worker.domain.search import SearchPage, SearchQuery
     from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
@@ -48,6 +50,27 @@ class Catalog(Protocol):
 
 
 class Model(Protocol):
+class History(Protocol):
+    """Past remediations of a resource, of the last 90 days. Both methods raise HistoryUnavailable.
+
+    `target` is a top owner. `past` awaits `spec_hash` (which never raises, and may be empty) only if the store compares
+    hashes itself. `remember` keeps a result of ours, once per id; a store that learns of results in another way ignores
+    it.
+    """
+
+    async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past: ...
+    async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None: ...
+
+
+class Metrics(Protocol):
+    """Time series by PromQL. Raises MetricsError."""
+
+    async def instant(self, query: str, at: datetime) -> Sequence[Series]: ...
+    async def over_time(
+        self, query: str, start: datetime, end: datetime, step_seconds: int
+    ) -> Sequence[Series]: ...
+
+
     """A language model. Raises Retry or GiveUp."""
 
     @property

@@ -1,0 +1,241 @@
+"""What was done to a resource before, and what came of it (ADR-055, DD-HAPI-016).
+
+Looked up for the top owner of the resource the model named, together with the hash of its present spec, and told in a
+few lines. The hash serves the look-up only: it is shown nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from schemas.analysis import AnalysisResult
+from schemas.outcome import ExecutionOutcome
+from worker.domain.errors import ClusterError, HistoryUnavailable
+from worker.domain.objects import ObjectRef
+from worker.domain.owners import OwnerChain
+from worker.domain.ports import Cluster, History
+from worker.domain.spec_hash import (
+    absent_config_map_hash,
+    composite,
+    config_map_hash,
+    config_map_names,
+    fingerprint,
+    parameters_digest,
+)
+
+RECENT, WINDOW = timedelta(hours=24), timedelta(days=90)
+GOOD, MODERATE = 0.7, 0.4
+MAX_CONFIG_MAPS = 100
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+NOT_CONFIGURED = "no history store is configured"
+
+
+class SpecMatch(enum.StrEnum):
+    """How the present spec relates to a remediation."""
+
+    BEFORE = "preRemediation"
+    AFTER = "postRemediation"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PastRemediation:
+    """One remediation of a resource. Whatever was not told is empty or None.
+
+    `id` is the request key. `at`: when it was executed, or chosen. `status` is that of our result, `outcome` a word of
+    ExecutionOutcome or of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was changed
+    while the effect was assessed, so that `score` and `resolved` say nothing. `match` is what the store says, if it
+    compares by itself.
+    """
+
+    id: str
+    at: datetime | None = None
+    workflow_id: str = ""
+    action_type: str = ""
+    signal_type: str = ""
+    parameters_digest: str = ""
+    status: str = ""
+    outcome: str = ""
+    score: float | None = None
+    resolved: bool | None = None
+    drifted: bool = False
+    pre_hash: str = ""
+    post_hash: str = ""
+    match: SpecMatch | None = None
+    side_effects: tuple[str, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What was done, by its action type where that is known."""
+        return self.action_type or self.workflow_id
+
+    @property
+    def unsuccessful(self) -> bool:
+        """It was executed and is known not to have helped."""
+        if self.outcome == ExecutionOutcome.FAILED:
+            return True
+        poor = self.score is not None and self.score < MODERATE
+        return (
+            self.outcome == ExecutionOutcome.COMPLETED
+            and not self.drifted
+            and (self.resolved is False or poor)
+        )
+
+    def matches(self, spec_hash: str) -> SpecMatch | None:
+        """How the present spec relates to it; None when that is not known. The spec before it comes first."""
+        if spec_hash and spec_hash == self.pre_hash:
+            return SpecMatch.BEFORE
+        if spec_hash and spec_hash == self.post_hash:
+            return SpecMatch.AFTER
+        if self.match is not None:
+            return self.match
+        return SpecMatch.NONE if spec_hash and self.pre_hash and self.post_hash else None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Remediations of a resource, in any order. `regression`: the store says that an old spec is back."""
+
+    remediations: tuple[PastRemediation, ...] = ()
+    regression: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a look-up gave. `past` is None when the store gave no answer; `problem` says why."""
+
+    spec_hash: str = ""
+    past: Past | None = None
+    problem: str = NOT_CONFIGURED
+
+    def within(self, now: datetime) -> list[PastRemediation]:
+        """Those of the last 90 days, oldest first. One without a time counts as old."""
+        found = self.past.remediations if self.past else ()
+        return sorted(
+            (item for item in found if item.at is None or now - item.at <= WINDOW),
+            key=lambda item: (item.at or EARLIEST, item.id),
+        )
+
+
+async def look_back(history: History | None, cluster: Cluster, chain: OwnerChain) -> Known:
+    """The history of the top owner and the hash of its spec, at the same time. Never raises for the outside world."""
+    if history is None:
+        return Known()
+    hashing = asyncio.ensure_future(spec_hash_of(cluster, chain))
+    try:
+        past = await history.past(chain.root, hashing)
+        return Known(await hashing, past, "")
+    except HistoryUnavailable as error:
+        return Known(problem=str(error))
+    finally:
+        hashing.cancel()
+
+
+async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
+    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be read."""
+    root = chain.root_manifest
+    if root is None:
+        return ""
+    names = config_map_names(root)
+    if len(names) > MAX_CONFIG_MAPS:
+        return ""
+    hashes = await asyncio.gather(*(_hash_of(cluster, name, chain.root.namespace) for name in names))
+    return composite(fingerprint(root), dict(zip(names, hashes, strict=True)))
+
+
+async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
+    """Any failure counts as absent, as executors do it: names that come and go must not look like changes."""
+    try:
+        return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace, "v1")))
+    except ClusterError:
+        return absent_config_map_hash(name)
+
+
+def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
+    """What is kept of a result. Parameters are told apart by their digest: values may be confidential."""
+    chosen, cause = result.selected_workflow, result.root_cause_analysis
+    return PastRemediation(
+        id=result.request_key,
+        at=result.completed_at,
+        workflow_id=chosen.workflow_id if chosen else "",
+        action_type=chosen.action_type if chosen else "",
+        signal_type=cause.signal_type if cause else "",
+        parameters_digest=parameters_digest(chosen.parameters) if chosen else "",
+        status=result.status,
+        pre_hash=spec_hash,
+    )
+
+
+def failed_on_spec(known: Known, now: datetime) -> list[PastRemediation]:
+    """Executions that did not help although the spec was what it is now, oldest first."""
+    return [
+        item
+        for item in known.within(now)
+        if item.unsuccessful and item.matches(known.spec_hash) in {SpecMatch.BEFORE, SpecMatch.AFTER}
+    ]
+
+
+def failed_before(workflow_id: str, action_type: str, known: Known, now: datetime) -> list[PastRemediation]:
+    """Those of them that ran this workflow, or another one of the same action."""
+    return [
+        item
+        for item in failed_on_spec(known, now)
+        if _same(item.workflow_id, workflow_id) or _same(item.action_type, action_type)
+    ]
+
+
+def regressions(known: Known, now: datetime) -> list[PastRemediation]:
+    """Executed remediations whose effect on the spec is gone: it is again what it was before them."""
+    return [
+        item
+        for item in known.within(now)
+        if item.outcome
+        and item.matches(known.spec_hash) is SpecMatch.BEFORE
+        and item.post_hash != item.pre_hash
+    ]
+
+
+def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]:
+    """Actions that worked less each time: at least three scores, strictly falling. Oldest first is given."""
+    scores: dict[str, list[float]] = {}
+    for item in remediations:
+        if item.action and item.score is not None and not item.drifted:
+            scores.setdefault(item.action, []).append(item.score)
+    return {
+        action: found
+        for action, found in scores.items()
+        if len(found) >= 3 and all(a > b for a, b in itertools.pairwise(found))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """An action that completed again and again for the same signal. `futile`: it is not known ever to have helped."""
+
+    action: str
+    signal_type: str
+    times: int
+    futile: bool
+
+
+def recurrences(remediations: Sequence[PastRemediation]) -> list[Recurrence]:
+    """Actions that completed at least twice for the same signal type."""
+    groups: dict[tuple[str, str], list[PastRemediation]] = {}
+    for item in remediations:
+        completed = item.outcome == ExecutionOutcome.COMPLETED and not item.drifted
+        if completed and item.action and item.signal_type:
+            groups.setdefault((item.action, item.signal_type), []).append(item)
+    return [
+        Recurrence(action, signal, len(found), all(not i.score and i.resolved is not True for i in found))
+        for (action, signal), found in groups.items()
+        if len(found) >= 2
+    ]
+
+
+def _same(one: str, other: str) -> bool:
+    return bool(one) and one.strip().casefold() == other.strip().casefold()
