@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from schemas.analysis import AnalysisResult
 from schemas.failure import (
+    EXCERPT_BYTES,
     DeadLetter,
     DeadLetterReason,
     FieldError,
@@ -33,15 +34,19 @@ from worker.domain.decode import Rejected, decode
 from worker.domain.delivery import ACK, LET_GO, Delivery, Settlement, retry, term
 from worker.domain.errors import GiveUp, GiveUpReason, JournalGap, LostClaim, Retry, RetryReason, Unavailable
 from worker.domain.evidence import one_line
-from worker.domain.journal import FAILED, RELEASED, Counts, count
+from worker.domain.journal import END, FAILED, RELEASED, Counts, count, done
 from worker.domain.outcome import Ending, Stop
 from worker.domain.ports import Clock, Events, Journal, JournalRun, Results
 from worker.domain.redact import redact
+from worker.domain.resume import OPENING
 from worker.domain.retry import RetryPolicy, next_delay
 
-BROKER_SECONDS = 5.0
-BLOCKED_SECONDS = 60.0
+BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
+BLOCKED_SECONDS, BLOCKED_CAP_SECONDS = 60.0, 900.0
+"""Waiting times that double with each delivery: the server's count of deliveries must last for a long outage."""
 ERROR_CHARS = 300
+READ_BYTES = 2 * EXCERPT_BYTES
+INTERNAL_ERROR = "internal_error"
 BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP})
 """Nothing can be analysed until a person acts: requests are kept, readiness says why."""
 
@@ -60,25 +65,31 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class HandlerRules:
-    """How requests are taken and when they are given up. `max_failures` counts handled failures of one request."""
+    """How requests are taken and when they are given up.
+
+    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
+    death of a process in which no other suspect ran.
+    """
 
     analysis: Rules
     cluster_name: str = ""
     max_failures: int = 5
+    max_deaths: int = 4
     retries: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """One decoded message: the job, its body, and how its earlier runs ended."""
+    """One decoded message."""
 
-    job: Job
+    subject: Subject
+    digest: str
     body: bytes
-    counts: Counts
+    ignored_fields: Sequence[str] = ()
 
     @property
     def delivery(self) -> Delivery:
-        return self.job.subject.delivery
+        return self.subject.delivery
 
 
 class Handler:
@@ -98,6 +109,7 @@ class Handler:
         self._ports, self._analysis, self._rules = ports, analysis, rules
         self._subjects, self._metrics = subjects, metrics
         self._new_token, self._jitter = new_token, jitter
+        self._alone = asyncio.Lock()
         self.blocked = ""
         """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
 
@@ -118,7 +130,7 @@ class Handler:
             except Unavailable as e:
                 log.warning("broker_unavailable", error=_short(e))
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
-                return retry(BROKER_SECONDS)
+                return retry(_patience(delivery, BROKER_SECONDS, BROKER_CAP_SECONDS))
 
     async def _handle(self, body: bytes, kind: RequestKind, delivery: Delivery) -> Settlement:
         decoded = decode(body, kind, delivery.stored_at, self._rules.cluster_name)
@@ -128,64 +140,73 @@ class Handler:
         request = decoded.request
         key = request_key(request.remediation_id, attempt_number(request))
         subject = Subject(request, kind, key, delivery)
-        digest = request_digest(request)
+        taken = _Taken(subject, request_digest(request), body, decoded.ignored_fields)
         stored = await self._ports.results.find(kind, key)
         if stored is not None:
-            return await self._already_answered(stored, digest, subject, body)
-        token = self._new_token()
-        run = await self._open(key, token)
-        counts = count(run.past)
-        await run.begin()
-        job = Job(subject, digest, run, self._new_token, decoded.ignored_fields)
-        return await self._serve(_Taken(job, body, counts))
-
-    async def _open(self, key: str, run: str) -> JournalRun:
-        return await self._ports.journal.open(kv_key(key), run)
-
-    async def _serve(self, taken: _Taken) -> Settlement:
-        run = taken.job.run
+            return await self._already_answered(stored, taken)
         try:
-            result = await self._answer(taken)
-        except asyncio.CancelledError:
-            with contextlib.suppress(LostClaim, Unavailable):
-                await run.end(RELEASED)  # an orderly release is no death
-            raise
+            run = await self._ports.journal.open(kv_key(key), self._new_token())
+        except JournalGap as e:
+            return await self._bury(taken, DeadLetterReason.JOURNAL_GAP, _short(e))
+        if any(step.notes.get("digest", taken.digest) != taken.digest for step in done(run, OPENING)):
+            return await self._conflict(taken, "is taken by another request that is being analysed")
+        return await self._begin(taken, run)
+
+    async def _begin(self, taken: _Taken, run: JournalRun) -> Settlement:
+        """Runs that may have killed a process run one at a time, so that the one that did can be told."""
+        counts = count(run.past)
+        if counts.deaths_alone >= self._rules.max_deaths:
+            error = f"the process died {counts.deaths} times with this request"
+            return await self._bury(taken, DeadLetterReason.PROCESS_DEATHS, error)
+        async with self._alone if counts.suspect else contextlib.nullcontext():
+            await run.begin(alone=counts.suspect)
+            try:
+                return await self._serve(taken, run, counts)
+            except (asyncio.CancelledError, Unavailable):
+                with contextlib.suppress(LostClaim, Unavailable):
+                    await run.end(RELEASED)  # an orderly release is no death, nor is a broker that fails
+                raise
+
+    async def _serve(self, taken: _Taken, run: JournalRun, counts: Counts) -> Settlement:
+        try:
+            return await self._publish(await self._answer(taken, run), taken)
         except (LostClaim, Unavailable):
             raise
         except Retry as e:
-            return await self._later(taken, e)
+            return await self._later(taken, run, counts, e)
         except GiveUp as e:
-            return await self._given_up(taken, e)
+            return await self._given_up(taken, run, e)
         except JournalGap as e:
             return await self._bury(taken, DeadLetterReason.JOURNAL_GAP, _short(e))
         except Exception as e:
             log.exception("analysis_failed", error=_short(e))
-            return await self._failed(taken, e)
-        self.blocked = ""
-        return await self._publish(result, taken)
+            return await self._failed(taken, run, e)
 
-    async def _answer(self, taken: _Taken) -> AnalysisResult:
-        expires_at = taken.job.request.expires_at
+    async def _answer(self, taken: _Taken, run: JournalRun) -> AnalysisResult:
+        expires_at = taken.subject.request.expires_at
         if expires_at is not None and expires_at <= self._ports.clock.now():
             return self._unanswered(taken, Ending(expired=True))
-        return await self._analysis.run(taken.job)
+        job = Job(taken.subject, taken.digest, run, self._new_token, taken.ignored_fields)
+        result = await self._analysis.run(job)
+        self.blocked = ""
+        return result
 
     async def _publish(self, result: AnalysisResult, taken: _Taken) -> Settlement:
         stored = await self._ports.events.result(result)
-        if stored.request_digest != taken.job.digest:
-            return await self._conflict(stored, taken.job.subject, taken.body)
+        if stored.request_digest != taken.digest:
+            return await self._conflict(taken, _answered(stored))
         self._metrics.published(result)
         log.info(
             "result_published",
-            request=taken.job.subject.key,
+            request=taken.subject.key,
             status=result.status,
             reason=result.human_review_reason,
             llm_calls=result.usage.llm_calls,
         )
         return ACK
 
-    async def _later(self, taken: _Taken, problem: Retry) -> Settlement:
-        attempt = taken.counts.failures + 1
+    async def _later(self, taken: _Taken, run: JournalRun, counts: Counts, problem: Retry) -> Settlement:
+        attempt = counts.failures + 1
         age = (self._ports.clock.now() - taken.delivery.stored_at).total_seconds()
         delay = next_delay(
             self._rules.retries,
@@ -198,30 +219,30 @@ class Handler:
         if delay is None:
             ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=_short(problem))
             return await self._publish(self._unanswered(taken, ending), taken)
-        await taken.job.run.end(FAILED, reason=problem.reason)
+        await run.end(FAILED, reason=problem.reason)
         self._metrics.retries.labels(problem.reason).inc()
         log.warning(
             "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=_short(problem)
         )
         return retry(delay)
 
-    async def _given_up(self, taken: _Taken, problem: GiveUp) -> Settlement:
+    async def _given_up(self, taken: _Taken, run: JournalRun, problem: GiveUp) -> Settlement:
         if problem.reason in BLOCKING:
             self.blocked = f"{problem.reason}: {_short(problem)}"
             log.error("model_blocked", reason=problem.reason, error=_short(problem))
-            await taken.job.run.end(RELEASED, reason=problem.reason)
-            return retry(BLOCKED_SECONDS)
+            await run.end(RELEASED, reason=problem.reason)
+            return retry(_patience(taken.delivery, BLOCKED_SECONDS, BLOCKED_CAP_SECONDS))
         log.error("model_gave_up", reason=problem.reason, error=_short(problem))
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=_short(problem))
         return await self._publish(self._unanswered(taken, ending), taken)
 
-    async def _failed(self, taken: _Taken, problem: Exception) -> Settlement:
+    async def _failed(self, taken: _Taken, run: JournalRun, problem: Exception) -> Settlement:
         """A bug, ours or a library's: tried again a few times, then a person gets it."""
-        attempt = taken.counts.failures + 1
+        attempt = 1 + sum(step.notes.get("reason") == INTERNAL_ERROR for step in done(run, END))
         if attempt >= self._rules.max_failures:
             return await self._bury(taken, DeadLetterReason.INTERNAL_ERROR, _short(problem))
-        await taken.job.run.end(FAILED, reason="internal_error")
-        self._metrics.retries.labels("internal_error").inc()
+        await run.end(FAILED, reason=INTERNAL_ERROR)
+        self._metrics.retries.labels(INTERNAL_ERROR).inc()
         return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))
 
     async def _bury(self, taken: _Taken, reason: DeadLetterReason, error: str) -> Settlement:
@@ -244,32 +265,27 @@ class Handler:
         return term(f"dead letter: {reason}")
 
     def _unanswered(self, taken: _Taken, ending: Ending) -> AnalysisResult:
-        return unanswered(taken.job, ending, self._rules.analysis, self._ports.clock.now())
+        now = self._ports.clock.now()
+        return unanswered(taken.subject.request, taken.digest, ending, self._rules.analysis, now)
 
-    async def _already_answered(
-        self, stored: AnalysisResult, digest: str, subject: Subject, body: bytes
-    ) -> Settlement:
-        if stored.request_digest == digest:
-            log.info("already_answered", request=subject.key)
+    async def _already_answered(self, stored: AnalysisResult, taken: _Taken) -> Settlement:
+        if stored.request_digest == taken.digest:
+            log.info("already_answered", request=taken.subject.key)
             return ACK
-        return await self._conflict(stored, subject, body)
+        return await self._conflict(taken, _answered(stored))
 
-    async def _conflict(self, stored: AnalysisResult, subject: Subject, body: bytes) -> Settlement:
-        """The key has the result of another request: that one must not pass for the answer to this one."""
+    async def _conflict(self, taken: _Taken, why: str) -> Settlement:
+        """The key belongs to another request: the answer to that one must not pass for the answer to this one."""
+        request, key = taken.subject.request, taken.subject.key
         error = FieldError(
             path="remediation_id",
-            expected=f"an id that was not used before: {subject.key} has the result of another request, completed "
-            f"{stored.completed_at.isoformat()}; publish this one under a new id",
-            got=one_line(subject.request.remediation_id, 80),
+            expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
+            got=one_line(request.remediation_id, 80),
         )
         rejected = Rejected(
-            ValidationCode.KEY_CONFLICT,
-            (error,),
-            subject.request.remediation_id,
-            subject.request.incident_id,
-            subject.key,
+            ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
         )
-        await self._reject(rejected, body, subject.delivery)
+        await self._reject(rejected, taken.body, taken.delivery)
         return term(f"rejected: {ValidationCode.KEY_CONFLICT}")
 
     async def _reject(self, rejected: Rejected, body: bytes, delivery: Delivery) -> None:
@@ -284,7 +300,7 @@ class Handler:
             request_key=rejected.request_key,
             remediation_id=rejected.remediation_id,
             incident_id=rejected.incident_id,
-            excerpt=redact(excerpt(body.decode("utf-8", "replace"))),
+            excerpt=excerpt(redact(body[:READ_BYTES].decode("utf-8", "replace"))),
             failed_at=self._ports.clock.now(),
         )
         await self._ports.events.reject(failure)
@@ -296,3 +312,11 @@ class Handler:
 
 def _short(problem: Exception) -> str:
     return redact(one_line(str(problem) or type(problem).__name__, ERROR_CHARS))
+
+
+def _answered(stored: AnalysisResult) -> str:
+    return f"has the result of another request, completed {stored.completed_at.isoformat()}"
+
+
+def _patience(delivery: Delivery, first_seconds: float, cap_seconds: float) -> float:
+    return min(cap_seconds, first_seconds * 2.0 ** min(delivery.deliveries - 1, 30))

@@ -150,7 +150,7 @@ class Analysis:
             opening = _read(OPENING_STEP, known[0].data)
         else:
             opening = await self._first_look(job)
-            await job.run.append(OPENING, OPENING_STEP.dump_json(opening))
+            await job.run.append(OPENING, OPENING_STEP.dump_json(opening), digest=job.digest)
         await trail.record(
             audit.EnrichmentCompleted(
                 evidence_ids=tuple(item.id for item in opening.evidence),
@@ -326,12 +326,14 @@ class _Work:
         )
 
 
-def unanswered(job: Job, ending: Ending, rules: Rules, completed_at: datetime) -> AnalysisResult:
+def unanswered(
+    request: Signal, digest: str, ending: Ending, rules: Rules, completed_at: datetime
+) -> AnalysisResult:
     """The result of a request that no answer was accepted for: expired, models down, dead-lettered."""
     return build(
         Ingredients(
-            request=job.request,
-            digest=job.digest,
+            request=request,
+            digest=digest,
             conclusion=conclude(ending, rules.min_confidence),
             approval=Approval(required=False),
             completed_at=completed_at,

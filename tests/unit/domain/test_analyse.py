@@ -7,6 +7,7 @@ import pytest
 from schemas.analysis import HumanReviewReason, Status
 from schemas.audit import EventType
 from schemas.failure import ValidationCode
+from tests.fakes.fixed_clock import START
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import calls, final, says
@@ -235,10 +236,8 @@ async def test_limits_and_thresholds_are_those_of_the_rules():
     assert world.policy.asked[0]["confidence_threshold"] == 0.5
 
 
-async def test_a_result_without_an_analysis():
-    world = World()
-    run = await world.open(incident())
-    result = unanswered(job(incident(), run), Ending(expired=True), world.rules, world.clock.now())
+def test_a_result_without_an_analysis():
+    result = unanswered(incident(), "0" * 64, Ending(expired=True), Rules(), START)
     assert (REVIEW, Reason.DECISION_EXPIRED, False) == (
         result.status,
         result.human_review_reason,

@@ -1,0 +1,86 @@
+"""The handler of messages over ports in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from schemas.analysis import AnalysisResult
+from schemas.incident import Signal
+from schemas.subjects import Subjects
+from tests.fakes.memory_model import MemoryModel, Said
+from tests.fakes.memory_nats import MemoryResults
+from tests.fakes.scripted import DELIVERY, World, incident, tokens
+from worker.app.handler import Handler, HandlerRules, Ports
+from worker.app.metrics import Metrics
+from worker.domain.delivery import Settlement
+from worker.domain.journal import END
+from worker.domain.ports import Step
+
+
+def body(request: Signal | None = None, **fields: Any) -> bytes:
+    """A request as it is published, with other or more fields."""
+    request = request or incident()
+    return json.dumps(request.model_dump(mode="json", exclude_defaults=True) | fields).encode()
+
+
+@dataclass
+class Desk:
+    """A handler in a world. Each `take` is one more delivery of the same message, stored at this moment."""
+
+    world: World = field(default_factory=World)
+    rules: dict[str, Any] = field(default_factory=dict)
+    deliveries: int = 0
+
+    def __post_init__(self) -> None:
+        self.metrics, self._token = Metrics(), tokens()
+        self.handler = self.new_process()
+
+    def new_process(self) -> Handler:
+        """Another process, with the same broker."""
+        world = self.world
+        ports = Ports(world.events, MemoryResults(world.events), world.journal, world.clock)
+        rules = HandlerRules(world.rules, **self.rules)
+        self.handler = Handler(
+            ports,
+            world.analysis(),
+            rules,
+            Subjects(),
+            self.metrics,
+            new_token=self._token,
+            jitter=lambda: 0.5,
+        )
+        return self.handler
+
+    def says(self, *said: Said) -> None:
+        """From now on the model says this."""
+        self.world.model = MemoryModel(said)
+        self.new_process()
+
+    async def take(
+        self, message: bytes | None = None, subject: str = "rca.request.incident", **delivery: Any
+    ) -> Settlement:
+        """What becomes of a message."""
+        self.deliveries += 1
+        values = {"subject": subject, "deliveries": self.deliveries, "stored_at": self.world.clock.now()}
+        return await self.handler(message or body(), {}, replace(DELIVERY, **{**values, **delivery}))
+
+    @property
+    def steps(self) -> list[Step]:
+        return self.world.journal.steps.get("rr-1", [])
+
+    @property
+    def ends(self) -> list[tuple[str, str | None]]:
+        """How the runs of the request have ended: outcome and reason."""
+        return [(s.notes["outcome"], s.notes.get("reason")) for s in self.steps if s.kind == END]
+
+    @property
+    def result(self) -> AnalysisResult:
+        """The only result."""
+        [stored] = self.world.events.results.values()
+        return AnalysisResult.model_validate_json(stored)
+
+    def count(self, name: str, **labels: str) -> float:
+        """The value of a metric."""
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
