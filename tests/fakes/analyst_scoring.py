@@ -32,6 +32,9 @@ class StillClock:
     def monotonic(self) -> float:
         return 0.0
 
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing waits here")
+
 
 @dataclass
 class AnalystModel:
@@ -179,7 +182,7 @@ async def analyse(
     run = await journal.open(request.remediation_id, "run-1")
     delivery = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 1, 1, NOW)
     subject = Subject(request, RequestKind.INCIDENT, request.remediation_id, delivery)
-    outside = Outside(cluster, catalog, model, MemoryPolicy(), MemoryEvents(), StillClock())
+    outside = Outside(cluster, catalog, model, MemoryPolicy(), MemoryEvents(), StillClock(), lambda: 0.5)
     return await Analysis(outside, Rules()).run(Job(subject, "0" * 64, run, lambda: "0123456789ab"))
 
 

@@ -8,7 +8,7 @@ START = datetime(2026, 6, 4, 15, 34, tzinfo=UTC)
 
 
 class FixedClock:
-    """The Clock port. `advance` moves both hands."""
+    """The Clock port. `advance` moves both hands, and whoever sleeps moves them too."""
 
     def __init__(self, now: datetime = START) -> None:
         self._now, self._monotonic = now, 1_000.0
@@ -18,6 +18,9 @@ class FixedClock:
 
     def monotonic(self) -> float:
         return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)

@@ -269,7 +269,9 @@ class World:
         return cls(model=MemoryModel(script), **ports)
 
     def analysis(self) -> Analysis:
-        outside = Outside(self.cluster, self.catalog, self.model, self.policy, self.events, self.clock)
+        outside = Outside(
+            self.cluster, self.catalog, self.model, self.policy, self.events, self.clock, lambda: 0.5
+        )
         return Analysis(outside, self.rules)
 
     async def open(self, request: Signal, run: str = "run-1") -> JournalRun:

@@ -55,6 +55,10 @@ class SystemClock:
         """Seconds of a clock that is never set."""
         return time.monotonic()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait; others run meanwhile."""
+        await asyncio.sleep(seconds)
+
 
 @dataclass(slots=True)
 class ClusterWatch:
@@ -119,7 +123,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             journal = NatsJournal(
                 FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc, subjects.journal_bucket
             )
-            outside = Outside(cluster, catalog, model, policy, events, clock)
+            outside = Outside(cluster, catalog, model, policy, events, clock, random.random)
             handler = Handler(
                 Ports(events, NatsResults(nc, subjects), journal, clock),
                 Analysis(outside, _rules(settings)),

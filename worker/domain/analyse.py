@@ -18,6 +18,7 @@ from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
+from schemas.subjects import DEFAULT_LANE, Lane
 from worker.domain.answer import UnreadableAnswer, parse_answer
 from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import (
@@ -46,16 +47,19 @@ from worker.domain.resume import OPENING, RESULT, JournaledSteps
 from worker.domain.review import Reviewed, Reviewer
 from worker.domain.toolbox import Toolbox
 from worker.domain.tools import tool_specs
+from worker.domain.tries import TriedSteps, TryRule
 from worker.domain.verdict import Accepted, Rejected, judge
 
 T = TypeVar("T")
 UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
 """When the cluster gave no answer: nothing is known, nothing is false."""
 
+SHRUNK = "the conversation became too long for the model: it no longer read its first tool results at the end"
+
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The outside world of one analysis."""
+    """The outside world of one analysis. `jitter` gives a number in [0, 1)."""
 
     cluster: Cluster
     catalog: Catalog
@@ -63,6 +67,7 @@ class Outside:
     policy: Policy
     events: Events
     clock: Clock
+    jitter: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Rules:
     """What is allowed and expected."""
 
     limits: Limits = field(default_factory=Limits)
+    tries: TryRule = field(default_factory=TryRule)
     enrichment_seconds: float = 3.0
     min_confidence: float = 0.7
     confidence_threshold: float = 0.8
@@ -90,6 +96,13 @@ class Job:
     def request(self) -> Signal:
         """The request."""
         return self.subject.request
+
+    @property
+    def urgency(self) -> int:
+        """Number of the lane it came by, 0 for the most urgent."""
+        lanes = [lane.value for lane in Lane]
+        durable = self.subject.delivery.durable
+        return lanes.index(durable) if durable in lanes else lanes.index(DEFAULT_LANE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +244,17 @@ class _Work:
             opening=self._opening.text,
             run_tools=self._toolbox.run_all,
             judge=self._judge,
-            steps=JournaledSteps(self._job.run, self._evidence, self._toolbox),
+            steps=TriedSteps(
+                JournaledSteps(self._job.run, self._evidence, self._toolbox),
+                self._job.run,
+                self._rules.tries,
+                self._outside.clock,
+                self._outside.jitter,
+            ),
             observer=self._trail,
             clock=self._outside.clock,
             limits=self._rules.limits,
+            urgency=self._job.urgency,
         )
 
     async def _judge(self, reply: Reply) -> Judged:
@@ -274,9 +294,13 @@ class _Work:
                 spent=finding.spent,
                 model=finding.model,
                 warnings=[planted] if planted else [],
-                notes=[f"unknown: {source}" for source in self._opening.failed_sources],
+                notes=self._notes(finding),
             )
         )
+
+    def _notes(self, finding: Finding) -> list[str]:
+        notes = [f"unknown: {source}" for source in self._opening.failed_sources]
+        return [*notes, SHRUNK] if finding.shrunk else notes
 
     def _planted(self) -> str:
         found = self._review.instructions if self._review else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -89,11 +89,14 @@ Turn = UserTurn | Reply | ToolTurn
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call: the constant prefix (tools, system) and everything said so far."""
+    """One call: the constant prefix (tools, system) and everything said so far.
+
+    `urgency` is the number of the request's lane, 0 for the most urgent: it decides who goes first, nothing else.
+    """
 
     system: str
     tools: tuple[ToolSpec, ...]
     turns: tuple[Turn, ...]
     tools_allowed: bool = True
     deadline_seconds: float = 120.0
-    cache_key: str = field(default="")
+    urgency: int = 2

@@ -58,16 +58,29 @@ class GiveUpReason(enum.StrEnum):
     MODEL_REFUSED_CREDENTIALS = "model_refused_credentials"
     MODEL_SPEND_CAP = "model_spend_cap"
     MODEL_REJECTED_REQUEST = "model_rejected_request"
+    MODEL_TRIES_USED_UP = "model_tries_used_up"
     CONTEXT_OVERFLOW = "context_overflow"
+    BUDGET_SPENT = "budget_spent"
+
+
+BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP})
+"""Nothing can be analysed until a person acts."""
 
 
 class Retry(Exception):  # noqa: N818 - a verb: what to do
-    """Try again, not before `after` seconds (None: the retry policy decides)."""
+    """Try again, not before `after` seconds (None: the retry policy decides).
 
-    def __init__(self, reason: RetryReason, message: str, after: float | None = None) -> None:
+    `tried`: a call was made and failed. It was not when nothing was sent, as to a model that is left alone.
+    """
+
+    def __init__(
+        self, reason: RetryReason, message: str, after: float | None = None, *, tried: bool = True
+    ) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
+        self.message = message
         self.after = after
+        self.tried = tried
 
 
 class GiveUp(Exception):  # noqa: N818 - a verb: what to do
@@ -76,6 +89,7 @@ class GiveUp(Exception):  # noqa: N818 - a verb: what to do
     def __init__(self, reason: GiveUpReason, message: str) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
+        self.message = message
 
 
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault

@@ -5,13 +5,14 @@ journal before the next step, so a successor replays them and pays for nothing t
 an accepted answer, three rejected ones, or a spent budget.
 
 What the model does wrong is handled here and never ends a run: calls to unknown tools and malformed arguments come back
-as tool errors, tool calls in place of the final answer count as a failed attempt.
+as tool errors, tool calls in place of the final answer count as a failed attempt. A conversation that has become too
+long for it loses its oldest tool results, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from worker.domain.conversation import (
@@ -24,10 +25,12 @@ from worker.domain.conversation import (
     Turn,
     UserTurn,
 )
+from worker.domain.errors import BLOCKING, GiveUp, GiveUpReason
 from worker.domain.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.outcome import Stop
 from worker.domain.ports import Clock, Model
 from worker.domain.problems import Problem, ProblemKind
+from worker.domain.shrink import shrunk
 from worker.domain.verdict import Accepted, Rejected, Verdict, correction_message
 
 MAX_CALLS_PER_REPLY = 12
@@ -39,6 +42,10 @@ NOT_RUN = "error: not run: the budget of this investigation is used up; give the
 TOO_MANY = (
     f"error: not run: at most {MAX_CALLS_PER_REPLY} tool calls in one reply; ask again for what matters most"
 )
+STOPS = {
+    GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL,
+    GiveUpReason.BUDGET_SPENT: Stop.BUDGET_SPENT,
+}
 CALL_INSTEAD_OF_ANSWER = Problem(
     ProblemKind.UNREADABLE,
     "",
@@ -68,25 +75,31 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up."""
+    """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
+
+    `shrunk`: the model no longer read the oldest tool results at the end.
+    """
 
     attempts: tuple[Attempt, ...]
     spent: Spent
     model: str
     stop: Stop | None = None
     stop_detail: str = ""
+    shrunk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A reply, and what the loop decides by: a successor has another clock and must take the same way.
 
-    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer.
+    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: the conversation
+    before it was shrunk to fit.
     """
 
     reply: Reply
     wall_seconds: float
     closing: bool = False
+    shrunk: bool = False
 
 
 class Steps(Protocol):
@@ -119,55 +132,107 @@ class Investigation:
     observer: Observer
     clock: Clock
     limits: Limits
+    urgency: int = 2
+
+
+@dataclass(slots=True)
+class _State:
+    """Where an investigation stands."""
+
+    turns: list[Turn]
+    mark: float
+    spent: Spent = field(default_factory=Spent)
+    attempts: list[Attempt] = field(default_factory=list)
+    shrunk: bool = False
+
+    def finding(self, model: str, stop: Stop | None = None, detail: str = "") -> Finding:
+        return Finding(tuple(self.attempts), self.spent, model, stop, detail, self.shrunk)
+
+    def tick(self, now: float) -> None:
+        self.spent = replace(self.spent, wall_seconds=self.spent.wall_seconds + now - self.mark)
+        self.mark = now
 
 
 async def investigate(job: Investigation) -> Finding:
     """Run the loop to its end. Raises what the ports raise (Retry, GiveUp, LostClaim, Unavailable)."""
-    turns: list[Turn] = [UserTurn(job.opening)]
-    attempts: list[Attempt] = []
-    spent, mark = Spent(), job.clock.monotonic()
+    at = _State([UserTurn(job.opening)], job.clock.monotonic())
     while True:
-        now = job.clock.monotonic()
-        spent, mark = replace(spent, wall_seconds=spent.wall_seconds + now - mark), now
-        if over := exhausted(spent, job.limits):
-            return Finding(tuple(attempts), spent, job.model.name, Stop.BUDGET_SPENT, over)
-        asked = await _ask(job, turns, spent)
-        reply = asked.reply
-        spent, mark = spent.plus(reply.usage, wall_seconds=asked.wall_seconds), job.clock.monotonic()
-        turns.append(reply)
-        await job.observer.replied(spent.llm_calls, reply)
+        at.tick(job.clock.monotonic())
+        if over := exhausted(at.spent, job.limits):
+            return at.finding(job.model.name, Stop.BUDGET_SPENT, over)
+        try:
+            asked = await _ask(job, at)
+        except GiveUp as e:
+            if e.reason in BLOCKING:
+                raise
+            return at.finding(job.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
+        reply = _take(job, at, asked)
+        await job.observer.replied(at.spent.llm_calls, reply)
         if reply.tool_calls and not asked.closing:
-            turns.append(await _run(job, reply, spent))
-            spent = replace(spent, tool_calls=spent.tool_calls + len(_runnable(job, reply, spent)))
-            continue
-        judged = await _judge(job, reply)
-        if judged.stop is not None:
-            return Finding(tuple(attempts), spent, reply.model, judged.stop, judged.stop_detail)
-        attempt = Attempt(len(attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
-        attempts.append(attempt)
-        last = isinstance(attempt.verdict, Accepted) or attempt.number >= job.limits.attempts
-        await job.observer.judged(attempt, last=last)
-        if last:
-            return Finding(tuple(attempts), spent, reply.model)
-        turns.append(_correction(reply, attempt.verdict))
+            at.turns.append(await _run(job, reply, at.spent))
+            ran = len(_runnable(job, reply, at.spent))
+            at.spent = replace(at.spent, tool_calls=at.spent.tool_calls + ran)
+        elif finding := await _attempt(job, at, reply):
+            return finding
 
 
-async def _ask(job: Investigation, turns: list[Turn], spent: Spent) -> Asked:
+async def _attempt(job: Investigation, at: _State, reply: Reply) -> Finding | None:
+    """Judge a final answer. The finding when it was the last one; else the correction stands in the turns."""
+    judged = await _judge(job, reply)
+    if judged.stop is not None:
+        return at.finding(reply.model, judged.stop, judged.stop_detail)
+    attempt = Attempt(len(at.attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
+    at.attempts.append(attempt)
+    last = isinstance(attempt.verdict, Accepted) or attempt.number >= job.limits.attempts
+    await job.observer.judged(attempt, last=last)
+    if last:
+        return at.finding(reply.model)
+    at.turns.append(_correction(reply, attempt.verdict))
+    return None
+
+
+async def _ask(job: Investigation, at: _State) -> Asked:
+    """The next reply. A successor makes the same of the same turns, so only that it was shrunk is journaled."""
+    spent, turns = at.spent, tuple(at.turns)
     closing, started = must_wrap_up(spent, job.limits), job.clock.monotonic()
     request = ModelRequest(
         system=job.system,
         tools=job.tools,
-        turns=tuple(turns),
+        turns=turns,
         tools_allowed=not closing,
+        urgency=job.urgency,
         deadline_seconds=seconds_for_call(spent, job.limits),
     )
     await job.observer.asking(spent.llm_calls + 1, job.model.name, request)
 
+    def until_now() -> Spent:
+        return replace(spent, wall_seconds=spent.wall_seconds + job.clock.monotonic() - started)
+
+    async def once(turns: tuple[Turn, ...]) -> Reply:
+        if over := exhausted(until_now(), job.limits):  # earlier tries of this call took that long
+            raise GiveUp(GiveUpReason.BUDGET_SPENT, over)
+        seconds = seconds_for_call(until_now(), job.limits)
+        return await job.model.ask(replace(request, turns=turns, deadline_seconds=seconds))
+
     async def ask() -> Asked:
-        reply = await job.model.ask(request)
-        return Asked(reply, spent.wall_seconds + job.clock.monotonic() - started, closing)
+        try:
+            return Asked(await once(turns), until_now().wall_seconds, closing)
+        except GiveUp as e:
+            shorter = shrunk(turns) if e.reason is GiveUpReason.CONTEXT_OVERFLOW and not at.shrunk else None
+            if shorter is None:
+                raise
+        return Asked(await once(shorter), until_now().wall_seconds, closing, shrunk=True)
 
     return await job.steps.reply(ask)
+
+
+def _take(job: Investigation, at: _State, asked: Asked) -> Reply:
+    if asked.shrunk:
+        at.turns, at.shrunk = list(shrunk(at.turns) or at.turns), True
+    at.turns.append(asked.reply)
+    at.spent = at.spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
+    at.mark = job.clock.monotonic()
+    return asked.reply
 
 
 def _runnable(job: Investigation, reply: Reply, spent: Spent) -> tuple[ToolCall, ...]:

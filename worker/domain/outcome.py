@@ -34,6 +34,7 @@ class Stop(enum.StrEnum):
 
     BUDGET_SPENT = "the budget of the investigation is spent"
     MODELS_DOWN = "no model could be reached"
+    CONTEXT_FULL = "the conversation does not fit into the model"
     CATALOG_DOWN = "the workflow catalog could not be read"
 
 

@@ -30,6 +30,7 @@ from worker.domain.errors import JournalGap, LostClaim, Retry, RetryReason, Unav
 from worker.domain.journal import BEGIN, CLAIM
 from worker.domain.limits import Limits
 from worker.domain.resume import LLM, OPENING, RESULT, TOOLS
+from worker.domain.tries import TRIED, TryRule
 
 LOGS_CALL = ("get_pod_logs", {"pod": "api-7d9-x2x", "namespace": "shop", "previous": True})
 ACTIONS = ("list_available_actions", {"signal_type": "CrashLoopBackOff", "severity": "critical"})
@@ -277,9 +278,10 @@ async def test_a_journal_that_is_down_stops_the_run_before_it_spends():
 
 async def test_a_claim_without_its_reply_is_asked_again_once():
     world = World.saying(calls(LOOK), Retry(RetryReason.MODEL_UNAVAILABLE, "busy"), final(answer()))
+    world.rules = Rules(tries=TryRule(patience_seconds=0))
     with pytest.raises(Retry):
         await world.analyse()
-    assert [CLAIM, LLM, TOOLS, CLAIM] == [s.kind for s in world.journal.steps["rr-1"][2:]]
+    assert [CLAIM, LLM, TOOLS, CLAIM, TRIED] == [s.kind for s in world.journal.steps["rr-1"][2:]]
     world.model = MemoryModel([final(answer())])
     result = await world.analyse(run="run-2")
     assert (1, 2) == (world.model.calls, result.usage.llm_calls)

@@ -1,0 +1,79 @@
+"""When a model is left alone for a while: a circuit breaker as a pure state machine.
+
+Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
+`open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a success
+closes it, a failure opens it again. A provider's own words count at once and for all callers: nothing is sent before
+its Retry-After has passed, nor for a while after it has refused the credentials or the spending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from worker.domain.errors import BLOCKING, GiveUp, Retry, RetryReason
+
+REFUSED_SECONDS = 60.0
+"""How long a model that refused the credentials or the spending is not asked: a person must act first."""
+
+PROBE_SECONDS = 1.0
+"""When to look again while somebody else's probe is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRule:
+    """When a breaker opens, for how long at first, and for how long at most. Seconds."""
+
+    failures: int = 5
+    open_seconds: float = 15.0
+    longest_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """What is known of one model. Times are of a monotonic clock; `why` is the error that paused it."""
+
+    failed: int = 0
+    opened: int = 0
+    paused_until: float = 0.0
+    probing: bool = False
+    why: Retry | GiveUp | None = None
+
+
+def pause(breaker: Breaker, now: float) -> float:
+    """Seconds until a call may be made; 0 when it may be made now."""
+    if now < breaker.paused_until:
+        return breaker.paused_until - now
+    return PROBE_SECONDS if breaker.probing else 0.0
+
+
+def started(breaker: Breaker) -> Breaker:
+    """A call is on its way; after an opening it is the only one."""
+    return replace(breaker, probing=breaker.opened > 0)
+
+
+def abandoned(breaker: Breaker) -> Breaker:
+    """The call was cancelled: nothing is known, the next one may try."""
+    return replace(breaker, probing=False)
+
+
+def answered() -> Breaker:
+    """The model works: everything held against it is forgotten."""
+    return Breaker()
+
+
+def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRule) -> Breaker:
+    """After a failed call. A provider that refuses a request works: only what it asked for is kept."""
+    if isinstance(error, GiveUp):
+        if error.reason not in BLOCKING:
+            return answered()
+        refused = GiveUp(error.reason, error.message)  # not the raised one: it holds on to its frames
+        return replace(breaker, probing=False, paused_until=now + REFUSED_SECONDS, why=refused)
+    until = max(breaker.paused_until, now + (error.after or 0.0))
+    after = replace(breaker, probing=False, paused_until=until, why=Retry(error.reason, error.message))
+    if error.reason is RetryReason.MODEL_RATE_LIMITED:
+        return after  # it works, and says when to come back
+    after = replace(after, failed=breaker.failed + 1)
+    if after.failed < rule.failures or now < breaker.paused_until:
+        return after  # of the calls that were on their way when it opened, none opens it further
+    seconds = min(rule.longest_seconds, rule.open_seconds * 2.0**breaker.opened)
+    return replace(after, opened=breaker.opened + 1, paused_until=max(until, now + seconds))

@@ -1,0 +1,61 @@
+"""How many calls may be on their way to one provider, and who goes first when that is the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+from collections.abc import AsyncIterator
+
+MOST_URGENT = 0
+
+
+class ModelGate:
+    """Slots for calls. Whoever waits with the smallest `urgency` number gets the next one; among equals the first.
+
+    A quarter of the slots, at least one of two or more, is kept for the most urgent: long calls of the others must
+    not keep it waiting.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._free = slots
+        self._kept = (slots + 3) // 4 if slots > 1 else 0
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    @contextlib.asynccontextmanager
+    async def slot(self, urgency: int) -> AsyncIterator[None]:
+        """Hold a slot while the context is open."""
+        await self._take(urgency)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _take(self, urgency: int) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (urgency, next(self._order), turn))
+        self._hand_out()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_back()  # it was given the slot at the same moment
+            raise
+
+    def _give_back(self) -> None:
+        self._free += 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            urgency, _, turn = self._waiting[0]
+            if turn.done():  # it has given up waiting
+                heapq.heappop(self._waiting)
+            elif self._free > (0 if urgency <= MOST_URGENT else self._kept):
+                heapq.heappop(self._waiting)
+                self._free -= 1
+                turn.set_result(None)
+            else:
+                return
