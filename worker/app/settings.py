@@ -23,12 +23,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 PREFIX = "RCA_"
 SERVICE_LINK = re.compile(
-    r"^RCA_[A-Z0-9_]*?_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$"
+    r"RCA_(?:[A-Z0-9_]*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
 )
+SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
+SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
+"""What Kubernetes writes into `<NAME>_PORT`: with another value it is a setting that was misspelt."""
 
 
 class ConfigurationError(Exception):
@@ -95,6 +98,23 @@ class LlmSettings(Group):
     """Address of the provider or gateway; the provider's own by default."""
     api_key: SecretStr = SecretStr("")
     """Key for it; the provider's usual environment variable is read as well."""
+    fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
+    """Models that are asked in this order when `model` does not answer, separated by commas. Those of the same provider
+    have its `base_url` and `api_key`, others what their provider's usual environment variables say."""
+    stream: bool = False
+    """Let answers come in pieces: for gateways that end silent connections. An answer that is cut is never used."""
+    silence_seconds: float = Field(60.0, gt=0)
+    """With `stream`, how long nothing may come before the call has failed."""
+    max_concurrent: int | None = Field(None, ge=1)
+    """Calls on their way to one provider, of this process; some are kept for the P0 lane. No limit by default."""
+    max_tries: int = Field(5, ge=1, le=20)
+    """How often one call is made before a person gets the incident. Rate limits do not count."""
+    retry_seconds: float = Field(2.0, gt=0)
+    """Pause after the first failed try; four times as long after each further one."""
+    breaker_failures: int = Field(5, ge=1)
+    """Failures in a row after which a model is left alone for a while."""
+    breaker_seconds: float = Field(15.0, gt=0)
+    """How long, at first; twice as long each time it fails again, at most 8 times."""
     max_output_tokens: int = Field(4_096, ge=256)
     """Longest answer of one call."""
     call_seconds: float = Field(120.0, gt=0)
@@ -109,6 +129,8 @@ class LlmSettings(Group):
     """Money for one incident, where the price of the model is known; no limit by default."""
     max_seconds: float = Field(300.0, gt=0)
     """Wall time of one investigation."""
+
+    _split = field_validator("fallbacks", mode="before")(_comma_list)
 
 
 class CatalogSettings(Group):
@@ -209,15 +231,15 @@ class Settings(BaseSettings):
         return self
 
 
-def load(environment: Mapping[str, str] | None = None) -> Settings:
+def load() -> Settings:
     """Settings from the environment. Raises ConfigurationError with every problem at once."""
-    names = os.environ if environment is None else environment
-    problems = list(unknown_names(names))
+    problems = list(unknown_names(os.environ))
     try:
         settings = Settings()
     except ValidationError as e:
         problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in e.errors()]
-        raise ConfigurationError("\n".join(problems)) from None
+    except SettingsError as e:
+        problems.append(str(e))
     if problems:
         raise ConfigurationError("\n".join(problems))
     return settings
@@ -226,11 +248,17 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
 def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
     """One line for each `RCA_` variable that no setting reads, naming the nearest that one does."""
     known = [name for name, _, _ in documentation()]
-    for name in sorted(environment):
-        if not name.startswith(PREFIX) or name.upper() in known or SERVICE_LINK.match(name):
+    for name, value in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name.upper() in known or _is_service_link(name, value):
             continue
         near = difflib.get_close_matches(name.upper(), known, n=1)
         yield f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    if SERVICE_LINK.fullmatch(name):
+        return True
+    return bool(SERVICE_PORT.fullmatch(name) and SERVICE_ADDRESS.match(value))
 
 
 def documentation() -> list[tuple[str, str, str]]:

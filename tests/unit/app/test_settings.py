@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from schemas.subjects import Lane
+from worker.app.settings import (
+    PREFIX,
+    ConfigurationError,
+    Group,
+    LlmSettings,
+    NatsSettings,
+    Settings,
+    WorkerSettings,
+    documentation,
+    load,
+)
+
+SECRET = "FAKE-hunter2"
+NAMES = [name for name, _, _ in documentation()]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """An environment without settings."""
+    for name in [name for name in os.environ if name.upper().startswith(PREFIX)]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def loaded(environment, **values):
+    for name, value in values.items():
+        environment.setenv(f"RCA_{name}", value)
+    return load()
+
+
+def refused(environment, **values):
+    """The lines of the complaint."""
+    with pytest.raises(ConfigurationError) as caught:
+        loaded(environment, **values)
+    return str(caught.value).splitlines()
+
+
+def test_without_any_variable_the_defaults_hold(environment):
+    assert Settings() == load()
+    assert load().nats.servers == ("nats://127.0.0.1:4222",)
+    assert load().llm.model == ""
+
+
+def test_nested_names_are_read(environment):
+    settings = loaded(
+        environment,
+        NATS__PREFIX="east.rca",
+        LLM__MODEL="anthropic:claude-sonnet-4-6",
+        LLM__MAX_COST_USD="0.5",
+        KUBERNETES__KUBECONFIG="/etc/kube/config",
+        HTTP__PORT="0",
+        LOG__JSON_LINES="false",
+    )
+    assert ("east.rca", "anthropic:claude-sonnet-4-6", 0.5, Path("/etc/kube/config"), 0, False) == (
+        settings.nats.prefix,
+        settings.llm.model,
+        settings.llm.max_cost_usd,
+        settings.kubernetes.kubeconfig,
+        settings.http.port,
+        settings.log.json_lines,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nats://a:4222", ("nats://a:4222",)),
+        ("nats://a:4222, nats://b:4222 ,", ("nats://a:4222", "nats://b:4222")),
+        ("[", ("[",)),
+    ],
+)
+def test_lists_are_comma_text(environment, text, expected):
+    assert expected == loaded(environment, NATS__SERVERS=text).nats.servers
+    assert loaded(environment, WORKER__SIGNAL_TYPES="DiskSlow,FanStuck").worker.signal_types == (
+        "DiskSlow",
+        "FanStuck",
+    )
+
+
+def test_an_empty_list_is_empty(environment):
+    assert loaded(environment, WORKER__SIGNAL_TYPES="").worker.signal_types == ()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(("API_KEY", "PASSWORD"))])
+def test_secrets_are_in_no_text_of_the_settings(environment, name):
+    settings = loaded(
+        environment, **{name.removeprefix("RCA_"): SECRET, "NATS__USER": "rca", "NATS__PASSWORD": SECRET}
+    )
+    for text in (repr(settings), str(settings), settings.model_dump_json(), str(settings.model_dump())):
+        assert "hunter2" not in text
+
+
+def test_secrets_can_be_read_by_who_asks(environment):
+    assert loaded(environment, LLM__API_KEY=SECRET).llm.api_key.get_secret_value() == SECRET
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("LLM__MODLE", "RCA_LLM__MODEL"),
+        ("LLM_MODEL", "RCA_LLM__MODEL"),
+        ("WORKER__SLOT", "RCA_WORKER__SLOTS"),
+        ("HTTP_PORT", "RCA_HTTP__PORT"),
+        ("NATS__SERVER", "RCA_NATS__SERVERS"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_names_the_nearest(environment, name, nearest):
+    assert [f"RCA_{name}: unknown setting; did you mean {nearest}?"] == refused(environment, **{name: "8081"})
+
+
+def test_an_unknown_name_like_no_other_has_no_suggestion(environment):
+    assert ["RCA_QQ: unknown setting"] == refused(environment, QQ="1")
+
+
+def test_a_group_is_no_setting(environment):
+    [first, *_] = refused(environment, NATS="not json")
+    assert first.startswith("RCA_NATS: unknown setting")
+
+
+def test_values_of_unknown_names_are_not_shown(environment):
+    assert "hunter2" not in "\n".join(refused(environment, LLM__APIKEY=SECRET))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RCA_WORKER_PORT", "tcp://10.0.0.7:8080"),
+        ("RCA_WORKER_SERVICE_HOST", "10.0.0.7"),
+        ("RCA_WORKER_SERVICE_PORT", "8080"),
+        ("RCA_WORKER_SERVICE_PORT_HTTP_METRICS", "8080"),
+        ("RCA_WORKER_PORT_8080_TCP", "tcp://10.0.0.7:8080"),
+        ("RCA_WORKER_PORT_8080_TCP_ADDR", "10.0.0.7"),
+        ("RCA_WORKER_PORT_8080_TCP_PROTO", "tcp"),
+        ("RCA_NATS_SERVICE_HOST", "10.0.0.8"),
+        ("RCA_NATS_PORT", "tcp://10.0.0.8:4222"),
+        ("RCA_NATS_PORT_4222_UDP_PORT", "4222"),
+        ("RCA_SERVICE_HOST", "10.0.0.9"),
+        ("RCA_PORT", "tcp://10.0.0.9:80"),
+        ("RCA_HTTP_PORT", "tcp://10.0.0.9:80"),
+    ],
+)
+def test_what_kubernetes_injects_for_services_is_ignored(environment, name, value):
+    environment.setenv(name, value)
+    assert Settings() == load()
+
+
+def test_names_of_others_are_none_of_ours(environment):
+    environment.setenv("RCAX__Y", "1")
+    environment.setenv("PATH_RCA_", "1")
+    assert Settings() == load()
+
+
+def test_every_problem_is_told_at_once_and_by_its_variable(environment):
+    lines = refused(
+        environment,
+        NATS__PREFIX="Not A Prefix",
+        LLM__MAX_CALLS="three",
+        WORKER__SLOTS="0",
+        LOG__LEVEL="loud",
+        TYPO="1",
+    )
+    assert {
+        "RCA_NATS__PREFIX",
+        "RCA_LLM__MAX_CALLS",
+        "RCA_WORKER__SLOTS",
+        "RCA_LOG__LEVEL",
+        "RCA_TYPO",
+    } == {line.split(":")[0] for line in lines}
+
+
+def test_refused_values_are_not_shown(environment):
+    assert "hunter2" not in "\n".join(refused(environment, LLM__MAX_CALLS=SECRET, NATS__REPLICAS=SECRET))
+
+
+def test_a_user_needs_a_password(environment):
+    [line] = refused(environment, NATS__USER="rca")
+    assert "RCA_NATS__USER needs RCA_NATS__PASSWORD" in line
+
+
+def test_a_call_must_fit_into_the_investigation(environment):
+    [line] = refused(environment, LLM__CALL_SECONDS="301")
+    assert "RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS" in line
+
+
+@pytest.mark.parametrize(
+    ("group", "field", "value"),
+    [
+        (LlmSettings, "max_calls", 3),
+        (LlmSettings, "max_input_tokens", 9_999),
+        (LlmSettings, "max_cost_usd", 0),
+        (WorkerSettings, "min_confidence", 1.1),
+        (WorkerSettings, "drain_seconds", 0),
+        (WorkerSettings, "slots_p0", 0),
+        (NatsSettings, "replicas", 6),
+        (NatsSettings, "prefix", "a..b"),
+    ],
+)
+def test_values_have_bounds(group, field, value):
+    with pytest.raises(ValidationError):
+        group(**{field: value})
+
+
+def test_settings_cannot_be_changed():
+    settings = Settings()
+    with pytest.raises(ValidationError):
+        settings.llm.model = "x"
+    with pytest.raises(ValidationError):
+        settings.llm = LlmSettings()
+
+
+@pytest.mark.parametrize("lane", Lane)
+def test_slots_of_a_lane_are_its_own_or_those_of_all(lane):
+    own = WorkerSettings(slots=7, **{f"slots_{lane}": 2})
+    assert {lane: 2, **{other: 7 for other in Lane if other is not lane}} == {
+        each: own.lane_slots(each) for each in Lane
+    }
+
+
+def test_every_field_of_every_group_is_documented():
+    fields = {
+        f"{PREFIX}{group}__{name}".upper()
+        for group, described in Settings.model_fields.items()
+        for name in described.annotation.model_fields
+    }
+    assert fields == set(NAMES)
+    assert len(NAMES) == len(fields)
+    for name, _, meaning in documentation():
+        assert len(meaning) > 10, name
+        assert meaning[0].isupper() or meaning.startswith(("`", "debug")), name
+        assert "\n" not in meaning
+        assert meaning.endswith("."), name
+
+
+def test_documented_defaults_are_read_as_the_defaults(environment):
+    for name, default, _ in documentation():
+        if default:
+            environment.setenv(name, default)
+    assert Settings() == load()
+
+
+def test_no_default_of_a_secret_is_documented():
+    secrets = [
+        f"{PREFIX}{group}__{name}".upper()
+        for group, described in Settings.model_fields.items()
+        for name, field in described.annotation.model_fields.items()
+        if isinstance(field.default, SecretStr)
+    ]
+    assert secrets
+    assert {name: default for name, default, _ in documentation() if name in secrets and default} == {}
+
+
+def test_groups_are_groups():
+    assert all(issubclass(field.annotation, Group) for field in Settings.model_fields.values())
