@@ -83,6 +83,7 @@ def test_the_catalog_of_the_corpus_has_no_problems():
             "warning: description: is found best",
         ),
         (HEAD + "labels: {signal_type: OOMKilled}\n", 3, "warning: description: is found best"),
+        (HEAD + "success_rate: 96\n", 4, "success_rate: Input should be less than or equal to 1"),
         ("some: text\n", 1, "warning: not a workflow: skipped"),
         ("- a\n- b\n", 1, "a catalog document is a mapping"),
         (HEAD + "version: 1\nversion: 2\n", 5, "the key version stands here twice"),
@@ -104,6 +105,59 @@ def test_a_problem_names_its_line_and_field(tmp_path, text, line, message):
     write(tmp_path, text)
     ((where, what),) = found(tmp_path)
     assert (line, message) == (where, what[: len(message)])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("priority: [P0, urgent]", "labels.priority: urgent matches nothing: priorities are P0, P1, P2, P3"),
+        (
+            "severity: [high, unknown]",
+            "labels.severity: unknown matches nothing: a severity that is not known",
+        ),
+        ("environment: prodution", "labels.environment: prodution matches nothing: did you mean production?"),
+        (
+            "signalName: [Evicted, OOMKiled]",
+            "labels.signalName: OOMKiled matches nothing: did you mean OOMKilled?",
+        ),
+        ("component: deployments", "labels.component: deployments matches nothing: the kind is Deployment"),
+        ("component: apps/v1/*", "labels.component: apps/v1/* matches nothing: a component is * or"),
+        ("component: apps/v1/Deployment/x", "labels.component: apps/v1/Deployment/x matches nothing: a comp"),
+    ],
+)
+def test_a_label_that_nothing_can_match_is_doubted(tmp_path, labels, message):
+    write(tmp_path, HEAD + "labels:\n  " + labels + "\n")
+    (what,) = [what for where, what in found(tmp_path) if where == 5]
+    assert f"warning: {message}" == what[: len(message) + 9]
+
+
+@pytest.mark.parametrize(
+    ("detected", "message"),
+    [
+        ("gitOpsTool: argo", "argo matches nothing: it is one of argocd, flux"),
+        ("stateful: sometimes", "sometimes matches nothing: it is one of true, false"),
+        ("service_mesh: ''", "an empty value matches nothing: it is one of istio, linkerd"),
+    ],
+)
+def test_a_detected_label_that_nothing_can_match_is_doubted(tmp_path, detected, message):
+    write(tmp_path, HEAD + f"detected_labels: {{{detected}}}\n")
+    name = detected.partition(":")[0]
+    assert [(4, f"warning: detected_labels.{name}: {message}")] == found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "signal_type: [Evicted, KubeNodeNotReady, JobDeadlineExceeded, crashloopbackoff, '*']",
+        "environment: [prod, Production, staging-eu, qa]",
+        "component: [Node, apps/v1/Deployment, argoproj.io/v1alpha1/Rollout, '*']",
+        "priority: [p0, '*']",
+        "kubernaut.io/risk-tolerance: low",
+    ],
+)
+def test_open_vocabularies_are_left_alone(tmp_path, labels):
+    write(tmp_path, HEAD + "labels:\n  " + labels + "\n")
+    assert [] == found(tmp_path)
 
 
 def test_an_id_declared_twice_names_the_first_place(tmp_path):
@@ -174,6 +228,12 @@ async def test_values_mean_what_the_field_declares_not_what_yaml_guesses(tmp_pat
     assert (switch.enum, switch.default) == (("on", "off", "08", "1.0"), "on")
     assert (count.enum, count.default) == ((1, 2), 2)
     assert (force.required, force.default) == (True, False)
+
+
+async def test_how_long_it_takes_and_how_often_it_works_can_be_declared(tmp_path):
+    write(tmp_path, HEAD + "estimated_duration_seconds: 90\nsuccess_rate: 0.96\n")
+    workflow = await (await FileCatalog.open(tmp_path)).get("a", SelectionContext())
+    assert (90, 0.96) == (workflow.estimated_duration_seconds, workflow.success_rate)
 
 
 async def only_id(directory):

@@ -13,7 +13,7 @@ from schemas.enrichment import DETECTED_LABELS, snake_case
 from worker.domain.evidence import one_line
 from worker.domain.findings import Target
 from worker.domain.search import SearchQuery
-from worker.domain.selection import CAUSE_LABELS, DETECTED_TEXTS
+from worker.domain.selection import CAUSE_LABELS, DETECTED_TEXTS, label_name
 from worker.domain.workflow import BUSINESS_LABELS, SelectionContext
 
 FLAGS = {"true": True, "false": False}
@@ -59,12 +59,6 @@ def where_words(context: SelectionContext, target: Target | None) -> frozenset[s
     business = (getattr(context, label) for label in BUSINESS_LABELS)
     names = (part for ref in (target.chain if target else ()) for part in (ref.name, ref.namespace))
     return frozenset({*business, *names} - {""})
-
-
-def label_name(name: str) -> str:
-    """The label that `label.signal-type`, `signalName` or `kubernaut.io/signal-type` means."""
-    spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
-    return "signal_type" if spelt == "signal_name" else spelt
 
 
 def _text(value: Filter) -> str:

@@ -167,6 +167,12 @@ def summary(workflow: Workflow) -> WorkflowSummary:
     )
 
 
+def label_name(name: str) -> str:
+    """The label that `signal-type`, `signalName`, `label.signal-type` or `kubernaut.io/signal-type` means."""
+    spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
+    return "signal_type" if spelt == "signal_name" else spelt
+
+
 def component_of(label: str) -> tuple[str | None, str]:
     """API group and kind (lower case) of `apps/v1/Deployment`, `v1/Node`, `apps/Deployment` or `deployment`.
 

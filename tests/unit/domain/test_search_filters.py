@@ -11,7 +11,8 @@ from schemas.taxonomy import Severity
 from worker.domain.findings import Target
 from worker.domain.objects import ObjectRef
 from worker.domain.search import SearchQuery
-from worker.domain.search_filters import label_name, narrowed, where_words
+from worker.domain.search_filters import narrowed, where_words
+from worker.domain.selection import label_name
 from worker.domain.workflow import BUSINESS_LABELS, SelectionContext
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL)

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from schemas.enrichment import DETECTED_LABELS, snake_case
+from schemas.enrichment import snake_case
 from schemas.taxonomy import normalize_severity
 from worker.adapters.file_catalog.documents import ParameterDocument, WorkflowDocument
+from worker.adapters.file_catalog.label_checks import label_problems
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
 from worker.domain.parameters import BadValueError, check_value, pattern_error
+from worker.domain.selection import label_name
 from worker.domain.workflow import LABELS, WILDCARD, Parameter, ParameterType, Workflow
 
 CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")
@@ -21,7 +23,6 @@ CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")
 
 DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
 FLAGS = {"true": True, "false": False}
-SIGNAL_NAME = "signal_name"
 
 Labels = dict[str, tuple[str, ...]]
 
@@ -55,9 +56,11 @@ def build_workflow(
         engine=run.engine,
         service_account=run.service_account,
         estimated_downtime_seconds=written.estimated_downtime_seconds,
+        estimated_duration_seconds=written.estimated_duration_seconds,
+        success_rate=written.success_rate,
         timeout_seconds=run.timeout_seconds,
     )
-    problems += _label_problems(written, document, at)
+    problems += label_problems(written, document, at)
     if not at:
         problems += _description_problems(workflow, document)
     return workflow, problems
@@ -74,37 +77,17 @@ def _content_id(document: Document, at: Location, name: str) -> str:
     return str(uuid.uuid5(CONTENT_IDS, json.dumps([name, content], sort_keys=True)))
 
 
-def _label_name(name: str) -> str:
-    spelt = snake_case(name.replace("-", "_"))
-    return "signal_type" if spelt == SIGNAL_NAME else spelt
-
-
 def _labels(written: WorkflowDocument) -> tuple[Labels, Labels]:
     """Labels that are matched, and others, which only rank like custom ones."""
     matched: Labels = {}
     others: Labels = {}
     for name, values in written.labels.items():
         stripped = tuple(v.strip() for v in values)
-        if _label_name(name) in LABELS:
-            matched[_label_name(name)] = stripped
+        if label_name(name) in LABELS:
+            matched[label_name(name)] = stripped
         else:
             others[name] = stripped
     return matched, others
-
-
-def _label_problems(written: WorkflowDocument, document: Document, at: Location) -> Iterator[CatalogProblem]:
-    for name, values in written.labels.items():
-        here = (*at, "labels", name)
-        if _label_name(name) not in LABELS:
-            yield document.problem(here, "not a label that is matched: it only ranks", warning=True)
-        wrong = [v for v in values if v.strip() != WILDCARD and normalize_severity(v) is None]
-        if _label_name(name) == "severity" and wrong:
-            yield document.problem(here, f"not a severity: {', '.join(wrong)}")
-        if any(not v.strip() for v in values):
-            yield document.problem(here, "an empty value matches nothing")
-    for name in written.detected_labels:
-        if snake_case(name) not in DETECTED_LABELS:
-            yield document.problem((*at, "detected_labels", name), "not a detected label", warning=True)
 
 
 def _description_problems(workflow: Workflow, document: Document) -> Iterator[CatalogProblem]:

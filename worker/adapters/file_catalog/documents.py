@@ -107,6 +107,10 @@ class WorkflowDocument(_Part):
     estimated_downtime_seconds: int | None = Field(
         default=None, ge=0, validation_alias=_both("estimated_downtime_seconds")
     )
+    estimated_duration_seconds: int | None = Field(
+        default=None, ge=0, validation_alias=_both("estimated_duration_seconds")
+    )
+    success_rate: float | None = Field(default=None, ge=0, le=1, validation_alias=_both("success_rate"))
 
 
 class ActionTypeDocument(_Part):

@@ -1,0 +1,106 @@
+"""Labels that no request can ever match: a workflow behind such a label is never offered, and nobody notices.
+
+Environments and signal types are open vocabularies, so only what is nearly a well-known value is doubted. Everything
+but an unknown severity and an empty value is a warning: the other workflows of the catalog are good.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from schemas.enrichment import DETECTED_LABELS, snake_case
+from schemas.taxonomy import Priority, Severity, SignalType, normalize_severity
+from worker.adapters.file_catalog.documents import WorkflowDocument
+from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
+from worker.domain.kinds import canonical_kind
+from worker.domain.selection import DETECTED_TEXTS, label_name
+from worker.domain.workflow import LABELS, WILDCARD
+
+ENVIRONMENTS = ("production", "staging", "development", "test")
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    "gitops_tool": ("argocd", "flux"),
+    "pod_security_level": ("privileged", "baseline", "restricted"),
+    "service_mesh": ("istio", "linkerd"),
+}
+"""What the detection of these labels can find (DD-WORKFLOW-001)."""
+FLAGS = ("true", "false")
+TYPO = 0.85  # similarity from which a word is taken for a misspelt one
+
+
+def label_problems(written: WorkflowDocument, document: Document, at: Location) -> Iterator[CatalogProblem]:
+    """Everything that is wrong or doubtful about labels and detected labels."""
+    for name, values in written.labels.items():
+        label, here = label_name(name), (*at, "labels", name)
+        if label not in LABELS:
+            yield document.problem(here, "not a label that is matched: it only ranks", warning=True)
+        wrong = [v for v in values if v.strip() != WILDCARD and normalize_severity(v) is None]
+        if label == "severity" and wrong:
+            yield document.problem(here, f"not a severity: {', '.join(wrong)}")
+        if any(not v.strip() for v in values):
+            yield document.problem(here, "an empty value matches nothing")
+        for doubt in _doubts(label, values):
+            yield document.problem(here, doubt, warning=True)
+    for name, value in written.detected_labels.items():
+        if doubt := _detected_doubt(snake_case(name), value.strip().lower()):
+            yield document.problem((*at, "detected_labels", name), doubt, warning=True)
+
+
+def _doubts(label: str, values: Iterable[str]) -> Iterator[str]:
+    check = CHECKS.get(label)
+    for value in values if check else ():
+        word = value.strip()
+        if check and word and word != WILDCARD and (doubt := check(word)):
+            yield f"{word} matches nothing: {doubt}"
+
+
+def _severity(word: str) -> str:
+    return "a severity that is not known constrains nothing" if word.lower() == Severity.UNKNOWN else ""
+
+
+def _priority(word: str) -> str:
+    return "" if word.upper() in set(Priority) else f"priorities are {', '.join(Priority)}"
+
+
+def _environment(word: str) -> str:
+    return _misspelt(word, ENVIRONMENTS)
+
+
+def _signal_type(word: str) -> str:
+    return _misspelt(word, [name.value for name in SignalType])
+
+
+def _component(word: str) -> str:
+    parts = word.split("/")
+    kind = parts[-1]
+    if len(parts) > 3 or not all(part.strip() for part in parts) or WILDCARD in word:
+        return "a component is * or group/version/Kind, such as apps/v1/Deployment"
+    meant = canonical_kind(kind)
+    return "" if meant.lower() == kind.lower() else f"the kind is {meant}"
+
+
+CHECKS: Mapping[str, Callable[[str], str]] = {
+    "component": _component,
+    "environment": _environment,
+    "priority": _priority,
+    "severity": _severity,
+    "signal_type": _signal_type,
+}
+
+
+def _misspelt(word: str, known: Iterable[str]) -> str:
+    spelt = {value.lower(): value for value in known}
+    lowered = word.lower()
+    if any(value in lowered for value in spelt):  # `KubeNodeNotReady` is a name of its own
+        return ""
+    near = difflib.get_close_matches(lowered, spelt, 1, TYPO)
+    return f"did you mean {spelt[near[0]]}?" if near else ""
+
+
+def _detected_doubt(label: str, value: str) -> str:
+    if label not in DETECTED_LABELS:
+        return "not a detected label"
+    allowed = TEXTS.get(label, ()) if label in DETECTED_TEXTS else FLAGS
+    if not allowed or value == WILDCARD or value in allowed:
+        return ""
+    return f"{value or 'an empty value'} matches nothing: it is one of {', '.join(allowed)}"
