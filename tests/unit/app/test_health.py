@@ -1,0 +1,83 @@
+"""The answers to probes, over the loopback interface."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from worker.app.health import problems, serve
+from worker.app.metrics import Metrics
+
+
+def well():
+    return ""
+
+
+async def answers(checks, *paths):
+    """Status and text of each path."""
+    async with (
+        serve("127.0.0.1", 0, checks=checks, metrics=Metrics()) as port,
+        aiohttp.ClientSession() as session,
+    ):
+        got = []
+        for path in paths:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                got.append((response.status, await response.text()))
+        return got
+
+
+def test_problems_are_named_by_their_check():
+    checks = {"nats": well, "kubernetes": lambda: "no answer", "model": lambda: "no credit"}
+    assert ["kubernetes: no answer", "model: no credit"] == problems(checks)
+    assert problems({}) == []
+
+
+async def test_all_is_well():
+    assert [(200, "ok\n"), (200, "ok\n")] == await answers({"nats": well}, "/livez", "/readyz")
+
+
+async def test_what_is_wrong_is_listed_and_does_not_kill():
+    checks = {"nats": lambda: "not connected yet", "model": well, "kubernetes": lambda: "403"}
+    assert [(200, "ok\n"), (503, "nats: not connected yet\nkubernetes: 403\n")] == await answers(
+        checks, "/livez", "/readyz"
+    )
+
+
+async def test_checks_are_asked_each_time():
+    said = iter(["starting", ""])
+    assert [503, 200] == [
+        status for status, _ in await answers({"nats": lambda: next(said)}, "/readyz", "/readyz")
+    ]
+
+
+async def test_metrics_are_served_in_the_exposition_format():
+    metrics = Metrics()
+    metrics.llm_calls.inc(3)
+    async with (
+        serve("127.0.0.1", 0, checks={}, metrics=metrics) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/metrics") as response,
+    ):
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "rca_llm_calls_total 3.0" in await response.text()
+
+
+@pytest.mark.parametrize("path", ["/", "/livez/", "/debug", "/metrics/../readyz2"])
+async def test_there_is_nothing_else(path):
+    [(status, _)] = await answers({}, path)
+    assert status == 404
+
+
+async def test_the_port_is_free_again_afterwards():
+    async with serve("127.0.0.1", 0, checks={}, metrics=Metrics()) as port:
+        pass
+    async with serve("127.0.0.1", port, checks={}, metrics=Metrics()) as again:
+        assert again == port
+
+
+async def test_a_port_in_use_is_an_error_at_the_start():
+    async with serve("127.0.0.1", 0, checks={}, metrics=Metrics()) as port:
+        with pytest.raises(OSError, match="address already in use"):
+            async with serve("127.0.0.1", port, checks={}, metrics=Metrics()):
+                pass

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from schemas.analysis import Usage
+from tests.fakes.messages import review_result
+from worker.app.metrics import Metrics
+
+COSTLY = Usage(
+    llm_calls=3,
+    tool_calls=5,
+    input_tokens=900,
+    cached_tokens=600,
+    output_tokens=70,
+    cost_usd=0.25,
+    wall_seconds=12.5,
+)
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_result_is_counted_with_what_it_cost():
+    metrics = Metrics()
+    metrics.published(review_result("rr-1", usage=COSTLY))
+    metrics.published(review_result("rr-2", 1, usage=COSTLY))
+    reason = "investigation_inconclusive"
+    for kind in ("incident", "recovery"):
+        assert value(metrics, "rca_results_total", kind=kind, status="needs_human_review", reason=reason) == 1
+        assert value(metrics, "rca_analysis_seconds_sum", kind=kind) == 12.5
+    assert [6, 10, 0.5] == [
+        value(metrics, f"rca_{name}_total") for name in ("llm_calls", "tool_calls", "llm_cost_usd")
+    ]
+    assert {"input": 1_800, "cached": 1_200, "output": 140} == {
+        kind: value(metrics, "rca_llm_tokens_total", type=kind) for kind in ("input", "cached", "output")
+    }
+
+
+def test_an_unknown_price_costs_nothing():
+    metrics = Metrics()
+    metrics.published(review_result("rr-1"))
+    assert value(metrics, "rca_llm_cost_usd_total") == 0
+
+
+def test_each_worker_counts_for_itself():
+    one, other = Metrics(), Metrics()
+    one.llm_calls.inc()
+    assert (1, 0) == (value(one, "rca_llm_calls_total"), value(other, "rca_llm_calls_total"))
+
+
+@pytest.mark.parametrize("identifier", ["rr-hostile", "inc-1", "memory-model", "shop"])
+def test_no_name_of_a_request_becomes_a_label(identifier):
+    metrics = Metrics()
+    metrics.published(review_result("rr-hostile", model="memory-model"))
+    assert identifier not in metrics.text().decode()
+
+
+def test_the_exposition_names_every_metric_with_its_prefix_and_help():
+    metrics = Metrics()
+    metrics.published(review_result("rr-1", usage=COSTLY))
+    text = metrics.text().decode()
+    names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    assert {"rca_results_total", "rca_analysis_seconds", "rca_running", "rca_llm_tokens_total"} <= names
+    assert all(name.startswith("rca_") for name in names)
+    assert set(re.findall(r"^# HELP (\S+)", text, re.MULTILINE)) == names
