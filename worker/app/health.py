@@ -1,13 +1,15 @@
 """`/livez`, `/readyz` and `/metrics`.
 
 Alive means that the event loop turns. Ready means that each check says nothing: the body of a 503 lists what is wrong,
-one line each, so that `kubectl describe` and a person with curl see the same.
+one line each, so that `kubectl describe` and a person with curl see the same. Notices are shown as well but leave the
+worker ready: what they tell of is for a person to mend, and taking the worker out of service would mend nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from aiohttp import web
 
@@ -24,7 +26,14 @@ def problems(checks: Mapping[str, Check]) -> list[str]:
 
 
 @asynccontextmanager
-async def serve(host: str, port: int, *, checks: Mapping[str, Check], metrics: Metrics) -> AsyncIterator[int]:
+async def serve(
+    host: str,
+    port: int,
+    *,
+    checks: Mapping[str, Check],
+    metrics: Metrics,
+    notices: Mapping[str, Check] = MappingProxyType({}),
+) -> AsyncIterator[int]:
     """Serve until the context ends; yields the port (the system's choice for 0)."""
 
     async def livez(_: web.Request) -> web.Response:
@@ -32,7 +41,8 @@ async def serve(host: str, port: int, *, checks: Mapping[str, Check], metrics: M
 
     async def readyz(_: web.Request) -> web.Response:
         wrong = problems(checks)
-        return web.Response(text="\n".join(wrong or ["ok"]) + "\n", status=503 if wrong else 200)
+        lines = [*(wrong or ["ok"]), *problems(notices)]
+        return web.Response(text="\n".join(lines) + "\n", status=503 if wrong else 200)
 
     async def exposition(_: web.Request) -> web.Response:
         return web.Response(

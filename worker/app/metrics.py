@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from schemas.analysis import AnalysisResult
@@ -35,6 +37,11 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+        self.catalog_problems = Gauge(
+            "rca_catalog_problems",
+            "1 while a change of the catalog's files is refused and the last good catalog is served",
+            registry=self.registry,
+        )
         self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
 
     def published(self, result: AnalysisResult) -> None:
@@ -48,6 +55,10 @@ class Metrics:
         self.tokens.labels("output").inc(usage.output_tokens)
         self.cost.inc(usage.cost_usd or 0.0)
         self.seconds.labels(result.kind).observe(usage.wall_seconds)
+
+    def watch_catalog(self, refused: Callable[[], bool]) -> None:
+        """Ask at each scrape whether the catalog serves something else than its files."""
+        self.catalog_problems.set_function(lambda: float(refused()))
 
     def text(self) -> bytes:
         """The exposition format."""

@@ -87,10 +87,15 @@ class ClusterWatch:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker that is ready to run: its intake, what readiness asks, and its metrics."""
+    """A worker that is ready to run: its intake, what readiness asks, and its metrics.
+
+    `notices` are shown beside readiness and do not end it: with a catalog that is a little old the worker does its work,
+    and no other replica has a better one.
+    """
 
     intake: Intake
     checks: Mapping[str, Callable[[], str]]
+    notices: Mapping[str, Callable[[], str]]
     metrics: Metrics
 
 
@@ -116,6 +121,8 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(_background(watch.run()))
         metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        await stack.enter_async_context(_background(catalog.follow()))
+        metrics.watch_catalog(lambda: bool(catalog.problem))
         handlers: list[Handler] = []
 
         async def make_handler(nc: Client) -> Handler:
@@ -137,7 +144,8 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             return handler
 
         intake = _intake(settings, subjects, make_handler)
-        yield Worker(intake, _checks(intake, watch, handlers), metrics)
+        notices = {"catalog": lambda: catalog.problem}
+        yield Worker(intake, _checks(intake, watch, handlers), notices, metrics)
 
 
 def _cluster(settings: Settings) -> KubernetesCluster:

@@ -13,10 +13,10 @@ def well():
     return ""
 
 
-async def answers(checks, *paths):
+async def answers(checks, *paths, **notices):
     """Status and text of each path."""
     async with (
-        serve("127.0.0.1", 0, checks=checks, metrics=Metrics()) as port,
+        serve("127.0.0.1", 0, checks=checks, metrics=Metrics(), notices=notices) as port,
         aiohttp.ClientSession() as session,
     ):
         got = []
@@ -40,6 +40,15 @@ async def test_what_is_wrong_is_listed_and_does_not_kill():
     checks = {"nats": lambda: "not connected yet", "model": well, "kubernetes": lambda: "403"}
     assert [(200, "ok\n"), (503, "nats: not connected yet\nkubernetes: 403\n")] == await answers(
         checks, "/livez", "/readyz"
+    )
+
+
+async def test_a_notice_is_shown_and_leaves_the_worker_ready():
+    old = {"catalog": lambda: "1 problems in the catalog"}
+    assert [(200, "ok\ncatalog: 1 problems in the catalog\n")] == await answers({}, "/readyz", **old)
+    wrong = {"model": lambda: "no credit"}
+    assert [(503, "model: no credit\ncatalog: 1 problems in the catalog\n")] == await answers(
+        wrong, "/readyz", **old
     )
 
 

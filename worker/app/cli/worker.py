@@ -17,7 +17,11 @@ async def work() -> int:
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
     async with open_worker(settings) as worker:
         http = health.serve(
-            settings.http.host, settings.http.port, checks=worker.checks, metrics=worker.metrics
+            settings.http.host,
+            settings.http.port,
+            checks=worker.checks,
+            notices=worker.notices,
+            metrics=worker.metrics,
         )
         async with http as port:
             log.info("http_listening", port=port)
