@@ -14,7 +14,11 @@ from aiohttp import web
 
 @dataclass
 class Said:
-    """One scripted answer. `tool_calls` are (name, arguments as JSON text or object)."""
+    """One scripted answer. `tool_calls` are (name, arguments as JSON text or object).
+
+    With `cut_at` only so many bytes of the answer are sent; `cut_politely` then ends the body as if that were all of it,
+    else the connection is closed.
+    """
 
     text: str | None = None
     tool_calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -26,6 +30,8 @@ class Said:
     delay_seconds: float = 0.0
     body: bytes | None = None
     call_id: str = ""
+    cut_at: int | None = None
+    cut_politely: bool = False
 
 
 Script = Callable[[dict[str, Any], int], Said]
@@ -40,7 +46,7 @@ class ScriptedLLM:
         self.headers: list[dict[str, str]] = []
         self.url = ""
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)
         self.headers.append(dict(request.headers))
@@ -51,9 +57,55 @@ class ScriptedLLM:
         if said.status != 200:
             error = said.error or {"message": f"status {said.status}", "type": "test"}
             return web.json_response({"error": error}, status=said.status, headers=said.headers)
-        if request.path.endswith("/messages"):
-            return _anthropic(said, body, len(self.requests))
-        return web.json_response(_openai(said, body, len(self.requests)))
+        whole, content_type = answer_bytes(said, body, len(self.requests), request.path)
+        if said.cut_at is not None:
+            return await _cut(request, whole, content_type, said)
+        return web.Response(body=whole, content_type=content_type)
+
+
+async def _cut(request: web.Request, whole: bytes, content_type: str, said: Said) -> web.StreamResponse:
+    headers = {"Content-Type": content_type}
+    if not said.cut_politely:
+        headers["Content-Length"] = str(len(whole))
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    await response.write(whole[: said.cut_at])
+    if not said.cut_politely and request.transport is not None:
+        request.transport.close()
+    return response
+
+
+def answer_bytes(said: Said, request: dict[str, Any], number: int, path: str) -> tuple[bytes, str]:
+    """A successful answer as it goes over the wire, and its content type."""
+    if path.endswith("/messages"):
+        message, events = _anthropic(said, request, number)
+        named = ((event["type"], event) for event in events)
+    else:
+        message = _openai(said, request, number)
+        named = (("", chunk) for chunk in _openai_chunks(message))
+    if not request.get("stream"):
+        return json.dumps(message).encode(), "application/json"
+    lines = [f"event: {name}\n" * bool(name) + f"data: {json.dumps(event)}\n\n" for name, event in named]
+    end = "" if path.endswith("/messages") else "data: [DONE]\n\n"
+    return "".join([*lines, end]).encode(), "text/event-stream"
+
+
+def _openai_chunks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same answer in pieces: text in two halves, each tool call, how it ends, what it used."""
+    [choice] = message["choices"]
+    said = choice["message"]
+    text = said["content"] or ""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": text[: len(text) // 2]}]
+    deltas.append({"content": text[len(text) // 2 :]})
+    deltas += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(said.get("tool_calls", []))]
+
+    def chunk(choices: list[dict[str, Any]], usage: dict[str, Any] | None = None) -> dict[str, Any]:
+        about = {name: message[name] for name in ("id", "created", "model")}
+        return {**about, "object": "chat.completion.chunk", "choices": choices, "usage": usage}
+
+    pieces = [chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+    end = chunk([{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}])
+    return [*pieces, end, chunk([], message["usage"])]
 
 
 def _openai(said: Said, request: dict[str, Any], number: int) -> dict[str, Any]:
@@ -94,7 +146,10 @@ def _openai(said: Said, request: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _anthropic(said: Said, request: dict[str, Any], number: int) -> web.Response:
+def _anthropic(
+    said: Said, request: dict[str, Any], number: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The answer as one message, and as the events of a stream."""
     content: list[dict[str, Any]] = [{"type": "text", "text": said.text}] if said.text else []
     content += [
         {"type": "tool_use", "id": f"toolu_{number}_{i}", "name": name, "input": arguments}
@@ -115,8 +170,7 @@ def _anthropic(said: Said, request: dict[str, Any], number: int) -> web.Response
         "stop_sequence": None,
         "usage": usage,
     }
-    if not request.get("stream"):
-        return web.json_response({**message, "content": content, "stop_reason": stop})
+    whole = {**message, "content": content, "stop_reason": stop}
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     ]
@@ -145,8 +199,7 @@ def _anthropic(said: Said, request: dict[str, Any], number: int) -> web.Response
         },
         {"type": "message_stop"},
     ]
-    data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-    return web.Response(text=data, content_type="text/event-stream")
+    return whole, events
 
 
 @asynccontextmanager

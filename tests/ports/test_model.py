@@ -32,10 +32,10 @@ TOOLS = (
 
 
 @asynccontextmanager
-async def model_on(script, name="openai-chat:test-model"):
+async def model_on(script, name="openai-chat:test-model", **options):
     async with serve(script) as llm:
         base = llm.url if name.startswith("anthropic") else f"{llm.url}/v1"
-        model = PydanticAIModel(name, base_url=base, api_key="test-key")
+        model = PydanticAIModel(name, base_url=base, api_key="test-key", **options)
         try:
             yield model, llm
         finally:

@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 from pydantic_ai import ModelSettings
-from pydantic_ai.direct import model_request
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAPIError,
@@ -75,7 +75,8 @@ class PydanticAIModel:
     """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`).
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens` bounds one
-    answer; `max_connections` bounds the pool.
+    answer; `max_connections` bounds the pool. With `silence_seconds` answers are streamed, and one that is silent for
+    so long has failed.
     """
 
     def __init__(
@@ -86,13 +87,14 @@ class PydanticAIModel:
         api_key: str | None = None,
         max_output_tokens: int = 4_096,
         max_connections: int = 100,
+        silence_seconds: float | None = None,
     ) -> None:
         self._http = httpx2.AsyncClient(
-            timeout=600.0,  # the request's own deadline is shorter
+            timeout=silence_seconds or 600.0,  # the request's own deadline is shorter
             limits=httpx2.Limits(max_connections=max_connections),
             trust_env=base_url is None,  # an explicit address is reached directly
         )
-        self._name = name
+        self._name, self._streams = name, silence_seconds is not None
         self._model = _provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
         self._settings = ModelSettings(max_tokens=max_output_tokens, max_retries=0, cache=True)
 
@@ -114,20 +116,33 @@ class PydanticAIModel:
             )
         try:
             async with asyncio.timeout(request.deadline_seconds):
-                response = await model_request(
-                    self._model,
-                    provider_messages(request.system, request.turns),
-                    model_settings=settings,
-                    model_request_parameters=ModelRequestParameters(
-                        function_tools=_definitions(request.tools)
-                    ),
-                )
+                response = await self._call(request, settings)
         except TimeoutError as e:
             message = f"no answer within {request.deadline_seconds:.0f} s"
             raise Retry(RetryReason.MODEL_UNAVAILABLE, message) from e
         except (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError) as e:
             raise translate(e) from e
         return reply_of(response, configured_name=self._name, turn=len(request.turns))
+
+    async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
+        messages = provider_messages(request.system, request.turns)
+        tools = ModelRequestParameters(function_tools=_definitions(request.tools))
+        if not self._streams:
+            return await model_request(
+                self._model, messages, model_settings=settings, model_request_parameters=tools
+            )
+        streaming = model_request_stream(
+            self._model, messages, model_settings=settings, model_request_parameters=tools
+        )
+        async with streaming as pieces:
+            async for _ in pieces:
+                pass
+        response = pieces.get()
+        # A body that just ends is no error of the transport, and the library fills in a reason that is missing.
+        said = response.provider_details or {}
+        if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
+            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer was cut: it does not say why it ends")
+        return response
 
 
 def _provider_model(

@@ -33,9 +33,12 @@ from worker.app.intake import Intake
 from worker.app.metrics import Metrics
 from worker.app.settings import ConfigurationError, Settings
 from worker.domain.analyse import Analysis, Outside, Rules
+from worker.domain.breaker import BreakerRule
 from worker.domain.errors import ClusterError
 from worker.domain.limits import Limits
+from worker.domain.model_chain import ModelChain, ModelNotice, provider_of
 from worker.domain.retry import RetryPolicy
+from worker.domain.tries import TryRule
 
 CLUSTER_CHECK_SECONDS = 15.0
 SILENCE_SECONDS = 15.0
@@ -116,11 +119,10 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         cluster = await stack.enter_async_context(_cluster(settings))
         catalog = await FileCatalog.open(settings.catalog.path or default_catalog())
         policy = await stack.enter_async_context(RegoPolicy(read_policy(settings.policy.path)))
-        model = _model(settings)
-        stack.push_async_callback(model.close)
+        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        model = _models(settings, clock, stack)
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(_background(watch.run()))
-        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
         await stack.enter_async_context(_background(catalog.follow()))
         metrics.watch_catalog(lambda: bool(catalog.problem))
         handlers: list[Handler] = []
@@ -157,14 +159,31 @@ def _cluster(settings: Settings) -> KubernetesCluster:
     )
 
 
-def _model(settings: Settings) -> PydanticAIModel:
+def _models(settings: Settings, clock: SystemClock, stack: AsyncExitStack) -> ModelChain:
     llm = settings.llm
-    return PydanticAIModel(
-        llm.model,
-        base_url=llm.base_url or None,
-        api_key=llm.api_key.get_secret_value() or None,
-        max_output_tokens=llm.max_output_tokens,
-    )
+    chain = []
+    for name in (llm.model, *llm.fallbacks):
+        same = provider_of(name) == provider_of(llm.model)
+        model = PydanticAIModel(
+            name,
+            base_url=llm.base_url or None if same else None,
+            api_key=llm.api_key.get_secret_value() or None if same else None,
+            max_output_tokens=llm.max_output_tokens,
+            silence_seconds=llm.silence_seconds if llm.stream else None,
+        )
+        stack.push_async_callback(model.close)
+        chain.append(model)
+    rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
+    return ModelChain(chain, clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
+
+
+def _tell(notice: ModelNotice) -> None:
+    if notice.pause_seconds:
+        log.warning(
+            "model_paused", model=notice.model, seconds=round(notice.pause_seconds, 1), error=notice.why
+        )
+    else:
+        log.info("model_resumed", model=notice.model)
 
 
 def _rules(settings: Settings) -> Rules:
@@ -178,6 +197,7 @@ def _rules(settings: Settings) -> Rules:
             wall_seconds=llm.max_seconds,
             call_seconds=llm.call_seconds,
         ),
+        tries=TryRule(llm.max_tries, llm.retry_seconds),
         enrichment_seconds=settings.kubernetes.enrichment_seconds,
         min_confidence=worker.min_confidence,
         confidence_threshold=settings.policy.confidence_threshold,

@@ -50,7 +50,9 @@ class ModelChain:
         self._rule = rule or BreakerRule()
         self._breakers = [Breaker() for _ in models]
         self._gates = {
-            provider_of(model): ModelGate(max_concurrent) for model in models if max_concurrent is not None
+            provider_of(model.name): ModelGate(max_concurrent)
+            for model in models
+            if max_concurrent is not None
         }
 
     @property
@@ -75,7 +77,7 @@ class ModelChain:
     async def _ask_one(self, position: int, request: ModelRequest, end: float) -> Reply:
         model = self._models[position]
         async with AsyncExitStack() as stack:
-            if gate := self._gates.get(provider_of(model)):
+            if gate := self._gates.get(provider_of(model.name)):
                 try:
                     async with asyncio.timeout(max(0.0, end - self._clock.monotonic())):
                         await stack.enter_async_context(gate.slot(request.urgency))
@@ -120,9 +122,9 @@ class ModelChain:
             self._notice(ModelNotice(name, 0.0))
 
 
-def provider_of(model: Model) -> str:
+def provider_of(name: str) -> str:
     """The part of a model's name before the colon."""
-    return model.name.partition(":")[0]
+    return name.partition(":")[0]
 
 
 def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
