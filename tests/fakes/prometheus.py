@@ -1,0 +1,65 @@
+"""Prometheus on loopback: answers from a list, then with a small set of series; keeps what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+LABELS = {"namespace": "shop", "pod": "api-7d9-x2x", "container": "app"}
+
+
+@dataclass
+class Prometheus:
+    """`answers`, one a request: a response, or None to hang. After them, every query gives 0.25 of LABELS."""
+
+    answers: list[web.Response | None] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.requests.append((request.path, dict(request.query)))
+        self.headers.append(dict(request.headers))
+        if self.answers:
+            planned = self.answers.pop(0)
+            if planned is None:
+                await self.closing.wait()
+                return web.Response(status=503)
+            return planned
+        if request.path.endswith("/query_range"):
+            start, step = float(request.query["start"]), float(request.query["step"])
+            count = int((float(request.query["end"]) - start) // step) + 1
+            values = [[start + i * step, str(i)] for i in range(count)]
+            return success("matrix", [{"metric": LABELS, "values": values}])
+        return success("vector", [{"metric": LABELS, "value": [float(request.query["time"]), "0.25"]}])
+
+
+def success(kind: str, result: Any) -> web.Response:
+    return web.json_response({"status": "success", "data": {"resultType": kind, "result": result}})
+
+
+def failure(status: int, kind: str, message: str) -> web.Response:
+    return web.json_response({"status": "error", "errorType": kind, "error": message}, status=status)
+
+
+@asynccontextmanager
+async def serve() -> AsyncIterator[Prometheus]:
+    """Run the server on a free loopback port."""
+    prometheus = Prometheus()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", prometheus.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        prometheus.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield prometheus
+    finally:
+        prometheus.closing.set()
+        await runner.cleanup()
