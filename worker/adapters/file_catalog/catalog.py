@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,10 @@ class FileCatalog:
     def __len__(self) -> int:
         """How many workflows there are."""
         return len(self._shelf.workflows)
+
+    def __iter__(self) -> Iterator[Workflow]:
+        """All workflows, by id."""
+        return iter(self._shelf.workflows)
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""

@@ -32,6 +32,8 @@ sandbox = typer.Typer(
     "is ready, and runs until it is interrupted.",
 )
 app.add_typer(sandbox, name="sandbox")
+catalog = typer.Typer(no_args_is_help=True, help="Check a directory of workflows before a worker uses it.")
+app.add_typer(catalog, name="catalog")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for scripts.")]
 Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.")]
@@ -182,6 +184,58 @@ def sandbox_analyst(*, port: Port = 0) -> None:
     from worker.app.cli.sandbox import analyst  # noqa: PLC0415
 
     _run(analyst(port))
+
+
+CatalogDirectory = Annotated[Path, typer.Argument(help="Directory of workflows (YAML).")]
+
+
+@catalog.command(name="lint")
+def catalog_lint(
+    directory: CatalogDirectory,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for warnings as well.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Print every problem with file and line. Exit code 1 when a worker would refuse the catalog."""
+    from worker.app.cli.catalog import lint  # noqa: PLC0415
+
+    _run(lint(directory, as_json=json_output, strict=strict))
+
+
+@catalog.command(name="list")
+def catalog_list(directory: CatalogDirectory, *, json_output: Json = False) -> None:
+    """List all workflows by type of action."""
+    from worker.app.cli.catalog import list_workflows  # noqa: PLC0415
+
+    _run(list_workflows(directory, as_json=json_output))
+
+
+@catalog.command(name="search")
+def catalog_search(
+    directory: CatalogDirectory,
+    query: Annotated[str, typer.Argument(help='"<signal_type> <severity> [keywords]"')],
+    *,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="A label of the incident, such as environment=production or component=Deployment."),
+    ] = None,
+    min_confidence: Annotated[float, typer.Option(help="Lowest match quality.", min=0, max=1)] = 0.7,
+    max_results: Annotated[int, typer.Option(help="How many at most.", min=1, max=100)] = 10,
+    json_output: Json = False,
+) -> None:
+    """Search as the model does; when nothing fits, say which label leaves how many workflows out."""
+    from worker.app.cli.catalog import search  # noqa: PLC0415
+
+    pairs = dict(pair.partition("=")[::2] for pair in label or ())
+    found = search(
+        directory,
+        query,
+        labels=pairs,
+        min_confidence=min_confidence,
+        max_results=max_results,
+        as_json=json_output,
+    )
+    _run(found)
 
 
 if __name__ == "__main__":
