@@ -52,6 +52,19 @@ async def test_a_notice_is_shown_and_leaves_the_worker_ready():
     )
 
 
+async def test_notices_are_shown_and_leave_the_worker_ready():
+    notices = {"catalog": lambda: "a change of a.yaml is refused", "model": well}
+    async with (
+        serve("127.0.0.1", 0, checks={"nats": well}, metrics=Metrics(), notices=notices) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/readyz") as response,
+    ):
+        assert (200, "ok\ncatalog: a change of a.yaml is refused\n") == (
+            response.status,
+            await response.text(),
+        )
+
+
 async def test_checks_are_asked_each_time():
     said = iter(["starting", ""])
     assert [503, 200] == [
