@@ -74,6 +74,13 @@ class NatsSettings(Group):
 
     _split = field_validator("servers", mode="before")(_comma_list)
 
+    @field_validator("servers")
+    @classmethod
+    def _without_credentials(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        if any("@" in server for server in servers):  # addresses stand in logs and error messages
+            raise ValueError("no credentials in an address: set RCA_NATS__USER and RCA_NATS__PASSWORD")
+        return servers
+
 
 class KubernetesSettings(Group):
     """The cluster that is investigated (read only)."""

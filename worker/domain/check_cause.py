@@ -81,6 +81,7 @@ def _check_existence(affected: ResolvedObject, found: Findings) -> None:
         found.factors.append(f"it could not be verified that {ref} exists: {affected.detail or 'no answer'}")
     elif affected.existence is Existence.ABSENT:
         found.notes.append(f"{ref} is not in the cluster, as the evidence shows")
+        found.factors.append(f"{ref} is not in the cluster any more, or was never there")
 
 
 def check_outcome(answer: Answer, found: Findings) -> InvestigationOutcome | None:

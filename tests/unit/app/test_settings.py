@@ -260,3 +260,10 @@ def test_no_default_of_a_secret_is_documented():
 
 def test_groups_are_groups():
     assert all(issubclass(field.annotation, Group) for field in Settings.model_fields.values())
+
+
+def test_an_address_with_credentials_is_refused_and_not_repeated(monkeypatch):
+    monkeypatch.setenv("RCA_NATS__SERVERS", "nats://worker:FAKE-hunter2@nats:4222")
+    with pytest.raises(ConfigurationError, match="RCA_NATS__USER") as raised:
+        load()
+    assert "hunter2" not in str(raised.value)
