@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from worker.adapters.pydantic_ai_model import PydanticAIModel, read_arguments
 from worker.domain.conversation import (
@@ -16,6 +17,7 @@ from worker.domain.conversation import (
     UserTurn,
 )
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.model_chain import ModelChain
 
 TOOLS = (
     ToolSpec(
@@ -267,3 +269,28 @@ def test_arguments_nested_beyond_reason_are_a_problem(depth):
     value, problem = read_arguments('{"a":' * depth + "1" + "}" * depth)
     assert value == {}
     assert problem
+
+
+async def test_another_provider_goes_on_with_the_conversation_of_the_first():
+    """What one provider said, calls and all, is read by the next; either way round."""
+
+    def first(request, number):
+        if number == 1:
+            return Said(text="Looking.", tool_calls=[("get_resource", {"kind": "Pod"})])
+        return Said(status=529)
+
+    names = ["openai-chat:test-model", "anthropic:claude-sonnet-4-6"]
+    for one, other in (names, names[::-1]):
+        async with (
+            model_on(first, one) as (primary, _),
+            model_on(lambda request, number: Said(text="Done."), other) as (secondary, llm),
+        ):
+            chain = ModelChain([primary, secondary], FixedClock())
+            opening = UserTurn("An incident.")
+            reply = await chain.ask(asked(opening))
+            results = ToolTurn((ToolResult(reply.tool_calls[0].id, "get_resource", "a pod"),))
+            assert (await chain.ask(asked(opening, reply, results))).text == "Done."
+        sent = json.dumps(llm.requests[0]["messages"])
+        assert sent.count(reply.tool_calls[0].id) == 2
+        assert "Looking." in sent
+        assert "a pod" in sent

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from worker.domain.conversation import ToolTurn
-from worker.domain.errors import GiveUp, GiveUpReason, Retry
+from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.investigate import Asked, Steps
 from worker.domain.ports import Clock, JournalRun
 from worker.domain.resume import LLM
@@ -73,7 +73,7 @@ class TriedSteps:
                 return asked
 
     async def _after_failure(self, error: Retry) -> None:
-        if error.tried:
+        if error.tried and error.reason is not RetryReason.MODEL_RATE_LIMITED:
             self._tries += 1
             await self._run.append(TRIED, reason=error.reason)
             if self._tries >= self._rule.tries:
