@@ -20,6 +20,7 @@ class Trouble(enum.StrEnum):
     EXEC_FORMAT = "exec format"
     APP_MEMORY = "memory exhausted in the process"
     DISK_FULL = "disk full"
+    REFUSAL = "server refuses"
     DB_FRAGMENTED = "database space exceeded"
     CERTIFICATE = "certificate"
     POOL = "connections exhausted"
@@ -30,6 +31,7 @@ class Trouble(enum.StrEnum):
     RATE_LIMIT = "rate limit"
     DNS = "name not resolved"
     DEPENDENCY = "dependency unreachable"
+    ARGUMENTS = "arguments not accepted"
     CONFIG = "configuration"
     PORT_IN_USE = "port in use"
     READ_ONLY = "read-only file system"
@@ -46,6 +48,18 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
     (Trouble.EXEC_FORMAT, _any(r"exec format error", r"cannot execute binary file", r"wrong architecture")),
+    (
+        Trouble.REFUSAL,
+        _any(
+            r"command not allowed when used memory",
+            r"\bMISCONF\b",
+            r"READONLY You can't write",
+            r"cluster_block_exception",
+            r"\bis sealed\b",
+            r"(?:server|database|cluster|replica|node|primary) is (?:in )?(?:read-only|recovery|maintenance)",
+            r"cannot execute \w+ in a read-only transaction",
+        ),
+    ),
     (
         Trouble.APP_MEMORY,
         _any(
@@ -187,11 +201,22 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
             r"\b50[234]\b (?:bad gateway|service unavailable|gateway)",
             r"no (?:available|usable|healthy|live) (?:connection|upstream|server|host|broker|node|backend|endpoint)",
             r"service unavailable",
+            r"\b(?:status|code|http)(?: ?code)?[\"'=: ]{1,4}50[234]\b",
             r"host\(?s?\)? tried",
             r"brokers? (?:not|un)available|LEADER_NOT_AVAILABLE|no leader",
             r"lost connection|connection is closed|broken pipe",
             r"communications link failure",
             r"SQLSTATE\[?\(?(?:HY000|08\d{3})",
+        ),
+    ),
+    (
+        Trouble.ARGUMENTS,
+        _any(
+            r"(?:unknown|unrecogni[sz]ed|unexpected|invalid|undefined) (?:shorthand |command[- ]line |long |short )?(?:flags?|arguments?|options?|switch|parameter)s?:? [\"'`(]?-",
+            r"(?:unknown|unrecogni[sz]ed) (?:shorthand )?(?:flag|arguments?|(?:sub)?command)\b",
+            r"flag provided but not defined",
+            r"no such option:? [\"'`]?-",
+            r"illegal option -",
         ),
     ),
     (
@@ -261,14 +286,29 @@ QUIET_LEVEL = re.compile(
     re.IGNORECASE,
 )
 STRONG_WHEN_QUIET = frozenset(
-    {Trouble.DISK_FULL, Trouble.EXEC_FORMAT, Trouble.APP_MEMORY, Trouble.DB_FRAGMENTED, Trouble.POOL, Trouble.CERTIFICATE,
+    {Trouble.DISK_FULL, Trouble.EXEC_FORMAT, Trouble.APP_MEMORY, Trouble.DB_FRAGMENTED, Trouble.POOL, Trouble.CERTIFICATE, Trouble.REFUSAL,
      Trouble.DNS, Trouble.DEPENDENCY, Trouble.MISSING_ENV, Trouble.CREDENTIALS}
 )  # fmt: skip
 ACCESS_LINE = re.compile(r'"(?:GET|POST|PUT|DELETE|HEAD|PATCH|OPTIONS) \S+ HTTP/[\d.]+[^"]*"?\s+[1-4]\d\d\b')
 MESSAGES = frozenset(
     {"msg", "message", "error", "err", "reason", "exception", "detail", "cause", "stack", "error_severity"}
 )
-RECORDS = frozenset({"record", "log", "error", "err", "exception", "fields"})
+RECORDS = frozenset(
+    {
+        "record",
+        "log",
+        "error",
+        "err",
+        "exception",
+        "fields",
+        "attr",
+        "attributes",
+        "data",
+        "context",
+        "details",
+        "payload",
+    }
+)
 MAX_LINE = 4000  # characters
 FOLDED = re.compile(r"\s*\(repeated (\d+) times?\)\s*$")
 

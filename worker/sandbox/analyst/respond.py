@@ -19,9 +19,9 @@ NAME = "offline-analyst"
 """What a client asks for."""
 MODEL = f"{NAME} (rules, not a language model)"
 """What answers, in its own words."""
-MAX_ROUNDS = 5
+MAX_ROUNDS = 7
 """Rounds of looking at the cluster; after that the best explanation so far counts."""
-MAX_LAST_ROUND = 9
+MAX_LAST_ROUND = 11
 MAX_CALLS = 8
 CHARS_PER_TOKEN = 4
 SEVERITIES = ("critical", "high", "medium", "low")

@@ -75,12 +75,13 @@ def themed_finding(case: Case, ref: ObjectRef) -> Finding | None:
         return None
     target = _workload(case, ref)
     manifest = case.facts.of(target)
-    limit, container = _limit(case, target, manifest)
-    told = (
-        f"{target}: {theme.told} (memory limit {limit})"
-        if limit and "memory" in theme.told
-        else f"{target}: {theme.told}"
-    )
+    limit, container = _limit(case, target, manifest, "memory")
+    cpu, _ = _limit(case, target, manifest, "cpu")
+    told = f"{target}: {theme.told}"
+    if limit and "memory" in theme.told:
+        told += f" (memory limit {limit})"
+    elif cpu and "CPU" in theme.told:
+        told += f" (cpu limit {cpu})"
     return Finding(
         family=theme.family,
         summary=f"{told}, as the signal says: {short(case.incident.message or case.incident.signal_type)}.",
@@ -117,8 +118,8 @@ def _workload(case: Case, ref: ObjectRef) -> ObjectRef:
     return (workloads.root_workload(case.facts, pod) if pod else None) or ref
 
 
-def _limit(case: Case, target: ObjectRef, manifest: Manifest | None) -> tuple[str, str]:
-    """Memory limit and name of the container that has most; empty when nothing is known."""
+def _limit(case: Case, target: ObjectRef, manifest: Manifest | None, resource: str) -> tuple[str, str]:
+    """Limit and name of the container that has most; empty when nothing is known."""
     specs = [pod_spec(manifest or {})]
     specs += [
         pod_spec(p)
@@ -127,7 +128,7 @@ def _limit(case: Case, target: ObjectRef, manifest: Manifest | None) -> tuple[st
     ]
     for spec in specs:
         for container in containers_of(spec, init=False):
-            limit = dig(container, "resources", "limits", "memory")
+            limit = dig(container, "resources", "limits", resource)
             if limit:
                 return str(limit), str(container.get("name") or "")
     return "", ""

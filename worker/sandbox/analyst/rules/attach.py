@@ -8,8 +8,9 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import dig, make_ref
-from worker.sandbox.analyst.rules import claims, nodes
+from worker.sandbox.analyst.rules import claims, drivers, nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
+from worker.sandbox.analyst.rules.causes import seen_from
 from worker.sandbox.analyst.shapes import pod_spec, references
 
 ELSEWHERE = re.compile(
@@ -33,6 +34,9 @@ def attach_finding(case: Case, pod: Manifest, target: ObjectRef, message: str) -
     if ELSEWHERE.search(message):
         return _held_elsewhere(case, pod, target, claim, told)
     driver = DRIVER.search(message)
+    agent = drivers.agent_finding(case, driver[1], ("DaemonSet",)) if driver and driver[1] else None
+    if agent is not None:
+        return seen_from(agent, "FailedMount", target, f"{sentence(told)}: its storage driver does not run.")
     holder = claim or target
     why = "the CSI driver does not run on this node" if driver else "the mount itself fails"
     return Finding(

@@ -124,19 +124,24 @@ def _remote(case: Case, pod: Manifest, target: ObjectRef, line: str) -> Finding 
     namespace = str(dig(pod, "metadata", "namespace") or "")
     for host in hosts.hosts_in(line):
         service = hosts.service_for(case.facts, host, namespace)
-        if service is None:
-            continue
-        for secret in _served_secrets(case.facts, service):
-            holder = managing_certificate(case.facts, secret) or secret
+        if service is not None:
             told = f"container of {target} does not accept the certificate of {service}: {short(line)}"
-            return _finding(
-                told,
-                f"The certificate served by {service} stands in {secret}.",
-                holder,
-                target,
-                0.8,
-                expired=bool(EXPIRED.search(line)),
-            )
+            finding = served_finding(case, target, service, told, line)
+            if finding is not None:
+                return finding
+    return None
+
+
+def served_finding(
+    case: Case, workload: ObjectRef, service: ObjectRef, told: str, line: str
+) -> Finding | None:
+    """The Secret, or the Certificate that writes it, with what a Service shows to its clients."""
+    expired = bool(EXPIRED.search(line))
+    for secret in _served_secrets(case.facts, service):
+        holder = managing_certificate(case.facts, secret) or secret
+        why = "has expired" if expired else "is not accepted"
+        where = f"The certificate served by {service} stands in {secret} and {why}."
+        return _finding(told, where, holder, workload, 0.8, expired=expired)
     return None
 
 

@@ -9,11 +9,15 @@ from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
+from worker.sandbox.analyst.rules import drivers
 from worker.sandbox.analyst.rules.case import Case, short
+from worker.sandbox.analyst.rules.causes import seen_from
 from worker.sandbox.analyst.shapes import annotations_of, pod_spec, references
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_CLASS = re.compile(r"storageclass[^\"]{0,24}\"([^\"]+)\" not found", re.IGNORECASE)
+PROTECTED = "pvc-protection"
+MAX_READ = 4
 SYMPTOMS = ("PodPending", "FailedScheduling", "PVCPending")
 
 
@@ -39,7 +43,7 @@ def claim_finding(case: Case, claim: ObjectRef, workload: ObjectRef | None) -> F
             )
         return None
     if dig(manifest, "metadata", "deletionTimestamp"):
-        return _leaving(claim, workload, manifest)
+        return _leaving(facts, claim, workload, manifest)
     phase = dig(manifest, "status", "phase")
     if phase == "Lost":
         return _finding(
@@ -81,6 +85,12 @@ def _pending(case: Case, claim: ObjectRef, workload: ObjectRef | None, manifest:
     if storage_class is not None:
         told += f" (StorageClass {class_name}, provisioner {storage_class.get('provisioner')})"
     backend = any(e.reason == "ProvisioningFailed" for e in events)
+    if storage_class is not None and any(e.reason == "ExternalProvisioning" for e in facts.events_of(claim)):
+        agent = drivers.agent_finding(
+            case, str(storage_class.get("provisioner") or ""), ("Deployment", "StatefulSet")
+        )
+        if agent is not None:
+            return seen_from(agent, SYMPTOMS[0], workload, f"{told}.")
     return _finding(
         claim, workload, told, 0.72, {"claim_unbound"} | ({"storage_backend_down"} if backend else set())
     )
@@ -92,12 +102,26 @@ def _has_default(facts: Facts) -> bool:
     return any(r.get("DEFAULT", "").lower() == "true" for r in facts.rows("StorageClass"))
 
 
-def _leaving(claim: ObjectRef, workload: ObjectRef | None, manifest: Manifest) -> Finding:
+def _leaving(facts: Facts, claim: ObjectRef, workload: ObjectRef | None, manifest: Manifest) -> Finding:
     held = ", ".join(map(str, as_list(dig(manifest, "metadata", "finalizers"))))
     told = f"{claim} was deleted at {dig(manifest, 'metadata', 'deletionTimestamp')} and waits for its finalizers ({held})"
+    if PROTECTED in held:
+        users = ", ".join(_users(facts, claim)) or "a pod"
+        told += f": {users} still uses it, and {PROTECTED} keeps it as long"
     return _finding(
         claim, workload, told, 0.76, {"finalizer"}, (Remedy.REMOVE_FINALIZER, Remedy.RECREATE_CLAIM)
     )
+
+
+def _users(facts: Facts, claim: ObjectRef) -> list[str]:
+    """Pods that mount the claim, of those that are known or are few enough to be read."""
+    for row in facts.rows("Pod", claim.namespace)[:MAX_READ]:
+        facts.get("Pod", row.get("NAME", ""), claim.namespace)
+    return [
+        f"Pod {dig(p, 'metadata', 'name')}"
+        for p in facts.objects("Pod", claim.namespace)
+        if any(c.name == claim.name for c in claims_of(p))
+    ]
 
 
 def _finding(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.loglines import Trouble, classify
 from worker.sandbox.analyst.refs import as_dict, make_ref
-from worker.sandbox.analyst.rules import hosts
+from worker.sandbox.analyst.rules import certificates, hosts
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import seen_from, with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
@@ -120,13 +122,17 @@ def _webhook(case: Case, ref: ObjectRef, message: str) -> Finding | None:
     match = WEBHOOK.search(message)
     if match is None:
         return None
-    told = f"pods of {_workload(case, ref)} cannot be created because the admission webhook {match[1]} does not answer: {short(message)}"
+    told = f"pods of {_workload(case, ref)} cannot be created because the call of the admission webhook {match[1]} fails: {short(message, 420)}"
     for host in hosts.hosts_in(message):
         service = hosts.service_for(case.facts, host, ref.namespace)
         for behind in hosts.workloads_behind(case.facts, service) if service else ():
             finding = case.follow(behind)
             if finding is not None:
                 return seen_from(finding, "FailedCreate", _workload(case, ref), f"{sentence(told)}.")
+            if service is not None and classify(message) is Trouble.CERTIFICATE:
+                served = certificates.served_finding(case, behind, service, told, message)
+                if served is not None:
+                    return replace(served, symptoms=SYMPTOMS)
             return _finding(case, ref, told, behind, 0.7, {"webhook"}, (Remedy.FIX_WEBHOOK, Remedy.RESTART))
     target = make_ref("ValidatingWebhookConfiguration", match[1])
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
@@ -16,6 +17,12 @@ from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, env_values, pod_spec, references
 
 CLOSE = 0.78
+UNANSWERED = re.compile(
+    r"temporary failure in name resolution|EAI_AGAIN|(?:lookup|resol\w+|dns|:53)\b.*time(?:d )?-?out|"
+    r"time(?:d )?-?out.*(?:lookup|resol|dns|:53\b)|no servers could be reached",
+    re.IGNORECASE,
+)
+"""A question to the DNS that got no answer, which is not the answer that there is no such name."""
 
 
 def dependency_finding(
@@ -27,6 +34,10 @@ def dependency_finding(
     asked = case.asked
     for kind in ("Service", "Pod", "ReplicaSet"):
         case.facts.rows(kind, namespace)
+    if UNANSWERED.search(line):
+        shut = netpol.dns_policy(case, pod)
+        if shut is not None:
+            return seen_from(shut, _symptom(state), target, told)
     written = hosts.hosts_in(line)
     settings = hosts.configured_hosts(pod)
     for host in _with_ports(written, settings) + [
@@ -134,6 +145,8 @@ def _no_service(case: Case, pod: Manifest, consumer: ObjectRef, host: Host, told
         return _external(case, consumer, host, told) if not host.is_ip else None
     name, where = place
     rows = case.facts.rows("Service", where)
+    if any(r.get("NAME") == name for r in rows):
+        return None
     elsewhere = [
         r for r in case.facts.rows("Service") if r.get("NAME") == name and r.get("NAMESPACE") != where
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
@@ -19,6 +20,7 @@ from worker.sandbox.analyst.rules import (
     mesh,
     permissions,
     pools,
+    refusals,
 )
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -128,13 +130,15 @@ def _own_fault(family: str, what: str) -> Explain:
             denied=frozenset({"oom", "dependency_down"}),
             hints={"container": state.name},
         )
-        return with_change(finding, last_change(case.facts, target))
+        changed = with_change(finding, last_change(case.facts, target))
+        return replace(changed, certainty=0.84) if "healthy_before" in changed.traits else changed
 
     return explain
 
 
 EXPLANATIONS: dict[Trouble, Explain] = {
     Trouble.EXEC_FORMAT: architecture,
+    Trouble.REFUSAL: refusals.refusal_finding,
     Trouble.APP_MEMORY: _process_memory,
     Trouble.DISK_FULL: disks.disk_finding,
     Trouble.DB_FRAGMENTED: _fragmented,
@@ -144,6 +148,7 @@ EXPLANATIONS: dict[Trouble, Explain] = {
     Trouble.MESH: mesh.denied_finding,
     Trouble.CREDENTIALS: credentials.credentials_finding,
     Trouble.MISSING_ENV: configs.missing_setting_finding,
+    Trouble.ARGUMENTS: _own_fault("arguments", "does not accept its command line"),
     Trouble.CONFIG: configs.config_finding,
     Trouble.DNS: dependencies.dependency_finding,
     Trouble.DEPENDENCY: dependencies.dependency_finding,

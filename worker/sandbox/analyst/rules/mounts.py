@@ -82,6 +82,16 @@ def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: Lack, state
     touched = change is not None and change.touches("configMap", "secret", "].env")
     if touched or lack.name in changed_references(change):
         return replace(with_change(finding, change), target=target, certainty=0.88)
+    maker = None if lack.key else _maker(case.facts, finding.target)
+    if maker is not None:
+        why = f"{maker} should write it and fails: {_complaint(case.facts, maker)}"
+        return replace(
+            finding,
+            target=maker,
+            summary=f"{finding.summary} {sentence(why)}.",
+            factors=(*finding.factors, why),
+            remedies=(),
+        )
     similar = "" if lack.key else _similar(case.facts, lack, namespace)
     if not similar:
         return finding
@@ -94,6 +104,22 @@ def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: Lack, state
         factors=(*finding.factors, why),
         remedies=(),
     )
+
+
+def _maker(facts: Facts, absent: ObjectRef) -> ObjectRef | None:
+    """The custom object that should write a Secret or ConfigMap of its own name, when events tell of its failure."""
+    events = [e for e in facts.events if e.namespace == absent.namespace and e.type == "Warning"]
+    facts.ask_events(absent.namespace)
+    for event in reversed(events):
+        made = event.kind == "Certificate" or (event.kind != absent.kind and event.kind.endswith(absent.kind))
+        if made and (event.name == absent.name or absent.name in event.message):
+            return make_ref(event.kind, event.name, absent.namespace)
+    return None
+
+
+def _complaint(facts: Facts, maker: ObjectRef) -> str:
+    said = [e for e in facts.events_of(maker) if e.type == "Warning"]
+    return f"{said[-1].reason}: {short(said[-1].message)}" if said else "see its status"
 
 
 def _lacking(pod: Manifest, target: ObjectRef, lack: Lack, absent: ObjectRef, state: str) -> Finding:

@@ -12,6 +12,8 @@ from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case
 from worker.sandbox.analyst.shapes import labels_of, selects
 
+DNS_LABELS = {"k8s-app": "kube-dns"}
+DNS_PORTS = {"53", "dns", "dns-tcp"}
 SYMPTOMS = ("NetworkPolicyBlocked", "ConnectivityLost", "NetworkUnreachable")
 
 
@@ -34,9 +36,8 @@ def blocking_policy(case: Case, client: Manifest, service: ObjectRef) -> Finding
     if shut is not None:
         return _finding(
             shut,
-            service,
-            f"its ingress rules let {home}/{dig(client, 'metadata', 'name')} not reach the pods of {service}",
-            case,
+            f"its ingress rules let {home}/{dig(client, 'metadata', 'name')} not reach the pods of {service}, which are healthy",
+            next(iter(hosts.workloads_behind(facts, service)), None),
         )
     client_side = policies(facts, home)
     shut = denying(
@@ -48,11 +49,26 @@ def blocking_policy(case: Case, client: Manifest, service: ObjectRef) -> Finding
     if shut is not None:
         return _finding(
             shut,
-            service,
-            f"its egress rules keep {home}/{dig(client, 'metadata', 'name')} from the pods of {service}",
-            case,
+            f"its egress rules keep {home}/{dig(client, 'metadata', 'name')} from the pods of {service}, which are healthy",
+            next(iter(hosts.workloads_behind(facts, service)), None),
         )
     return None
+
+
+def dns_policy(case: Case, client: Manifest) -> Finding | None:
+    """The policy that keeps the client's pod from the cluster's name servers."""
+    home = str(dig(client, "metadata", "namespace") or "")
+    shut = denying(
+        policies(case.facts, home),
+        labels_of(client),
+        "Egress",
+        lambda p: _lets(p, "egress", "to", DNS_LABELS, "kube-system", home, DNS_PORTS, case.facts),
+    )
+    if shut is None:
+        return None
+    pod = f"{home}/{dig(client, 'metadata', 'name')}"
+    why = f"its egress rules keep {pod} from the cluster's DNS (port 53)"
+    return _finding(shut, why, case.facts.root_of(client, ask=False))
 
 
 def policies(facts: Facts, namespace: str) -> list[Manifest]:
@@ -146,7 +162,7 @@ def _server_ports(facts: Facts, service: ObjectRef) -> set[str]:
     return found
 
 
-def _finding(policy: Manifest, service: ObjectRef, why: str, case: Case) -> Finding:
+def _finding(policy: Manifest, why: str, workload: ObjectRef | None) -> Finding:
     ref = make_ref(
         "NetworkPolicy", str(dig(policy, "metadata", "name")), str(dig(policy, "metadata", "namespace") or "")
     )
@@ -154,13 +170,13 @@ def _finding(policy: Manifest, service: ObjectRef, why: str, case: Case) -> Find
     told = f"{ref} (created {since}) blocks the traffic: {why}"
     return Finding(
         family="network-policy",
-        summary=f"{told}. The pods behind {service} are healthy.",
+        summary=f"{told}.",
         target=ref,
         certainty=0.84,
         symptoms=SYMPTOMS,
         remedies=(Remedy.FIX_NETWORK_POLICY,),
         factors=(told,),
-        workload=next(iter(hosts.workloads_behind(case.facts, service)), None),
+        workload=workload,
         traits=frozenset({"network_policy"}),
         denied=frozenset({"oom", "config_content", "dependency_down", "template_changed"}),
         hints={"network_policy": ref.name},

@@ -11,8 +11,8 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
-from worker.sandbox.analyst.rules.rollouts import last_change
-from worker.sandbox.analyst.shapes import ContainerState, container_named, pod_spec
+from worker.sandbox.analyst.rules.rollouts import Change, last_change
+from worker.sandbox.analyst.shapes import ContainerState, condition, container_named, pod_spec
 
 PROBE = re.compile(r"\b(Liveness|Readiness|Startup) probe (?:failed|errored)", re.IGNORECASE)
 KILLED = re.compile(r"failed (liveness|startup) probe", re.IGNORECASE)
@@ -61,10 +61,8 @@ def probe_finding(
         family="probe",
         summary=f"{sentence(told)}{ending}. {why}",
         target=target,
-        certainty=0.82 if wrong or (change and change.touches("probe")) else 0.66,
-        symptoms=("CrashLoopBackOff", "ProbeFailure")
-        if failure.killed
-        else ("ReadinessProbeFailed", "PodNotReady", "Unhealthy", "CrashLoopBackOff"),
+        certainty=_certainty(change, wrong=wrong),
+        symptoms=_symptoms(case, target, failure),
         remedies=(Remedy.FIX_PROBE,),
         factors=(told, why),
         workload=target,
@@ -73,6 +71,21 @@ def probe_finding(
         hints={"container": state.name},
     )
     return with_change(finding, change)
+
+
+def _certainty(change: Change | None, *, wrong: bool) -> float:
+    """How sure it is: very when the probe is wrong or was changed, or when all was well before a rollout."""
+    if wrong or (change is not None and change.touches("probe")):
+        return 0.82
+    return 0.76 if change is not None and change.parts and change.healthy_before else 0.66
+
+
+def _symptoms(case: Case, target: ObjectRef, failure: ProbeFailure) -> tuple[str, ...]:
+    if failure.killed:
+        return ("CrashLoopBackOff", "ProbeFailure")
+    late = condition(case.facts.of(target, ask=False) or {}, "Progressing").get("reason")
+    first = ("ProgressDeadlineExceeded",) if late == "ProgressDeadlineExceeded" else ()
+    return (*first, "ReadinessProbeFailed", "PodNotReady", "Unhealthy", "CrashLoopBackOff")
 
 
 def _why(container: Manifest, probe: Manifest, failure: ProbeFailure) -> tuple[str, bool]:

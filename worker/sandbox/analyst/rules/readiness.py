@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from worker.domain.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding
@@ -28,7 +30,7 @@ def not_ready_finding(
         case, pod, state, target, [t for t in telling if t.trouble is not Trouble.CRASH]
     )
     if decided is not None:
-        return decided
+        return _late(case, decided, target)
     if failure is not None:
         return probes.probe_finding(case, pod, state, target, failure)
     gate = _readiness_gate(pod)
@@ -49,6 +51,14 @@ def not_ready_finding(
         workload=target,
     )
     return with_change(finding, last_change(case.facts, target))
+
+
+def _late(case: Case, finding: Finding, workload: ObjectRef) -> Finding:
+    """The finding as what keeps a rollout from its progress deadline, when the workload itself is to blame."""
+    progressing = condition(case.facts.of(workload, ask=False) or {}, "Progressing")
+    if finding.target != workload or progressing.get("reason") != "ProgressDeadlineExceeded":
+        return finding
+    return replace(finding, symptoms=("ProgressDeadlineExceeded", *finding.symptoms))
 
 
 def _readiness_gate(pod: Manifest) -> str:
