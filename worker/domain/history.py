@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -32,7 +32,6 @@ RECENT, WINDOW = timedelta(hours=24), timedelta(days=90)
 GOOD, MODERATE = 0.7, 0.4
 MAX_CONFIG_MAPS = 100
 EARLIEST = datetime.min.replace(tzinfo=UTC)
-NOT_CONFIGURED = "no history store is configured"
 
 
 class SpecMatch(enum.StrEnum):
@@ -107,33 +106,44 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a look-up gave. `past` is None when the store gave no answer; `problem` says why."""
+    """What a look-up gave: the last 90 days, oldest first; one without a time counts as old.
+
+    `problem` says why nothing is known, empty when the store has answered.
+    """
 
     spec_hash: str = ""
-    past: Past | None = None
-    problem: str = NOT_CONFIGURED
-
-    def within(self, now: datetime) -> list[PastRemediation]:
-        """Those of the last 90 days, oldest first. One without a time counts as old."""
-        found = self.past.remediations if self.past else ()
-        return sorted(
-            (item for item in found if item.at is None or now - item.at <= WINDOW),
-            key=lambda item: (item.at or EARLIEST, item.id),
-        )
+    remediations: tuple[PastRemediation, ...] = ()
+    regression: bool = False
+    problem: str = ""
 
 
-async def look_back(history: History | None, cluster: Cluster, chain: OwnerChain) -> Known:
-    """The history of the top owner and the hash of its spec, at the same time. Never raises for the outside world."""
-    if history is None:
-        return Known()
-    hashing = asyncio.ensure_future(spec_hash_of(cluster, chain))
-    try:
-        past = await history.past(chain.root, hashing)
-        return Known(await hashing, past, "")
-    except HistoryUnavailable as error:
-        return Known(problem=str(error))
-    finally:
-        hashing.cancel()
+@dataclass(frozen=True, slots=True)
+class Lookback:
+    """Looks back for one request, which was received at `now`."""
+
+    history: History
+    cluster: Cluster
+    now: datetime
+
+    async def known(self, chain: OwnerChain) -> Known:
+        """The history of the top owner and the hash of its spec, read at the same time.
+
+        Never raises for the outside world.
+        """
+        hashing = asyncio.ensure_future(spec_hash_of(self.cluster, chain))
+        try:
+            past = await self.history.past(chain.root, hashing)
+            return Known(await hashing, in_order(past.remediations, self.now), past.regression)
+        except HistoryUnavailable as error:
+            return Known(problem=str(error))
+        finally:
+            hashing.cancel()
+
+
+def in_order(remediations: Iterable[PastRemediation], now: datetime) -> tuple[PastRemediation, ...]:
+    """Those of the last 90 days, oldest first."""
+    kept = (item for item in remediations if item.at is None or now - item.at <= WINDOW)
+    return tuple(sorted(kept, key=lambda item: (item.at or EARLIEST, item.id)))
 
 
 async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
@@ -171,29 +181,30 @@ def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
     )
 
 
-def failed_on_spec(known: Known, now: datetime) -> list[PastRemediation]:
+def failed_here(known: Known) -> tuple[PastRemediation, ...]:
     """Executions that did not help although the spec was what it is now, oldest first."""
-    return [
-        item
-        for item in known.within(now)
-        if item.unsuccessful and item.matches(known.spec_hash) in {SpecMatch.BEFORE, SpecMatch.AFTER}
-    ]
+    on_this = {SpecMatch.BEFORE, SpecMatch.AFTER}
+    return tuple(
+        item for item in known.remediations if item.unsuccessful and item.matches(known.spec_hash) in on_this
+    )
 
 
-def failed_before(workflow_id: str, action_type: str, known: Known, now: datetime) -> list[PastRemediation]:
-    """Those of them that ran this workflow, or another one of the same action."""
-    return [
+def same_as_before(
+    workflow_id: str, action_type: str, failed: Sequence[PastRemediation]
+) -> tuple[PastRemediation, ...]:
+    """Those that ran this workflow, or another one of the same action."""
+    return tuple(
         item
-        for item in failed_on_spec(known, now)
+        for item in failed
         if _same(item.workflow_id, workflow_id) or _same(item.action_type, action_type)
-    ]
+    )
 
 
-def regressions(known: Known, now: datetime) -> list[PastRemediation]:
+def regressions(known: Known) -> list[PastRemediation]:
     """Executed remediations whose effect on the spec is gone: it is again what it was before them."""
     return [
         item
-        for item in known.within(now)
+        for item in known.remediations
         if item.outcome
         and item.matches(known.spec_hash) is SpecMatch.BEFORE
         and item.post_hash != item.pre_hash

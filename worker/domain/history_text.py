@@ -17,7 +17,7 @@ from worker.domain.history import (
     PastRemediation,
     SpecMatch,
     declining,
-    failed_on_spec,
+    failed_here,
     recurrences,
     regressions,
 )
@@ -35,16 +35,16 @@ SPEC = {
 
 def describe(known: Known, now: datetime) -> dict[str, Any] | str:
     """What is known of the past of a resource; a sentence when there is nothing to list."""
-    if known.past is None:
+    if known.problem:
         return (
             f"unknown: {one_line(known.problem, 200)}; go on without it, but do not take this for no history"
         )
-    found = known.within(now)
+    found = known.remediations
     if not found:
         return NONE_KNOWN
     recent = [item for item in found if item.at is not None and now - item.at <= RECENT]
     older = found[: len(found) - len(recent)]
-    told: dict[str, Any] = {"warnings": warnings(known, recent, now)}
+    told: dict[str, Any] = {"warnings": warnings(known, recent)}
     for name, items in (("last_90_days", older), ("last_24_hours", recent)):
         told[name] = [_line(item, known.spec_hash, found) for item in items[-MAX_LINES:]]
         if len(items) > MAX_LINES:
@@ -52,16 +52,16 @@ def describe(known: Known, now: datetime) -> dict[str, Any] | str:
     return {name: value for name, value in told.items() if value}
 
 
-def warnings(known: Known, recent: Sequence[PastRemediation], now: datetime) -> list[str]:
+def warnings(known: Known, recent: Sequence[PastRemediation]) -> list[str]:
     """What a person would hold against doing the same again."""
-    found, lines = known.within(now), []
-    undone = regressions(known, now)
+    found, lines = known.remediations, list[str]()
+    undone = regressions(known)
     if undone:
         what = ", ".join(dict.fromkeys(f"{_word(i.action)} of {_when(i)}" for i in undone[-3:]))
         lines.append(f"regression: the spec is again what it was before {what}")
-    elif known.past and known.past.regression:
+    elif known.regression:
         lines.append("regression: the spec is again what it was before an earlier remediation")
-    failed = dict.fromkeys(item.action for item in failed_on_spec(known, now) if item.action)
+    failed = dict.fromkeys(item.action for item in failed_here(known) if item.action)
     lines += [
         f"failed on this very spec: {_word(action)}; choosing it again needs a rationale and a person's approval"
         for action in failed

@@ -50,7 +50,6 @@ class Catalog(Protocol):
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage: ...
 
 
-class Model(Protocol):
 class History(Protocol):
     """Past remediations of a resource, of the last 90 days. Both methods raise HistoryUnavailable.
 
@@ -72,6 +71,7 @@ class Metrics(Protocol):
     ) -> Sequence[Series]: ...
 
 
+class Model(Protocol):
     """A language model. Raises Retry or GiveUp."""
 
     @property

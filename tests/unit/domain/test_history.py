@@ -16,16 +16,17 @@ from tests.fakes.messages import NOON, review_result
 from worker.domain.errors import ClusterReason
 from worker.domain.history import (
     Known,
-    Past,
+    Lookback,
     PastRemediation,
     Recurrence,
     SpecMatch,
     declining,
-    failed_before,
-    look_back,
+    failed_here,
+    in_order,
     record_of,
     recurrences,
     regressions,
+    same_as_before,
     spec_hash_of,
 )
 from worker.domain.history_text import describe, level
@@ -52,7 +53,7 @@ def done(hours=1.0, /, **fields):
 def known(*remediations, spec_hash=THIS, **fields):
     shuffled = list(remediations)
     random.Random(7).shuffle(shuffled)
-    return Known(spec_hash, Past(tuple(shuffled), **fields), "")
+    return Known(spec_hash, in_order(shuffled, NOW), **fields)
 
 
 def told(*remediations, **fields):
@@ -100,16 +101,15 @@ async def test_a_look_back_asks_for_the_top_owner():
     revision = replica_set(api, "7d9", 1)
     cluster, chain = await chain_of(pod("api-7d9-x", owner=revision), revision, api)
     history = MemoryHistory.of(ref_of(api), done())
-    found = await look_back(history, cluster, chain)
-    assert Known(fingerprint(api), Past((done(),)), "") == found
+    found = await Lookback(history, cluster, NOW).known(chain)
+    assert Known(fingerprint(api), (done(),)) == found
     assert [(("Deployment", "shop", "api"), fingerprint(api))] == history.asked
 
 
 async def test_a_store_that_is_down_is_told_and_ends_nothing():
     cluster, chain = await chain_of(deployment("api"))
-    found = await look_back(MemoryHistory(down=True), cluster, chain)
-    assert (None, "the store is down") == (found.past, found.problem)
-    assert "no history store is configured" == (await look_back(None, cluster, chain)).problem
+    found = await Lookback(MemoryHistory(down=True), cluster, NOW).known(chain)
+    assert ("", "the store is down") == (found.spec_hash, found.problem)
 
 
 async def test_hash_and_history_are_read_at_the_same_time():
@@ -131,7 +131,7 @@ async def test_hash_and_history_are_read_at_the_same_time():
 
     cluster = Cluster([with_config(), obj("ConfigMap", "api-config")])
     chain = await owner_chain(cluster, ref_of(deployment("api")))
-    found = await asyncio.wait_for(look_back(History(), cluster, chain), 5)
+    found = await asyncio.wait_for(Lookback(History(), cluster, NOW).known(chain), 5)
     assert found.spec_hash
 
 
@@ -191,7 +191,7 @@ def test_what_counts_as_unsuccessful(fields, expected):
     ],
 )
 def test_an_old_spec_that_is_back_is_a_regression(fields, expected):
-    assert expected == len(regressions(known(done(**fields)), NOW))
+    assert expected == len(regressions(known(done(**fields))))
 
 
 FAILED = {"outcome": "failed", "pre_hash": THIS}
@@ -212,7 +212,7 @@ FAILED = {"outcome": "failed", "pre_hash": THIS}
     ],
 )
 def test_what_failed_for_this_resource_and_spec_is_found(workflow_id, action_type, fields, expected):
-    assert expected == len(failed_before(workflow_id, action_type, known(done(**fields)), NOW))
+    assert expected == len(same_as_before(workflow_id, action_type, failed_here(known(done(**fields)))))
 
 
 # -- trends
@@ -380,7 +380,7 @@ REMEDIATIONS = st.builds(
 
 @given(st.lists(REMEDIATIONS, max_size=30))
 def test_whatever_a_store_says_is_told_in_lines_and_without_hashes(remediations):
-    shown = describe(Known(THIS, Past(tuple(remediations)), ""), NOW)
+    shown = describe(Known(THIS, in_order(remediations, NOW)), NOW)
     lines = [shown] if isinstance(shown, str) else [line for part in shown.values() for line in part]
     assert lines
     assert not any("\n" in line or THIS in line or OLD in line for line in lines)
