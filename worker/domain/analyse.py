@@ -6,23 +6,23 @@ the last step: once it is in the journal it is published as it is, never built a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
-from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from schemas.subjects import DEFAULT_LANE, Lane
 from worker.domain.answer import UnreadableAnswer, parse_answer
 from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import (
-    attempt_number,
     base_context,
     failed_execution,
     requested_names,
@@ -32,17 +32,20 @@ from worker.domain.context import (
 )
 from worker.domain.conversation import Reply
 from worker.domain.enrichment import enrich
-from worker.domain.errors import CatalogUnavailable, JournalGap
+from worker.domain.errors import CatalogUnavailable, HistoryUnavailable, JournalGap
 from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.history import Lookback, record_of
 from worker.domain.investigate import Finding, Investigation, Judged, investigate
 from worker.domain.journal import done
 from worker.domain.limits import Limits
+from worker.domain.metric_tools import QUERY_PROMETHEUS, MetricTools
+from worker.domain.objects import ObjectRef
 from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
-from worker.domain.policy import PolicyFacts, merge_approval, policy_input
-from worker.domain.ports import Catalog, Clock, Cluster, Events, JournalRun, Model, Policy
+from worker.domain.policy import merge_approval, policy_facts, policy_input
+from worker.domain.ports import Catalog, Clock, Cluster, Events, History, JournalRun, Metrics, Model, Policy
 from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
 from worker.domain.redact import redact
-from worker.domain.result import Ingredients, actionable, build
+from worker.domain.result import Ingredients, build
 from worker.domain.resume import OPENING, RESULT, JournaledSteps
 from worker.domain.review import Reviewed, Reviewer
 from worker.domain.toolbox import Toolbox
@@ -51,15 +54,12 @@ from worker.domain.tries import TriedSteps, TryRule
 from worker.domain.verdict import Accepted, Rejected, judge
 
 T = TypeVar("T")
-UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
-"""When the cluster gave no answer: nothing is known, nothing is false."""
-
 SHRUNK = "the conversation became too long for the model: it no longer read its first tool results at the end"
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The outside world of one analysis. `jitter` gives a number in [0, 1)."""
+    """The outside world of one analysis. `jitter` gives a number in [0, 1). `history` and `metrics` may be missing."""
 
     cluster: Cluster
     catalog: Catalog
@@ -68,6 +68,8 @@ class Outside:
     events: Events
     clock: Clock
     jitter: Callable[[], float]
+    history: History | None = None
+    metrics: Metrics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +138,23 @@ class Analysis:
         )
         if finished := done(job.run, RESULT):
             result = _read(TypeAdapter(AnalysisResult), finished[-1].data)
-            trail.continue_at(int(finished[-1].notes.get("sequence", 0)))
+            kept = finished[-1].notes
+            trail.continue_at(int(kept.get("sequence", 0)))
         else:
-            result = await self._analyse(job, trail)
-            await job.run.append(RESULT, result.model_dump_json().encode(), sequence=trail.sequence)
+            result, kept = await self._analyse(job, trail)
+            await job.run.append(RESULT, result.model_dump_json().encode(), sequence=trail.sequence, **kept)
         await trail.record(_complete(result))
+        await self._remember(result, kept)
         return result
 
-    async def _analyse(self, job: Job, trail: AuditTrail) -> AnalysisResult:
+    async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
+        """Keep the result for later incidents of the same resource. A lost record is no reason to lose the result."""
+        if self._outside.history is not None and kept.get("owner"):
+            record = record_of(result, str(kept["spec_hash"]))
+            with contextlib.suppress(HistoryUnavailable):
+                await self._outside.history.remember(ObjectRef(*kept["owner"]), record)
+
+    async def _analyse(self, job: Job, trail: AuditTrail) -> tuple[AnalysisResult, Mapping[str, Any]]:
         await trail.record(
             audit.RequestAccepted(
                 kind=job.subject.kind,
@@ -155,7 +166,7 @@ class Analysis:
         opening = await self._opening(job, trail)
         work = _Work(job, self._outside, self._rules, trail, opening)
         finding = await investigate(work.investigation())
-        return await work.result(finding)
+        return await work.result(finding), work.kept(finding)
 
     async def _opening(self, job: Job, trail: AuditTrail) -> Opening:
         started = self._outside.clock.monotonic()
@@ -211,15 +222,18 @@ class _Work:
         self._evidence = EvidenceLog()
         for item in opening.evidence:
             self._evidence.add(item)
-        context = base_context(job.request)
+        context, received = base_context(job.request), job.request.received_time
+        lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
         self._toolbox = Toolbox(
             cluster=outside.cluster,
             catalog=outside.catalog,
             evidence=self._evidence,
-            now=job.request.received_time,
+            now=received,
             base_context=context,
             redact=redact,
             fence_token=opening.fence_token,
+            extra=MetricTools(outside.metrics, received).tools if outside.metrics else None,
+            lookback=lookback,
         )
         self._reviewer = Reviewer(
             cluster=outside.cluster,
@@ -232,6 +246,7 @@ class _Work:
             failed=failed_execution(job.request),
             extra_signal_types=rules.signal_types,
             sender=sender_texts(job.request),
+            lookback=lookback,
         )
         self._review: Reviewed | None = None
 
@@ -239,7 +254,7 @@ class _Work:
         """What the loop works with."""
         return Investigation(
             model=self._outside.model,
-            tools=tool_specs(),
+            tools=tool_specs([QUERY_PROMETHEUS] if self._outside.metrics else []),
             system=SYSTEM_TEXT,
             opening=self._opening.text,
             run_tools=self._toolbox.run_all,
@@ -298,18 +313,35 @@ class _Work:
             )
         )
 
+    def kept(self, finding: Finding) -> Mapping[str, Any]:
+        """What the history needs beside the result: the top owner and the hash of its spec; empty without a cause."""
+        last = finding.attempts[-1].verdict if finding.attempts else None
+        if not isinstance(last, Accepted):
+            return {}
+        root = last.root_owner
+        spec_hash = self._review.spec_hash if self._review else ""
+        return {"owner": [root.kind, root.name, root.namespace], "spec_hash": spec_hash}
+
     def _notes(self, finding: Finding) -> list[str]:
         notes = [f"unknown: {source}" for source in self._opening.failed_sources]
         return [*notes, SHRUNK] if finding.shrunk else notes
 
     def _planted(self) -> str:
         found = self._review.instructions if self._review else {}
-        return f"text that reads like instructions to its reader stands in {', '.join(found)}" if found else ""
+        return (
+            f"text that reads like instructions to its reader stands in {', '.join(found)}" if found else ""
+        )
 
     async def _approval(self, conclusion: Conclusion, accepted: Accepted | None, planted: str) -> Approval:
         if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:
             return Approval(required=False)
-        facts = self._policy_facts(accepted, injection=bool(planted))
+        facts = policy_facts(
+            self._job.request,
+            accepted,
+            labels=self._review.detected_labels if self._review else None,
+            confidence_threshold=self._rules.confidence_threshold,
+            injection=bool(planted),
+        )
         decided = await self._outside.policy.decide(policy_input(facts))
         forced = [*conclusion.approval_reasons, *([planted] if planted else [])]
         approval = merge_approval(decided, forced)
@@ -319,35 +351,6 @@ class _Work:
             )
         )
         return approval
-
-    def _policy_facts(self, accepted: Accepted, *, injection: bool) -> PolicyFacts:
-        request, workflow = self._job.request, accepted.workflow
-        sent = sent_enrichment(request)
-        labels = self._review.detected_labels if self._review else None
-        answered = accepted.answer.selected_workflow
-        downtime = workflow.estimated_downtime_seconds if workflow else None
-        if downtime is None and answered is not None:
-            downtime = answered.estimated_downtime_seconds
-        return PolicyFacts(
-            affected=actionable(accepted),
-            target=signal_resource(request),
-            environment=request.environment,
-            priority=request.priority,
-            severity=accepted.severity,
-            signal_type=accepted.signal_type,
-            action_type=workflow.action_type if workflow else "",
-            confidence=accepted.confidence,
-            confidence_threshold=self._rules.confidence_threshold,
-            detected_labels=labels or UNKNOWN_LABELS,
-            custom_labels=sent.custom_labels if sent else {},
-            warnings=accepted.warnings,
-            risk_factors=accepted.approval_factors,
-            estimated_downtime_seconds=downtime,
-            estimated_risk=answered.estimated_risk if answered else "",
-            recovery_attempt=attempt_number(request),
-            injection_detected=injection,
-            unverified=accepted.unverified,
-        )
 
 
 def unanswered(

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from worker.domain.answered import Answer, AnsweredAlternative, AnsweredWorkflow
 from worker.domain.evidence import one_line
+from worker.domain.history import same_as_before
+from worker.domain.history_text import summary
 from worker.domain.parameters import check_values
 from worker.domain.problems import ProblemKind
 from worker.domain.repetition import repeats
@@ -50,6 +52,7 @@ def check_choice(
     if facts.failed is not None and repeats(workflow, target.parameters, facts.failed):
         message = "this workflow has failed with these parameters: choose another, other parameters, or null"
         found.add(ProblemKind.FORBIDDEN, WORKFLOW_PATH, message)
+    _check_history((chosen.rationale or answer.rationale).strip(), workflow, facts, found)
     return target
 
 
@@ -126,6 +129,26 @@ def _check_fit(
     found.factors += concerns(workflow, final)
     if works_against_gitops(workflow, final):
         found.warnings.append(f"the target is managed by GitOps, {workflow.workflow_id} is not made for that")
+
+
+def _check_history(rationale: str, workflow: Workflow, facts: VerdictFacts, found: Findings) -> None:
+    """What did not help this resource before, with the spec it has now, may be chosen again, but not in silence."""
+    if facts.history_problem:
+        problem = one_line(facts.history_problem, SHOWN_CHARS)
+        found.factors.append(f"whether {workflow.workflow_id} failed here before is not known: {problem}")
+    before = same_as_before(workflow.workflow_id, workflow.action_type, facts.failed_here)
+    if not before:
+        return
+    past = f"did not help this resource before, with the spec it has now ({summary(before[-1])})"
+    if not rationale:
+        message = (
+            f"{workflow.workflow_id} {past}: say why it is right this time, choose another workflow, or null"
+        )
+        found.add(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.rationale", one_line(message, MAX_PROBLEM_CHARS))
+        return
+    known = one_line(f"{workflow.workflow_id} {past}", MAX_PROBLEM_CHARS)
+    found.factors.append(known)
+    found.warnings.append(known)
 
 
 def known_alternatives(

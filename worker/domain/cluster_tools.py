@@ -6,12 +6,15 @@ import asyncio
 import difflib
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from worker.domain.changes import read_changes
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.event_reading import read_events
 from worker.domain.fields import name_of, text
 from worker.domain.findings import RESULT_TOKENS, Finding, Target, ToolProblem
+from worker.domain.history import Lookback
+from worker.domain.history_text import describe
 from worker.domain.kinds import is_secret
 from worker.domain.labels import detect_labels
 from worker.domain.objects import KindInfo, ListQuery, ObjectRef
@@ -31,8 +34,14 @@ PASSING = {ClusterReason.UNAVAILABLE, ClusterReason.TIMEOUT}
 class ClusterTools:
     """`now` is the moment ages and `since` are counted from: when the signal was received."""
 
-    def __init__(self, cluster: Cluster, now: datetime, redact: Callable[[str], str]) -> None:
-        self._cluster, self._now, self._redact = cluster, now, redact
+    def __init__(
+        self,
+        cluster: Cluster,
+        now: datetime,
+        redact: Callable[[str], str],
+        lookback: Lookback | None = None,
+    ) -> None:
+        self._cluster, self._now, self._redact, self._lookback = cluster, now, redact, lookback
 
     async def get_resource(self, asked: GetResource) -> Finding:
         """One object, or the part of it at a path."""
@@ -104,7 +113,7 @@ class ClusterTools:
         return Finding(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
 
     async def get_resource_context(self, asked: GetResourceContext) -> Finding:
-        """Owner chain and detected labels of an object; it becomes the target of the workflow choice."""
+        """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
         if is_secret(asked.kind):
             ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
             chain = OwnerChain((ref,), (None,), exists=None, note=NO_SECRETS)
@@ -114,7 +123,9 @@ class ClusterTools:
             chain = await owner_chain(self._cluster, ref)
         if chain.exists is False:
             raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref))
-        labels, changes = await asyncio.gather(detect_labels(self._cluster, chain), self._changes(chain.root))
+        labels, changes, history = await asyncio.gather(
+            detect_labels(self._cluster, chain), self._changes(chain.root), self._history(chain)
+        )
         shown = {
             "owner_chain": [_plain(member) for member in chain.chain],
             "root_owner": _plain(chain.root),
@@ -123,7 +134,7 @@ class ClusterTools:
                 if k != "failedDetections" and k not in labels.failed_detections
             },
             "failed_detections": list(labels.failed_detections),
-            "remediation_history": NO_HISTORY,
+            "remediation_history": history,
         }  # fmt: skip
         if chain.note:
             shown["note"] = f"owner chain may go on: {chain.note}"
@@ -134,6 +145,11 @@ class ClusterTools:
         target = Target(chain.start, chain.chain, labels, chain.exists)
         rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
         return Finding(rendered.body, str(ref), rendered.cut, target)
+
+    async def _history(self, chain: OwnerChain) -> dict[str, Any] | str:
+        if self._lookback is None:
+            return NO_HISTORY
+        return describe(await self._lookback.known(chain), self._now)
 
     async def _changes(self, root: ObjectRef) -> list[str]:
         try:

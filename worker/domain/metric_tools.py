@@ -37,7 +37,7 @@ class QueryPrometheus(Arguments):
     until: Word = Field(default="", description="empty: the time of the signal")
 
 
-SPEC = ToolSpec(
+QUERY_PROMETHEUS = ToolSpec(
     NAME,
     "Metrics by PromQL: the value at a moment, or its course since a time.",
     json_schema(QueryPrometheus),

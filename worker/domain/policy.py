@@ -12,11 +12,17 @@ from typing import Any
 
 from schemas.analysis import Approval
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.context import attempt_number, sent_enrichment, signal_resource
 from worker.domain.objects import ObjectRef
+from worker.domain.result import actionable
 from worker.domain.safety import action_name
+from worker.domain.verdict import Accepted
 
 PRODUCTION = "production"
+UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
+"""When the cluster gave no answer: nothing is known, nothing is false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,41 @@ class PolicyFacts:
     recovery_attempt: int | None = None
     injection_detected: bool = False
     unverified: bool = False
+
+
+def policy_facts(
+    request: Signal,
+    accepted: Accepted,
+    *,
+    labels: DetectedLabels | None,
+    confidence_threshold: float,
+    injection: bool,
+) -> PolicyFacts:
+    """What approval may depend on, from the request and an accepted answer. `labels` are those of the resource."""
+    workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
+    downtime = workflow.estimated_downtime_seconds if workflow else None
+    if downtime is None and answered is not None:
+        downtime = answered.estimated_downtime_seconds
+    return PolicyFacts(
+        affected=actionable(accepted),
+        target=signal_resource(request),
+        environment=request.environment,
+        priority=request.priority,
+        severity=accepted.severity,
+        signal_type=accepted.signal_type,
+        action_type=workflow.action_type if workflow else "",
+        confidence=accepted.confidence,
+        confidence_threshold=confidence_threshold,
+        detected_labels=labels or UNKNOWN_LABELS,
+        custom_labels=sent.custom_labels if sent else {},
+        warnings=accepted.warnings,
+        risk_factors=accepted.approval_factors,
+        estimated_downtime_seconds=downtime,
+        estimated_risk=answered.estimated_risk if answered else "",
+        recovery_attempt=attempt_number(request),
+        injection_detected=injection,
+        unverified=accepted.unverified,
+    )
 
 
 def policy_input(facts: PolicyFacts) -> dict[str, Any]:

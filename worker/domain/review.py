@@ -14,6 +14,7 @@ from schemas.safety import SafetyContext
 from worker.domain.answer import Answer, AnsweredTarget
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.history import Known, Lookback, failed_here
 from worker.domain.injection import instructions
 from worker.domain.labels import detect_labels
 from worker.domain.objects import ObjectRef
@@ -40,11 +41,15 @@ NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST}
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The facts for the judge, and what was found about the affected resource on the way."""
+    """The facts for the judge, and what was found about the affected resource on the way.
+
+    `spec_hash` is that of its top owner, empty when no workflow was chosen or it could not be read.
+    """
 
     facts: VerdictFacts
     detected_labels: DetectedLabels | None
     instructions: Mapping[str, tuple[str, ...]]
+    spec_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class Reviewer:
     failed: FailedExecution | None = None
     extra_signal_types: frozenset[str] = frozenset()
     sender: Sequence[Evidence] = ()
+    lookback: Lookback | None = None
 
     async def review(self, answer: Answer) -> Reviewed:
         """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
@@ -75,7 +81,15 @@ class Reviewer:
             failed=self.failed,
             instructions=tuple(line for lines in planted.values() for line in lines),
         )
-        return Reviewed(await self._with_choice(answer, facts), labels, planted)
+        known = await self._history(answer, chain)
+        facts = replace(facts, failed_here=failed_here(known), history_problem=known.problem)
+        return Reviewed(await self._with_choice(answer, facts), labels, planted, known.spec_hash)
+
+    async def _history(self, answer: Answer, chain: OwnerChain | None) -> Known:
+        """Past remediations of the top owner, if a workflow is to be judged by them."""
+        if self.lookback is None or chain is None or answer.selected_workflow is None:
+            return Known()
+        return await self.lookback.known(chain)
 
     async def _signal_types(self) -> frozenset[str]:
         return signal_types_of(await self.catalog.actions(SelectionContext())) | self.extra_signal_types

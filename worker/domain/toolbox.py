@@ -23,6 +23,7 @@ from worker.domain.conversation import ToolCall, ToolResult
 from worker.domain.errors import CatalogUnavailable, ClusterError
 from worker.domain.evidence import Evidence, EvidenceLog, fence, one_line
 from worker.domain.findings import RESULT_TOKENS, Finding, Target, ToolProblem
+from worker.domain.history import Lookback
 from worker.domain.log_tools import LogTools
 from worker.domain.ports import Catalog, Cluster
 from worker.domain.tools import ARGUMENTS, argument_problems
@@ -88,6 +89,7 @@ class Toolbox:
         fence_token: str,
         deadline_seconds: float = DEADLINE_SECONDS,
         extra: Mapping[str, Tool] | None = None,
+        lookback: Lookback | None = None,
     ) -> None:
         self._evidence, self._redact, self._token = evidence, redact, fence_token
         self._deadline = deadline_seconds
@@ -95,7 +97,7 @@ class Toolbox:
         self.catalog_failed = False
         self._answers: dict[str, ToolResult] = {}
         self._alike: Counter[str] = Counter()
-        on_cluster = ClusterTools(cluster, now, redact)
+        on_cluster = ClusterTools(cluster, now, redact, lookback)
         on_logs = LogTools(cluster, redact)
         on_catalog = CatalogTools(catalog, base_context, lambda: self.last_target, redact)
         runners: dict[str, Callable[[Any], Awaitable[Finding]]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.answered import Answer
+from worker.domain.history import PastRemediation
 from worker.domain.problems import Problem, ProblemKind
 from worker.domain.repetition import FailedExecution
 from worker.domain.selection import for_final_choice
@@ -38,6 +39,8 @@ class VerdictFacts:
     `other_target`: the object of `targets.other_target`, looked up.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `instructions`: texts of the evidence that try to instruct whoever reads them.
+    `failed_here`: executions that did not help the affected resource while its spec was what it is now;
+    `history_problem` says why they are not known.
     """
 
     context: SelectionContext
@@ -49,6 +52,8 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     instructions: tuple[str, ...] = ()
+    failed_here: tuple[PastRemediation, ...] = ()
+    history_problem: str = ""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from worker.domain.budget import estimate_tokens
 from worker.domain.errors import MetricsError
 from worker.domain.findings import RESULT_TOKENS, ToolProblem
 from worker.domain.metric_series import MAX_POINTS, MAX_SERIES, Series, courses, moments
-from worker.domain.metric_tools import SPEC, MetricTools, QueryPrometheus
+from worker.domain.metric_tools import QUERY_PROMETHEUS, MetricTools, QueryPrometheus
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 START = NOW - timedelta(hours=1)
@@ -123,8 +123,8 @@ def test_a_label_cannot_break_its_line():
 
 
 def test_the_tool_is_cheap_to_describe():
-    assert ["query"] == SPEC.parameters["required"]
-    assert {"query", "since", "until"} == set(SPEC.parameters["properties"])
+    assert ["query"] == QUERY_PROMETHEUS.parameters["required"]
+    assert {"query", "since", "until"} == set(QUERY_PROMETHEUS.parameters["properties"])
 
 
 SERIES = st.builds(
