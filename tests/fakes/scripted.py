@@ -16,6 +16,8 @@ from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_history import MemoryHistory
+from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
@@ -258,6 +260,8 @@ class World:
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     clock: FixedClock = field(default_factory=FixedClock)
     rules: Rules = field(default_factory=Rules)
+    history: MemoryHistory | None = None
+    metrics: MemoryMetrics | None = None
 
     @classmethod
     def saying(cls, *said: Said, **ports: Any) -> World:
@@ -270,7 +274,15 @@ class World:
 
     def analysis(self) -> Analysis:
         outside = Outside(
-            self.cluster, self.catalog, self.model, self.policy, self.events, self.clock, lambda: 0.5
+            self.cluster,
+            self.catalog,
+            self.model,
+            self.policy,
+            self.events,
+            self.clock,
+            lambda: 0.5,
+            self.history,
+            self.metrics,
         )
         return Analysis(outside, self.rules)
 

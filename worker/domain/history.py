@@ -135,7 +135,7 @@ class Lookback:
             past = await self.history.past(chain.root, hashing)
             return Known(await hashing, in_order(past.remediations, self.now), past.regression)
         except HistoryUnavailable as error:
-            return Known(problem=str(error))
+            return Known(await hashing, problem=str(error))
         finally:
             hashing.cancel()
 

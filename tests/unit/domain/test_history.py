@@ -109,7 +109,7 @@ async def test_a_look_back_asks_for_the_top_owner():
 async def test_a_store_that_is_down_is_told_and_ends_nothing():
     cluster, chain = await chain_of(deployment("api"))
     found = await Lookback(MemoryHistory(down=True), cluster, NOW).known(chain)
-    assert ("", "the store is down") == (found.spec_hash, found.problem)
+    assert (fingerprint(deployment("api")), "the store is down") == (found.spec_hash, found.problem)
 
 
 async def test_hash_and_history_are_read_at_the_same_time():
