@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from worker.domain.cursor import cursor_after, workflow_of
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.search import Match, SearchPage, SearchQuery, match_quality, text_places
+from worker.domain.search import Ranked, SearchPage, SearchQuery, graded
 from worker.domain.selection import (
     CUSTOM,
     DETECTED,
@@ -79,25 +80,16 @@ class MemoryCatalog:
         context = query.applied_to(context)
         fitting = [w for w in self._up() if not mismatches(w, context)]
         scores = self.text_scores(query, [w.workflow_id for w in fitting])
-        places = text_places(scores)
         order = sorted(
             fitting,
             key=lambda w: (*rank(w, context)[:3], -scores.get(w.workflow_id, 0), w.workflow_id),
         )
-        matches = [
-            Match(
-                w, match_quality(exactness(w, context), places.get(w.workflow_id), len(set(places.values())))
-            )
-            for w in order
+        ranked = [
+            Ranked(w, exactness(w, context), (rank(w, context)[:3], scores.get(w.workflow_id))) for w in order
         ]
-        good = [m for m in matches if m.confidence >= query.min_confidence]
-        alone = [found for w in self.all if len(found := mismatches(w, context)) == 1]
-        return SearchPage(
-            tuple(good[: query.max_results]),
-            len(good),
-            len(matches) - len(good),
-            exclusions(self.all, context),
-            dict(Counter(m.label for found in alone for m in found)),
+        alone = Counter(found[0].label for w in self.all if len(found := mismatches(w, context)) == 1)
+        return replace(
+            graded(ranked, query), excluded=exclusions(self.all, context), excluded_alone=dict(alone)
         )
 
     def text_scores(self, query: SearchQuery, ids: Iterable[str]) -> dict[str, float]:

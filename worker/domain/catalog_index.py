@@ -12,10 +12,10 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from worker.domain.cursor import cursor_after, workflow_of
-from worker.domain.search import Match, SearchPage, SearchQuery, match_quality, text_places
+from worker.domain.search import Ranked, SearchPage, SearchQuery, graded
 from worker.domain.selection import (
     CAUSE_LABELS,
     declared,
@@ -176,22 +176,18 @@ class CatalogIndex:
         `score` ranks ids by text: the higher the better; one that is absent does not match.
         """
         fit = self._fit(query.applied_to(context))
-        scored = score([self._workflows[n].workflow_id for n in _places(fit.fits)])
-        scores = {self._places[workflow_id]: found for workflow_id, found in scored.items()}
-        by_text = text_places(scores)
-        ranks = len(set(by_text.values()))
-        good: list[Match] = []
-        total = weaker = 0
-        for place in self._by_text(fit, scores):
-            exact = sum(bits >> place & 1 for bits in fit.causes)
-            confidence = match_quality(exact, by_text.get(place), ranks)
-            if confidence < query.min_confidence:
-                weaker += 1
-                continue
-            total += 1
-            if total <= query.max_results:
-                good.append(Match(self._workflows[place], confidence))
-        return SearchPage(tuple(good), total, weaker, _counts(fit.excluded), _counts(_alone(fit.excluded)))
+        scores = score([self._workflows[n].workflow_id for n in _places(fit.fits)])
+        page = graded(list(self._ranked(fit, scores)), query)
+        return replace(page, excluded=_counts(fit.excluded), excluded_alone=_counts(_alone(fit.excluded)))
+
+    def _ranked(self, fit: _Fit, scores: Mapping[str, float]) -> Iterator[Ranked]:
+        for number, group in enumerate(_groups(fit.fits, fit.order)):
+            first = group & -group  # stands for all of them: see CAUSE_WEIGHT
+            exact = sum(bool(bits & first) for bits in fit.causes)
+            members = [self._workflows[n] for n in _places(group)]
+            members.sort(key=lambda w: -scores.get(w.workflow_id, -math.inf))
+            for workflow in members:
+                yield Ranked(workflow, exact, (number, scores.get(workflow.workflow_id)))
 
     def _fit(self, context: SelectionContext) -> _Fit:
         values = known(context)
@@ -226,11 +222,6 @@ class CatalogIndex:
         if place is None or not fit.fits & scope & 1 << place:
             return order
         return itertools.islice(itertools.dropwhile(lambda n: n != place, order), 1, None)
-
-    def _by_text(self, fit: _Fit, scores: Mapping[int, float]) -> Iterator[int]:
-        """Places in order, those that the labels leave equal by their scores."""
-        for group in _groups(fit.fits, fit.order):
-            yield from sorted(_places(group), key=lambda place: -scores.get(place, -math.inf))
 
     def _declared_signals(self, members: int) -> tuple[str, ...]:
         return tuple(name for name, bits in self._signal_types.items() if bits & members)

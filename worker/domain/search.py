@@ -8,9 +8,9 @@ about the cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.evidence import one_line
@@ -25,10 +25,9 @@ MAX_QUERY_CHARS = 256
 MAX_KEYWORDS = 8
 TIERS = (0.4, 0.7, 0.9)
 """Match quality by how many of signal type and severity the workflow declares exactly."""
-TEXT_SHARE = 0.09
-"""What the best text adds to it."""
+RANK_SHARE = 0.09
+"""What the best place in a tier adds to it: by the other labels, then by text."""
 
-Key = TypeVar("Key")
 
 STRUCTURED = re.compile(r"[{}\[\]<>\"'`=&?;]|:\s|\\")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
@@ -146,16 +145,32 @@ def _quoted(word: str) -> str:
     return f'"{one_line(word, 60)}"'
 
 
-def match_quality(exact: int, place: int | None = None, places: int = 1) -> float:
-    """How well a workflow matches that declares `exact` of signal type and severity exactly.
+class Ranked(NamedTuple):
+    """A workflow in its place among others. `alike` is the same for those that nothing but their ids tells apart.
 
-    `place` by text counts from 0 (best) to `places` - 1; None when the text does not match at all.
+    `exact` counts of signal type and severity those that it declares exactly.
     """
-    share = 0.0 if place is None else TEXT_SHARE * (1 - place / places)
-    return round(TIERS[exact] + share, 3)
+
+    workflow: Workflow
+    exact: int
+    alike: Hashable
 
 
-def text_places(scores: Mapping[Key, float]) -> dict[Key, int]:
-    """Places by score, 0 the highest; equal scores share a place. Scores of different rankers are not comparable."""
-    places = {score: place for place, score in enumerate(sorted(set(scores.values()), reverse=True))}
-    return {key: places[score] for key, score in scores.items()}
+def graded(ranked: Sequence[Ranked], query: SearchQuery) -> SearchPage:
+    """The page of workflows that stand best first. Match quality is by tier, and within a tier by place."""
+    places: tuple[dict[Hashable, int], ...] = tuple({} for _ in TIERS)
+    for found in ranked:
+        places[found.exact].setdefault(found.alike, len(places[found.exact]))
+    counts = [len(tier) for tier in places]
+    qualities = [match_quality(r.exact, places[r.exact][r.alike], counts[r.exact]) for r in ranked]
+    good = [n for n, quality in enumerate(qualities) if quality >= query.min_confidence]
+    return SearchPage(
+        matches=tuple(Match(ranked[n].workflow, qualities[n]) for n in good[: query.max_results]),
+        total=len(good),
+        weaker=len(ranked) - len(good),
+    )
+
+
+def match_quality(exact: int, place: int, places: int) -> float:
+    """How well a workflow matches that has this place (0 is the best) of `places` in its tier."""
+    return round(TIERS[exact] + RANK_SHARE * (1 - place / places), 3)

@@ -154,19 +154,25 @@ def test_match_quality_is_by_exactness_of_the_cause_and_then_by_text():
     one = workflow("one", labels=labels(signal_type="CrashLoopBackOff", severity="*"))
     undeclared = workflow("other", labels=labels(severity="critical"))
     none = workflow("none", labels=labels(signal_type="*"))
-    assert [("both", 0.9), ("one", 0.7), ("other", 0.7), ("none", 0.4)] == found(
+    assert [("both", 0.99), ("one", 0.79), ("other", 0.79), ("none", 0.49)] == found(
         [none, undeclared, one, both], EVERY
     )
     scores = {"both": 7.5, "other": 0.25, "none": 0.25}
-    assert [("both", 0.99), ("other", 0.745), ("one", 0.7), ("none", 0.445)] == found(
+    assert [("both", 0.99), ("other", 0.79), ("one", 0.745), ("none", 0.49)] == found(
         [none, undeclared, one, both], EVERY, scores=scores
     )
 
 
 def test_text_decides_between_workflows_whose_labels_fit_alike():
-    assert [("b", 0.99), ("a", 0.945), ("c", 0.9)] == found(
+    assert [("b", 0.99), ("a", 0.96), ("c", 0.93)] == found(
         [workflow("a"), workflow("b"), workflow("c")], EVERY, scores={"a": 1.0, "b": 2.0}
     )
+
+
+def test_quality_falls_with_the_place_whatever_the_text_says():
+    exact = workflow("exact")
+    wild = workflow("wild", labels={**exact.labels, "environment": ("*",)})
+    assert [("exact", 0.99), ("wild", 0.945)] == found([wild, exact], EVERY, scores={"wild": 9.0})
 
 
 def test_a_search_is_bounded_and_says_what_else_there_is():

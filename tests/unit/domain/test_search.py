@@ -5,15 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.taxonomy import SEVERITY_ALIASES, Severity, SignalType, normalize_severity
+from tests.fakes.memory_catalog import workflow
 from worker.domain.search import (
     EXAMPLE,
     FORM,
     MAX_KEYWORDS,
     BadQueryError,
+    Ranked,
     SearchQuery,
+    graded,
     match_quality,
     parse_query,
-    text_places,
 )
 from worker.domain.workflow import SelectionContext
 
@@ -129,27 +131,24 @@ def test_a_query_replaces_what_the_context_says_about_the_cause():
 
 @pytest.mark.parametrize(
     ("exact", "place", "places", "expected"),
-    [
-        (2, None, 1, 0.9),
-        (1, None, 1, 0.7),
-        (0, None, 1, 0.4),
-        (2, 0, 1, 0.99),
-        (2, 0, 3, 0.99),
-        (2, 1, 3, 0.96),
-        (2, 2, 3, 0.93),
-        (1, 0, 2, 0.79),
-        (0, 1, 2, 0.445),
-    ],
+    [(2, 0, 1, 0.99), (2, 0, 3, 0.99), (2, 1, 3, 0.96), (2, 2, 3, 0.93), (1, 0, 2, 0.79), (0, 1, 2, 0.445)],
 )
-def test_match_quality_comes_in_tiers_that_text_refines(exact, place, places, expected):
+def test_match_quality_comes_in_tiers_that_the_place_refines(exact, place, places, expected):
     assert expected == match_quality(exact, place, places)
 
 
-@given(st.integers(0, 2), st.integers(1, 50), st.integers(0, 49))
-def test_text_never_lifts_a_match_into_the_next_tier(exact, places, place):
+@given(st.integers(0, 2), st.integers(1, 5000), st.integers(0, 4999))
+def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
     quality = match_quality(exact, min(place, places - 1), places)
-    assert match_quality(exact) < quality <= match_quality(exact) + 0.09 + 1e-9
+    assert (0.4, 0.7, 0.9)[exact] <= quality <= (0.49, 0.79, 0.99)[exact]
 
 
-def test_equal_scores_share_a_place():
-    assert {"a": 1, "b": 0, "c": 1, "d": 2} == text_places({"a": 2.5, "b": 7, "c": 2.5, "d": -1})
+def test_those_that_match_alike_have_the_same_quality():
+    ranked = [
+        Ranked(workflow(name), exact, alike)
+        for name, exact, alike in (("a", 2, "x"), ("b", 1, "x"), ("c", 2, "x"), ("d", 2, "y"), ("e", 0, "z"))
+    ]
+    assert [("a", 0.99), ("b", 0.79), ("c", 0.99), ("d", 0.945), ("e", 0.49)] == [
+        (m.workflow.workflow_id, m.confidence)
+        for m in graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0)).matches
+    ]
