@@ -103,7 +103,7 @@ TASK = """\
 3. Determine whether the signal type has CHANGED (an OOMKilled workload that was scaled out may now be \
 FailedScheduling) and search with the current one.
 4. Consider alternatives that fit the failure ({reason}), less aggressive ones first.
-5. Search for what handles the current signal type and severity; say in the rationale how your choice differs. Answer \
+5. Search for what handles the current signal type and severity (query: signal type, severity, recovery); say in the rationale how your choice differs. Answer \
 with recovery_analysis {{previous_attempt_assessment: {{failure_understood, failure_reason_analysis, state_changed, \
 current_signal_type}}}} and recovery_strategy {{approach, why_different}} besides the usual fields."""
 

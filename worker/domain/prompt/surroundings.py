@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.incident import Signal
@@ -62,17 +63,37 @@ def business(request: Signal) -> str:
 def environment(
     labels: DetectedLabels | None, custom: Mapping[str, Sequence[str]], shown: Callable[[str, str], str]
 ) -> str:
-    """Detected characteristics in words, and the custom labels (handoff, section 4)."""
+    """Detected characteristics in words, and the filters of the workflow search as JSON (handoff, section 4)."""
     lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
     lines += characteristics(labels)
+    parts = []
+    if known := known_filters(labels):
+        parts.append(f'"filters": {_json(known)}')
     if custom:
         listed = {
             one_line(name, WORD): [one_line(value, WORD) for value in values]
             for name, values in list(custom.items())[:SHOWN_CUSTOM]
         }
-        text = shown("custom_labels", json.dumps(listed, ensure_ascii=False))
-        lines.append(f"Custom labels of the customer: {text}")
+        parts.append(f'"custom_labels": {shown("custom_labels", _json(listed))}')
+    if parts:
+        lines.append(f"Arguments of a workflow search (code applies them anyway): {{{', '.join(parts)}}}")
     return "\n".join(lines)
+
+
+def known_filters(labels: DetectedLabels | None) -> dict[str, bool | str]:
+    """Detected labels by their names in filters. What is unknown or has no value is left out: it filters nothing."""
+    if labels is None:
+        return {}
+    values = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
+    return {
+        name: value if isinstance(value, bool) else one_line(value, WORD)
+        for name, value in values.items()
+        if value != ""
+    }
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def characteristics(labels: DetectedLabels | None) -> list[str]:

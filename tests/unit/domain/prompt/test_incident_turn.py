@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 
@@ -214,9 +215,33 @@ def test_nothing_detected_and_nothing_special_are_different():
     assert "Nothing was detected yet: all characteristics are unknown." in turn(PromptFacts(TOKEN))
 
 
-def test_custom_labels_are_shown():
-    facts = PromptFacts(TOKEN, detected_labels=DetectedLabels(), custom_labels={"team": ["name=payments"]})
-    assert 'Custom labels of the customer: {"team": ["name=payments"]}' in turn(facts)
+def arguments(facts):
+    """The JSON that stands in the turn for the workflow search."""
+    (line,) = [text for text in turn(facts).split("\n") if text.startswith("Arguments of a workflow search")]
+    return json.loads(line[line.index("{") :])
+
+
+def test_the_filters_of_a_search_are_known_labels_in_the_spelling_of_filters():
+    labels = DetectedLabels(
+        gitops_managed=True, gitops_tool="argocd", failed_detections=("stateful", "resourceQuotaConstrained")
+    )
+    custom = {"team": ["name=payments"]}
+    assert {
+        "filters": {
+            "gitops_managed": True,
+            "gitops_tool": "argocd",
+            "pdb_protected": False,
+            "hpa_enabled": False,
+            "helm_managed": False,
+            "network_isolated": False,
+        },
+        "custom_labels": {"team": ["name=payments"]},
+    } == arguments(PromptFacts(TOKEN, detected_labels=labels, custom_labels=custom))
+
+
+def test_without_detected_labels_only_custom_ones_are_arguments():
+    assert {"custom_labels": {"team": ["a"]}} == arguments(PromptFacts(TOKEN, custom_labels={"team": ["a"]}))
+    assert "Arguments of a workflow search" not in turn(PromptFacts(TOKEN))
 
 
 def test_words_of_the_sender_stand_in_fences():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 
 import pytest
 
@@ -13,8 +15,10 @@ from tests.fakes.tokens import real_tokens
 from worker.domain.answer import parse_answer
 from worker.domain.conversation import Finish
 from worker.domain.prompt import SYSTEM_TEXT
-from worker.domain.tools import tool_specs
+from worker.domain.search import parse_query
+from worker.domain.tools import SearchWorkflowCatalog, tool_specs
 from worker.domain.verdict_facts import InvestigationOutcome
+from worker.domain.workflow import BUSINESS_LABELS
 
 BUDGET = 4_000
 
@@ -83,9 +87,39 @@ def test_five_phases_in_their_order():
 
 
 def test_every_tool_of_the_choice_is_named():
-    for name in ("get_resource_context", "list_available_actions", "list_workflows", "get_workflow"):
+    for name in (
+        "get_resource_context",
+        "list_available_actions",
+        "list_workflows",
+        "get_workflow",
+        "search_workflow_catalog",
+    ):
         assert name in SYSTEM_TEXT
         assert name in {spec.name for spec in tool_specs()}
+
+
+def test_it_says_who_determines_each_search_parameter():
+    search = SYSTEM_TEXT[SYSTEM_TEXT.index("# Who determines what") : SYSTEM_TEXT.index("# Output contract")]
+    yours, requested, detected = search.split("\n")[1:4]
+    assert all(name in yours for name in ("query", "signal_type", "severity"))
+    assert all(name in requested for name in (*BUSINESS_LABELS[:4], "custom_labels"))
+    assert "component" in detected
+
+
+def test_the_search_example_is_complete_short_and_right():
+    example = SYSTEM_TEXT[SYSTEM_TEXT.index("## Example") : SYSTEM_TEXT.index("# Output contract")]
+    assert real_tokens(example) <= 250
+    call = (
+        ast.parse(re.search(r"^search_workflow_catalog\(.*\)$", example, re.MULTILINE).group()).body[0].value
+    )
+    given = {k.arg: eval(ast.unparse(k.value), {"false": False}) for k in call.keywords}
+    asked = SearchWorkflowCatalog.model_validate(given)
+    assert ("OOMKilled", Severity.CRITICAL) == (
+        parse_query(asked.query).signal_type,
+        parse_query(asked.query).severity,
+    )
+    for word in ("get_resource_context(", "get_workflow(", "selected_workflow", "alternative"):
+        assert word in example
 
 
 def test_fenced_text_is_said_to_be_data():
