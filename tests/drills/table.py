@@ -1,0 +1,32 @@
+"""One row of the table: what is tried, what must hold, what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tests.drills.accounts import Account
+from tests.drills.stage import Ground
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one drill found."""
+
+    passed: bool
+    measured: str
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One row. `run` plays it at full size."""
+
+    name: str
+    title: str
+    wanted: str
+    run: Callable[[Ground], Awaitable[Outcome]]
+
+
+def lost_and_twice(account: Account) -> str:
+    """The words every row has in common."""
+    return f"lost {len(account.lost)}, duplicates {len(account.duplicates)}"
