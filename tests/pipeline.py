@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nats.aio.client import Client
 from pydantic import SecretStr
@@ -26,8 +27,8 @@ from worker.app.settings import (
     WorkerSettings,
 )
 from worker.app.wiring import open_worker
-from worker.sandbox.cluster_server import serve as serve_cluster
-from worker.sandbox.cluster_server import write_kubeconfig
+from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import nats_server
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
@@ -41,6 +42,7 @@ class Running:
     llm: ScriptedLLM
     nc: Client
     subjects: Subjects
+    cluster: SnapshotApi
 
     @property
     def client(self) -> RequestClient:
@@ -49,28 +51,37 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    script: Script, case_directory: Path, temporary: Path, *, slots: int = 2
+    script: Script,
+    case_directory: Path,
+    temporary: Path,
+    *,
+    slots: int = 2,
+    call_seconds: float = 10.0,
+    **groups: Any,
 ) -> AsyncIterator[Running]:
+    """`groups` are further groups of settings. Faults of the cluster may be set at any time (`cluster.faults`)."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(nats_server())
         llm = await stack.enter_async_context(serve_llm(script))
-        url = await stack.enter_async_context(serve_cluster(case_directory))
+        cluster = SnapshotApi(Snapshot.read(case_directory))
+        url = await stack.enter_async_context(serve_api(cluster))
         kubeconfig = temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, url)
         settings = Settings(
             nats=NatsSettings(servers=(server.url,)),
-            kubernetes=KubernetesSettings(kubeconfig=kubeconfig),
+            kubernetes=KubernetesSettings(kubeconfig=kubeconfig, call_seconds=call_seconds),
             llm=LlmSettings(
                 model="openai-chat:scripted", base_url=f"{llm.url}/v1", api_key=SecretStr("test-key")
             ),
             catalog=CatalogSettings(path=CATALOG),
             worker=WorkerSettings(slots=slots, drain_seconds=1.0),
+            **groups,
         )
         nc = await stack.enter_async_context(connected(settings.nats))
         await provision_all(nc, settings)
         worker = await stack.enter_async_context(open_worker(settings))
         await stack.enter_async_context(worker.intake.running())
-        yield Running(settings, llm, nc, Subjects(settings.nats.prefix))
+        yield Running(settings, llm, nc, Subjects(settings.nats.prefix), cluster)
 
 
 def final(answer: dict[str, object], prose: str = "Found it.") -> Said:

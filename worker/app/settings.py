@@ -34,6 +34,10 @@ SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 """What Kubernetes writes into `<NAME>_PORT`: with another value it is a setting that was misspelt."""
 
 
+WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
+"""Or nothing. Credentials do not belong into an address: it stands in messages."""
+
+
 class ConfigurationError(Exception):
     """The environment does not make a valid configuration. The message lists every problem."""
 
@@ -147,6 +151,30 @@ class CatalogSettings(Group):
     """Directory of YAML documents; the shipped example catalog by default."""
 
 
+class HistorySettings(Group):
+    """Past remediations; without a `url`, our own results and the outcomes published on NATS."""
+
+    url: str = Field("", pattern=WEB_ADDRESS)
+    """Base address of a DataStorage (`http://data-storage:8080`) to ask instead."""
+    token: SecretStr = SecretStr("")
+    """Bearer token for it."""
+    cluster_id: str = ""
+    """Its id of this cluster, where it serves several."""
+    call_seconds: float = Field(5.0, gt=0, le=15)
+    """Deadline of one look-up, retries included."""
+
+
+class PrometheusSettings(Group):
+    """Metrics; without a `url` the model is not offered any."""
+
+    url: str = Field("", pattern=WEB_ADDRESS)
+    """Base address of a Prometheus (`http://prometheus:9090`), with its prefix where it has one."""
+    token: SecretStr = SecretStr("")
+    """Bearer token for it."""
+    call_seconds: float = Field(10.0, gt=0, le=15)
+    """Deadline of one query."""
+
+
 class PolicySettings(Group):
     """Who must approve."""
 
@@ -224,6 +252,8 @@ class Settings(BaseSettings):
     kubernetes: KubernetesSettings = KubernetesSettings()
     llm: LlmSettings = LlmSettings()
     catalog: CatalogSettings = CatalogSettings()
+    history: HistorySettings = HistorySettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
     policy: PolicySettings = PolicySettings()
     worker: WorkerSettings = WorkerSettings()
     http: HttpSettings = HttpSettings()

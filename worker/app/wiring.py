@@ -19,19 +19,22 @@ from nats.aio.client import Client
 
 from schemas.subjects import Lane as LaneName
 from schemas.subjects import Subjects
+from worker.adapters.datastorage_history import DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
+from worker.adapters.nats_history import NatsHistory
 from worker.adapters.nats_journal import NatsJournal
 from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
 from worker.adapters.nats_pump import Lane
+from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.pydantic_ai_model import PydanticAIModel
 from worker.adapters.rego_policy import RegoPolicy, read_policy
 from worker.app.broker import make_broker
 from worker.app.handler import Handler, HandlerRules, Ports
 from worker.app.intake import Intake
 from worker.app.metrics import Metrics
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings import ConfigurationError, HistorySettings, PrometheusSettings, Settings
 from worker.domain.analyse import Analysis, Outside, Rules
 from worker.domain.breaker import BreakerRule
 from worker.domain.errors import ClusterError
@@ -41,6 +44,8 @@ from worker.domain.retry import RetryPolicy
 from worker.domain.tries import TryRule
 
 CLUSTER_CHECK_SECONDS = 15.0
+HISTORY_SECONDS = 3.0
+"""Patience with the broker for what helps and is not needed. Results and the journal have more."""
 SILENCE_SECONDS = 15.0
 """A pump whose pull requests were not answered for so long has lost its server or its consumer."""
 
@@ -121,6 +126,8 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         policy = await stack.enter_async_context(RegoPolicy(read_policy(settings.policy.path)))
         metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
         model = _models(settings, clock, stack)
+        datastorage = await _datastorage(settings.history, stack)
+        prometheus = await _prometheus(settings.prometheus, stack)
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(_background(watch.run()))
         await stack.enter_async_context(_background(catalog.follow()))
@@ -132,7 +139,10 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             journal = NatsJournal(
                 FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc, subjects.journal_bucket
             )
-            outside = Outside(cluster, catalog, model, policy, events, clock, random.random)
+            history = datastorage or _own_history(nc, subjects)
+            outside = Outside(
+                cluster, catalog, model, policy, events, clock, random.random, history, prometheus
+            )
             handler = Handler(
                 Ports(events, NatsResults(nc, subjects), journal, clock),
                 Analysis(outside, _rules(settings)),
@@ -157,6 +167,32 @@ def _cluster(settings: Settings) -> KubernetesCluster:
         context=kubernetes.context,
         limits=ClusterLimits(call_seconds=kubernetes.call_seconds),
     )
+
+
+async def _datastorage(settings: HistorySettings, stack: AsyncExitStack) -> DataStorageHistory | None:
+    if not settings.url:
+        return None
+    history = DataStorageHistory(
+        settings.url,
+        token=settings.token.get_secret_value(),
+        cluster_id=settings.cluster_id,
+        call_seconds=settings.call_seconds,
+    )
+    return await stack.enter_async_context(history)
+
+
+def _own_history(nc: Client, subjects: Subjects) -> NatsHistory:
+    def stream(name: str) -> FencedStream:
+        return FencedStream(nc, name, patience_seconds=HISTORY_SECONDS)
+
+    return NatsHistory(stream(f"KV_{subjects.history_bucket}"), stream(subjects.outcomes_stream), subjects)
+
+
+async def _prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -> PrometheusMetrics | None:
+    if not settings.url:
+        return None
+    token, seconds = settings.token.get_secret_value(), settings.call_seconds
+    return await stack.enter_async_context(PrometheusMetrics(settings.url, token=token, call_seconds=seconds))
 
 
 def _models(settings: Settings, clock: SystemClock, stack: AsyncExitStack) -> ModelChain:

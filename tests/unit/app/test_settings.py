@@ -267,3 +267,29 @@ def test_an_address_with_credentials_is_refused_and_not_repeated(monkeypatch):
     with pytest.raises(ConfigurationError, match="RCA_NATS__USER") as raised:
         load()
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("group", ["HISTORY", "PROMETHEUS"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://user:FAKE-hunter2@h:9090",
+        "ftp://h",
+        "h:9090",
+        "http://",
+        "http://h/?token=FAKE-hunter2",
+        "http://h/#x",
+    ],
+)
+def test_an_address_on_the_web_is_plain(environment, group, address):
+    lines = refused(environment, **{f"{group}__URL": address})
+    assert f"RCA_{group}__URL" in "\n".join(lines)
+    assert SECRET not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "http://prometheus:9090", "https://gw.example.com/prom/", "http://[::1]:9090"]
+)
+def test_addresses_on_the_web_are_read(environment, address):
+    settings = loaded(environment, HISTORY__URL=address, PROMETHEUS__URL=address)
+    assert (address, address) == (settings.history.url, settings.prometheus.url)
