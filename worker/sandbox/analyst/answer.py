@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.domain.objects import ObjectRef
+from worker.sandbox.analyst import past
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.selection import Choice, Selection
 from worker.sandbox.analyst.transcript import FailedAttempt, Incident
@@ -79,7 +80,7 @@ def _body(verdict: Verdict) -> dict[str, Any]:
         "alternative_workflows": [_alternative(verdict, o) for o in choice.others] if choice else [],
         "investigation_outcome": _outcome(verdict),
         "confidence": round(finding.certainty, 2) if finding else 0.2,
-        "warnings": list(dict.fromkeys([*verdict.warnings, *(finding.warnings if finding else ())])),
+        "warnings": list(dict.fromkeys(_warnings(verdict))),
         "context_used": _context(verdict),
     }
     if choice is None:
@@ -87,6 +88,16 @@ def _body(verdict: Verdict) -> dict[str, Any]:
     if verdict.failed is not None:
         body |= _recovery(verdict)
     return body
+
+
+def _warnings(verdict: Verdict) -> list[str]:
+    finding = verdict.finding
+    history = past.told(verdict.selection.context)[: past.MAX_TOLD]
+    return [
+        *verdict.warnings,
+        *(finding.warnings if finding else ()),
+        *(f"earlier remediations: {line}" for line in history),
+    ]
 
 
 def _resource(ref: ObjectRef) -> dict[str, str]:

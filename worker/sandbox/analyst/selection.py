@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from worker.domain.objects import ObjectRef
-from worker.sandbox.analyst import concepts, parameters
+from worker.sandbox.analyst import concepts, parameters, past
 from worker.sandbox.analyst.concepts import Verdict
 from worker.sandbox.analyst.facts import CatalogAnswer, Facts
 from worker.sandbox.analyst.finding import Finding, Remedy
@@ -118,9 +118,14 @@ def _at(
         return Selection(questions=[_call("get_resource_context", **about), actions_call])
     context = next((c for ref, c in reversed(facts.contexts) if _same(ref, anchor)), {})
     answers = [a for a in facts.catalog if not context or a.target is None or _same(a.target, anchor)]
-    actions = _actions(answers, finding)
+    futile = past.futile_actions(c for _, c in facts.contexts)
+    offered = _actions(answers, finding)
+    actions = [(name, remedy) for name, remedy in offered if name not in futile]
     if not actions:
-        return Selection(why_not="the catalog offers no action for this cause and target", context=context)
+        why = "the catalog offers no action for this cause and target"
+        if offered:
+            why = f"{', '.join(sorted(futile))} did not help here before, as the history shows"
+        return Selection(why_not=why, context=context)
     pages = {str(a.call.arguments.get("action_type")): a for a in answers if a.call.name == "list_workflows"}
     unlisted = [name for name, _ in actions if name not in pages]
     if unlisted:
@@ -169,7 +174,9 @@ def _ranked(
 ) -> list[Candidate]:
     remedies = dict(actions)
     held, denied = situation(finding, facts, context)
-    failed = transcript.failed.workflow_id if transcript.failed else ""
+    excluded = past.futile_actions(c for _, c in facts.contexts) | {
+        transcript.failed.workflow_id if transcript.failed else ""
+    }
     found: dict[str, Candidate] = {}
     for answer in answers:
         if answer.call.name != "list_workflows":
@@ -178,7 +185,7 @@ def _ranked(
         for position, item in enumerate(as_list(answer.body.get("workflows"))):
             texts = as_dict(item)
             identity = str(texts.get("workflow_id") or "")
-            if remedy is None or not identity or identity == failed:
+            if remedy is None or not identity or identity in excluded:
                 continue
             candidate = weigh(identity, remedy, texts, finding, held, denied)
             if candidate is not None:

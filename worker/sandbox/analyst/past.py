@@ -1,0 +1,25 @@
+"""What a resource's history says about remediations: what did not help before is not chosen again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from worker.sandbox.analyst.refs import as_dict, as_list
+
+FUTILE = re.compile(r"^(?:failed on this very spec|repeated failure): ([^\s;]+)", re.IGNORECASE)
+MAX_TOLD = 2
+
+
+def futile_actions(contexts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Action types or workflow ids that the warnings of the history speak against."""
+    return frozenset(
+        match[1] for context in contexts for line in told(context) if (match := FUTILE.match(line))
+    )
+
+
+def told(context: Mapping[str, Any]) -> list[str]:
+    """The warnings of the history."""
+    warnings = as_list(as_dict(context.get("remediation_history")).get("warnings"))
+    return [line.strip() for line in warnings if isinstance(line, str)]
