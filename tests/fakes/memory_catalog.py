@@ -29,6 +29,7 @@ from worker.domain.workflow import (
     LABELS,
     WILDCARD,
     ActionSummary,
+    ActionText,
     Parameter,
     SelectionContext,
     Workflow,
@@ -42,9 +43,11 @@ HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class MemoryCatalog:
     """The Catalog port over a list. `down` makes every method raise CatalogUnavailable."""
 
-    def __init__(self, workflows: Iterable[Workflow], actions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, workflows: Iterable[Workflow], actions: Mapping[str, ActionText] | None = None
+    ) -> None:
         self.all = list(workflows)
-        self.descriptions = dict(actions or {})
+        self.texts = dict(actions or {})
         self.down = False
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
@@ -59,7 +62,7 @@ class MemoryCatalog:
                 for s in w.labels.get("signal_type", ())
             ]
             spelt = tuple(s for s in dict.fromkeys(order) if s in signals)
-            found.append(ActionSummary(name, self.descriptions.get(name, ""), len(same), spelt))
+            found.append(ActionSummary(name, self.texts.get(name, ActionText()), len(same), spelt))
         return found
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:

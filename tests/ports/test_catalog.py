@@ -13,7 +13,7 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchQuery
 from worker.domain.selection import signal_types_of
-from worker.domain.workflow import Parameter, ParameterType, SelectionContext
+from worker.domain.workflow import ActionText, Parameter, ParameterType, SelectionContext
 
 KUBERNAUT = """
     apiVersion: kubernaut.ai/v1alpha1
@@ -52,7 +52,7 @@ KUBERNAUT = """
         serviceAccountName: rollback-runner
       parameters:
         - {name: TO_REVISION, type: integer, required: false, minimum: 1, dependsOn: [REASON]}
-        - {name: REASON, type: string, minLength: 3, maxLength: 80}
+        - {name: REASON, type: string, required: true, minLength: 3, maxLength: 80}
     ---
     apiVersion: v1
     kind: ConfigMap
@@ -98,7 +98,7 @@ IN_MEMORY = [
         custom_labels={"team": ("payments", "checkout")},
         parameters=(
             Parameter("TO_REVISION", ParameterType.INTEGER, minimum=1, depends_on=("REASON",)),
-            Parameter("REASON", min_length=3, max_length=80),
+            Parameter("REASON", required=True, min_length=3, max_length=80),
         ),
         container_image="registry.example.com/rollback@sha256:00ff",
         engine="tekton",
@@ -121,7 +121,11 @@ IN_MEMORY = [
         parameters=(Parameter("FACTOR", ParameterType.NUMBER, default=2, enum=(1.5, 2)),),
     ),
 ]
-ACTIONS = {"RollbackDeployment": "Returns a Deployment to an earlier revision."}
+ACTIONS = {
+    "RollbackDeployment": ActionText(
+        "Returns a Deployment to an earlier revision.", "A change of the pod template broke it.", ""
+    )
+}
 CONTEXT = SelectionContext(
     environment="production",
     priority="P1",
@@ -151,7 +155,7 @@ async def test_a_workflow_is_read_whole(catalog, expected):
 async def test_actions_carry_description_and_count(catalog):
     (action,) = await catalog.actions(CONTEXT)
     assert (action.action_type, action.workflow_count) == ("RollbackDeployment", 2)
-    assert ACTIONS["RollbackDeployment"] == action.description
+    assert ACTIONS["RollbackDeployment"] == action.text
 
 
 async def test_workflows_are_listed_best_fit_first(catalog):
@@ -161,6 +165,11 @@ async def test_workflows_are_listed_best_fit_first(catalog):
     page = await catalog.workflows("RollbackDeployment", managed)
     assert [w.workflow_id for w in page.workflows] == ["rollback-v2", "rollback-v1"]
     assert page.next_cursor == ""
+
+
+async def test_a_list_shows_parameters_in_short(catalog):
+    page = await catalog.workflows("RollbackDeployment", CONTEXT)
+    assert [("FACTOR",), ("TO_REVISION", "REASON*")] == [w.parameters for w in page.workflows]
 
 
 async def test_what_does_not_fit_is_left_out_and_counted(catalog):

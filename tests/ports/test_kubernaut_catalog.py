@@ -29,7 +29,9 @@ async def test_every_document_is_read_and_other_kinds_are_skipped():
     assert [
         ("GrowMemory", "Gives containers more memory.", 2, ("OOMKilled",)),
         ("MovePods", "Moves pods away from a node.", 1, ("Evicted", "NodeNotReady")),
-    ] == [(a.action_type, a.description, a.workflow_count, tuple(sorted(a.signal_types))) for a in actions]
+    ] == [
+        (a.action_type, a.text.description, a.workflow_count, tuple(sorted(a.signal_types))) for a in actions
+    ]
 
 
 async def test_fields_come_in_the_spelling_of_the_worker():

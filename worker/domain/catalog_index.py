@@ -26,7 +26,15 @@ from worker.domain.selection import (
     summary,
     target_keys,
 )
-from worker.domain.workflow import LABELS, WILDCARD, ActionSummary, SelectionContext, Workflow, WorkflowPage
+from worker.domain.workflow import (
+    LABELS,
+    WILDCARD,
+    ActionSummary,
+    ActionText,
+    SelectionContext,
+    Workflow,
+    WorkflowPage,
+)
 
 PAGE_SIZE = 10
 CAUSE_WEIGHT = 8
@@ -89,12 +97,12 @@ class _Fit:
 
 
 class CatalogIndex:
-    """Workflows by id, label and type of action. `descriptions` are those of types of action."""
+    """Workflows by id, label and type of action. `texts` are those of types of action."""
 
-    def __init__(self, workflows: Iterable[Workflow], descriptions: Mapping[str, str] | None = None) -> None:
+    def __init__(self, workflows: Iterable[Workflow], texts: Mapping[str, ActionText] | None = None) -> None:
         self._workflows = sorted(workflows, key=lambda w: w.workflow_id)
         self._places = {w.workflow_id: n for n, w in enumerate(self._workflows)}
-        self._descriptions = dict(descriptions or {})
+        self._texts = dict(texts or {})
         self._all = (1 << len(self._workflows)) - 1
         self._facets: dict[str, _Facet] = {}
         self._actions: dict[str, int] = {}
@@ -137,7 +145,9 @@ class CatalogIndex:
         """Types of action with at least one workflow that fits, by name."""
         fits = self._fit(context).fits
         return tuple(
-            ActionSummary(name, self._descriptions.get(name, ""), count, self._declared_signals(bits & fits))
+            ActionSummary(
+                name, self._texts.get(name, ActionText()), count, self._declared_signals(bits & fits)
+            )
             for name, bits in sorted(self._actions.items())
             if (count := (bits & fits).bit_count())
         )

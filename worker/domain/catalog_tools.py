@@ -19,8 +19,9 @@ from worker.domain.search import BadQueryError, parse_query
 from worker.domain.search_filters import narrowed, where_words
 from worker.domain.search_results import compact, shown_parameter, shown_search
 from worker.domain.selection import signal_types_of
+from worker.domain.targets import TARGET_PARAMETERS
 from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows, SearchWorkflowCatalog
-from worker.domain.workflow import SelectionContext, Workflow, WorkflowSummary
+from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowSummary
 
 NO_TARGET = (
     "component and detected labels are not applied yet: call get_resource_context for the affected resource"
@@ -45,7 +46,7 @@ class CatalogTools:
         actions = await self._catalog.actions(context)
         everything = await self._catalog.actions(SelectionContext())
         shown: dict[str, Any] = {
-            "actions": [compact(asdict(replace(action, signal_types=()))) for action in actions],
+            "actions": [_action(action) for action in actions],
             "signal_types_in_catalog": sorted(signal_types_of(everything)),
         }
         if not actions:
@@ -136,8 +137,16 @@ def _filters(context: SelectionContext, target: Target | None) -> str:
     return given if target is not None else f"{given}; {NO_TARGET}"
 
 
+def _action(found: ActionSummary) -> dict[str, Any]:
+    return compact(
+        {"action_type": found.action_type, **asdict(found.text), "workflow_count": found.workflow_count}
+    )
+
+
 def _summary(found: WorkflowSummary) -> dict[str, Any]:
-    return compact(asdict(found))
+    """Parameters that name the target are left out: code fills them in."""
+    parameters = [name for name in found.parameters if name.rstrip("*") not in TARGET_PARAMETERS]
+    return compact(asdict(found) | {"parameters": parameters})
 
 
 def _workflow(found: Workflow) -> dict[str, Any]:

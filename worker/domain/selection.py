@@ -164,6 +164,7 @@ def summary(workflow: Workflow) -> WorkflowSummary:
         when_not_to_use=workflow.when_not_to_use,
         preconditions=workflow.preconditions,
         gitops_aware=workflow.gitops_aware,
+        parameters=tuple(f"{p.name}{'*' if p.required else ''}" for p in workflow.parameters),
     )
 
 

@@ -203,7 +203,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "get_workflow": "Everything about one workflow: when to use it, parameters with types and limits.",
     "list_available_actions": "Action types that have workflows for this incident. First step of the choice.",
     "list_resources": "Objects of one kind as a table, failing ones first. Any kind, also custom resources.",
-    "list_workflows": "Workflows of one action type that fit the incident, best first. Second step of the choice.",
+    "list_workflows": "Workflows of one action type that fit the incident, best first. Second step of the choice. * = required.",
     "search_workflow_catalog": (
         "Workflows of all action types that fit, with parameters. confidence is match quality: how well labels and text"
         " match, not how sure the cause is."

@@ -96,18 +96,27 @@ class Workflow:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionText:
+    """What a catalog says about a type of action."""
+
+    description: str = ""
+    when_to_use: str = ""
+    when_not_to_use: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ActionSummary:
     """A type of action, how many workflows of it fit the context, and the signal types those are declared for."""
 
     action_type: str
-    description: str = ""
+    text: ActionText = ActionText()
     workflow_count: int = 0
     signal_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSummary:
-    """What is shown of a workflow before it is chosen."""
+    """What is shown of a workflow before it is chosen. `parameters` are names, required ones with a `*`."""
 
     workflow_id: str
     action_type: str
@@ -118,6 +127,7 @@ class WorkflowSummary:
     when_not_to_use: str = ""
     preconditions: str = ""
     gitops_aware: bool = False
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

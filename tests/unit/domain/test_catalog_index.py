@@ -9,7 +9,7 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.domain.catalog_index import CatalogIndex
 from worker.domain.search import SearchQuery
-from worker.domain.workflow import SelectionContext
+from worker.domain.workflow import ActionText, SelectionContext
 
 CONTEXT = SelectionContext(
     environment="production",
@@ -111,11 +111,11 @@ def test_actions_are_counted_with_their_signal_types_and_those_without_a_fit_are
         workflow("c", "Restart", labels={}),
         workflow("d", "Drain", labels=labels(environment="staging")),
     ]
-    actions = CatalogIndex(workflows, {"Restart": "restarts"}).actions(CONTEXT)
+    actions = CatalogIndex(workflows, {"Restart": ActionText("restarts")}).actions(CONTEXT)
     assert [
-        ("Restart", "restarts", 2, ("CrashLoopBackOff",)),
-        ("Scale", "", 1, ("OOMKilled",)),
-    ] == [(a.action_type, a.description, a.workflow_count, a.signal_types) for a in actions]
+        ("Restart", ActionText("restarts"), 2, ("CrashLoopBackOff",)),
+        ("Scale", ActionText(), 1, ("OOMKilled",)),
+    ] == [(a.action_type, a.text, a.workflow_count, a.signal_types) for a in actions]
 
 
 def test_pages_follow_one_another_to_the_end():

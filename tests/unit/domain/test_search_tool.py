@@ -16,8 +16,8 @@ from worker.domain.catalog_tools import CatalogTools
 from worker.domain.findings import RESULT_TOKENS, Target, ToolProblem
 from worker.domain.objects import ObjectRef
 from worker.domain.redact import redact
-from worker.domain.tools import MOST_RESULTS, SearchWorkflowCatalog
-from worker.domain.workflow import Parameter, ParameterType, SelectionContext
+from worker.domain.tools import MOST_RESULTS, ListAvailableActions, ListWorkflows, SearchWorkflowCatalog
+from worker.domain.workflow import ActionText, Parameter, ParameterType, SelectionContext
 
 BASE = SelectionContext(environment="production", priority="P1")
 API = ObjectRef("Deployment", "api", "shop", "apps/v1")
@@ -69,6 +69,29 @@ async def test_a_result_has_the_fields_of_the_contract():
         ],
     } == shown
     assert "signal_type=CrashLoopBackOff, severity=critical, environment=production" in finding.scope
+
+
+async def test_lists_show_when_to_use_what_and_what_has_to_be_filled_in():
+    text = ActionText("restarts", "a leak", "a bad image")
+    parameters = (
+        Parameter("TARGET_RESOURCE_NAME", required=True),
+        Parameter("REASON", required=True),
+        Parameter("WAIT"),
+    )
+    catalog = MemoryCatalog([workflow(parameters=parameters)], {"RestartWorkload": text})
+    tools = CatalogTools(catalog, BASE, lambda: None, redact)
+    actions = json.loads((await tools.list_available_actions(ListAvailableActions())).body)["actions"]
+    assert [
+        {
+            "action_type": "RestartWorkload",
+            "description": "restarts",
+            "when_to_use": "a leak",
+            "when_not_to_use": "a bad image",
+            "workflow_count": 1,
+        }
+    ] == actions
+    listed = json.loads((await tools.list_workflows(ListWorkflows(action_type="RestartWorkload"))).body)
+    assert ["REASON*", "WAIT"] == listed["workflows"][0]["parameters"]
 
 
 async def test_a_bad_query_is_answered_with_how_to_write_it():

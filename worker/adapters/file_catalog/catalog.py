@@ -14,7 +14,7 @@ from worker.adapters.file_catalog.text import TextIndex
 from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchPage, SearchQuery
-from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
+from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 POLL_SECONDS = 2.0
 
@@ -29,7 +29,7 @@ class _Shelf:
     texts: TextIndex
 
     @classmethod
-    def of(cls, workflows: Iterable[Workflow], actions: Mapping[str, str]) -> _Shelf:
+    def of(cls, workflows: Iterable[Workflow], actions: Mapping[str, ActionText]) -> _Shelf:
         """Everything arranged for look-ups: about 0.1 s for 2,000 workflows."""
         known = list(workflows)
         return cls(CatalogIndex(known, actions), TextIndex(known))
@@ -46,7 +46,7 @@ class FileCatalog:
     def __init__(
         self,
         workflows: Iterable[Workflow],
-        actions: Mapping[str, str] | None = None,
+        actions: Mapping[str, ActionText] | None = None,
         *,
         directory: Path | None = None,
         seen: Stamp | None = None,

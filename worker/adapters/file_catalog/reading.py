@@ -12,7 +12,7 @@ from schemas.enrichment import snake_case
 from worker.adapters.file_catalog.building import build_workflow, one_paragraph
 from worker.adapters.file_catalog.documents import KUBERNAUT, UNUSED, ActionTypeDocument, WorkflowDocument
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
-from worker.domain.workflow import Workflow
+from worker.domain.workflow import ActionText, Workflow
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -22,7 +22,7 @@ class Loaded:
     """What was read so far. `origin` is where each workflow stands."""
 
     workflows: dict[str, Workflow] = field(default_factory=dict)
-    actions: dict[str, str] = field(default_factory=dict)
+    actions: dict[str, ActionText] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     problems: list[CatalogProblem] = field(default_factory=list)
 
@@ -59,7 +59,10 @@ def _read_kubernaut(loaded: Loaded, document: Document, value: Mapping[str, Any]
 def _read_action(loaded: Loaded, document: Document, spec: Mapping[str, Any], name: str) -> None:
     action = _validated(ActionTypeDocument, spec, document, ("spec",), loaded)
     if action is not None:
-        loaded.actions[action.name or name] = one_paragraph(action.description.what)
+        about = action.description
+        loaded.actions[action.name or name] = ActionText(
+            one_paragraph(about.what), one_paragraph(about.when_to_use), one_paragraph(about.when_not_to_use)
+        )
 
 
 def _read_workflow(
