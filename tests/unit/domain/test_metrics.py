@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -8,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.memory_metrics import MemoryMetrics
+from tests.fakes.tokens import real_tokens
 from worker.domain.budget import estimate_tokens
 from worker.domain.errors import MetricsError
 from worker.domain.findings import RESULT_TOKENS, ToolProblem
 from worker.domain.metric_series import MAX_POINTS, MAX_SERIES, Series, courses, moments
 from worker.domain.metric_tools import QUERY_PROMETHEUS, MetricTools, QueryPrometheus
+from worker.domain.tools import tool_specs
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 START = NOW - timedelta(hours=1)
@@ -138,3 +141,14 @@ SERIES = st.builds(
 def test_whatever_the_store_answers_fits(series):
     assert estimate_tokens(moments(series, RESULT_TOKENS)) <= RESULT_TOKENS
     assert estimate_tokens(courses(series, START, NOW, RESULT_TOKENS)) <= RESULT_TOKENS
+
+
+def test_all_tools_together_are_within_their_budget():
+    sent = [
+        {
+            "type": "function",
+            "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
+        }
+        for s in tool_specs([QUERY_PROMETHEUS])
+    ]
+    assert real_tokens(json.dumps(sent, separators=(",", ":"))) <= 1300
