@@ -9,6 +9,8 @@ import structlog
 
 from worker.domain.redact import redact_json
 
+NOISY = ("httpx", "httpx2", "openai", "anthropic", "aiohttp.access", "faststream")
+
 
 def _without_secrets(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     cleaned: structlog.typing.EventDict = redact_json(dict(event))
@@ -50,5 +52,8 @@ def configure(level: str, *, json_lines: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for noisy in ("httpx", "httpx2", "openai", "anthropic", "aiohttp.access", "faststream"):
-        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    for name in NOISY:
+        library = logging.getLogger(name)
+        library.handlers.clear()  # some bring a handler of their own, and then tell nobody else
+        library.propagate = True
+        library.setLevel(max(logging.WARNING, root.level))

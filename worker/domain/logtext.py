@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from worker.domain.budget import estimate_tokens
+from worker.domain.budget import cut_middle, estimate_tokens
 from worker.domain.evidence import make_visible
 
 MAX_LINE = 600  # characters
@@ -208,5 +208,7 @@ def _joined(folded: list[Folded], shown: list[int]) -> str:
 
 
 def _one_line_only(folded: list[Folded], total: int, max_tokens: int) -> LogText:
-    last = folded[-1].text
-    return LogText(f"[… {total - 1} lines cut …]\n{last[-max_tokens * 2 :]}", min(1, total), total)
+    mark = [f"[… {total - 1} lines cut …]"] if total > 1 else []
+    room = max_tokens - sum(estimate_tokens(line) + 1 for line in mark)
+    last = cut_middle(folded[-1].text, max(room, 1), tail_share=0.9).text
+    return LogText("\n".join([*mark, last]), min(1, total), total)
