@@ -208,6 +208,13 @@ class TestRequests:
         assert await reason_of(real.get(ref)) == ClusterReason.BAD_REQUEST
         assert list(api.requests) == []
 
+    async def test_half_a_surrogate_pair_is_replaced(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        odd = example("ConfigMap", "odd", "shop", data={"a": "x\ud800y \\ud800 \U0001f388 é", "k\udfff": ""})
+        api.snapshot = Snapshot([example("Namespace", "shop"), odd])
+        found = await real.get(ObjectRef("ConfigMap", "odd", "shop"))
+        assert {"a": "x\ufffdy \\ud800 \U0001f388 é", "k\ufffd": ""} == found["data"]
+        assert [found] == list((await real.list(ListQuery("ConfigMap", "shop"))).items)
+
     async def test_secrets_are_not_asked_for(self, real: KubernetesCluster, api: SnapshotApi) -> None:
         for name in ("Secret", "secrets", "secret.v1", " Secrets "):
             assert await reason_of(real.get(ObjectRef(name, "db", "shop", "v1"))) == ClusterReason.FORBIDDEN

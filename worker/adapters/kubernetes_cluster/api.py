@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 CHUNK_BYTES = 64 * 1024
 TRANSIENT = {429, 500, 502, 503, 504}
+SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 T = TypeVar("T")
 Params = Sequence[tuple[str, str | int]]
@@ -181,6 +183,11 @@ async def _read_object(content: aiohttp.StreamReader, limit: int) -> tuple[Manif
             raise BodyTooLargeError
     try:
         document = json.loads(body)
+        if SURROGATE_ESCAPE.search(
+            body
+        ):  # half a pair cannot be written anywhere: as in Go, U+FFFD stands for it
+            text = json.dumps(document, ensure_ascii=False)
+            document = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except RecursionError as error:
         raise ValueError("JSON is nested too deeply") from error
     if not isinstance(document, dict):
