@@ -130,7 +130,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         prometheus = await _prometheus(settings.prometheus, stack)
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(_background(watch.run()))
-        await stack.enter_async_context(_background(catalog.follow()))
+        await stack.enter_async_context(_background(catalog.follow(settings.catalog.poll_seconds)))
         metrics.watch_catalog(lambda: bool(catalog.problem))
         handlers: list[Handler] = []
 

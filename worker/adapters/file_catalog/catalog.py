@@ -16,8 +16,6 @@ from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchPage, SearchQuery
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
-POLL_SECONDS = 2.0
-
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -96,7 +94,7 @@ class FileCatalog:
         shelf = self._shelf
         return shelf.workflows.search(query, context, lambda ids: shelf.texts.scores(str(query), ids))
 
-    async def follow(self, poll_seconds: float = POLL_SECONDS) -> None:
+    async def follow(self, poll_seconds: float) -> None:
         """Take over changes of the files it was opened from, until cancelled.
 
         A change counts once two looks in a row have seen the same, so that files are not read while they are written.
