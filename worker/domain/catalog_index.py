@@ -38,7 +38,7 @@ from worker.domain.workflow import (
 
 PAGE_SIZE = 10
 CAUSE_WEIGHT = 8
-"""Of an exact signal type or severity: more than the other labels have together."""
+"""Of an exact signal type or severity: more than the six other labels and the target itself have together."""
 
 
 @dataclass(slots=True)

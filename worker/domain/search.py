@@ -28,7 +28,6 @@ TIERS = (0.4, 0.7, 0.9)
 RANK_SHARE = 0.09
 """What the best place in a tier adds to it: by the other labels, then by text."""
 
-
 STRUCTURED = re.compile(r"[{}\[\]<>\"'`=&?;]|:\s|\\")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 POD_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*-(?=[a-z0-9]*\d)[a-z0-9]{4,10}(-[a-z0-9]{5})?")
@@ -38,8 +37,8 @@ PRIORITY = re.compile(r"[Pp][0-3]")
 class BadQueryError(ValueError):
     """The query is not of the form. The text says what is wrong and how to write it."""
 
-    def __init__(self, wrong: str, how: str = HOW_TO) -> None:
-        super().__init__(f"{wrong}; {how}")
+    def __init__(self, wrong: str) -> None:
+        super().__init__(f"{wrong}; {HOW_TO}")
 
 
 @dataclass(frozen=True, slots=True)
