@@ -46,7 +46,7 @@ from worker.domain.tries import TryRule
 CLUSTER_CHECK_SECONDS = 15.0
 HISTORY_SECONDS = 3.0
 """Patience with the broker for what helps and is not needed. Results and the journal have more."""
-SILENCE_SECONDS = 15.0
+SILENCE_SECONDS = 8.0
 """A pump whose pull requests were not answered for so long has lost its server or its consumer."""
 
 log = structlog.stdlib.get_logger(__name__)
@@ -133,8 +133,10 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         await stack.enter_async_context(_background(catalog.follow(settings.catalog.poll_seconds)))
         metrics.watch_catalog(lambda: bool(catalog.problem))
         handlers: list[Handler] = []
+        connections: list[Client] = []
 
         async def make_handler(nc: Client) -> Handler:
+            connections.append(nc)
             events = NatsEvents(nc, subjects, cluster_name=settings.worker.cluster_name)
             journal = NatsJournal(
                 FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc, subjects.journal_bucket
@@ -157,7 +159,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
 
         intake = _intake(settings, subjects, make_handler)
         notices = {"catalog": lambda: catalog.problem}
-        yield Worker(intake, _checks(intake, watch, handlers), notices, metrics)
+        yield Worker(intake, _checks(intake, connections, watch, handlers), notices, metrics)
 
 
 def _cluster(settings: Settings) -> KubernetesCluster:
@@ -266,12 +268,16 @@ def _intake(
     )
 
 
-def _checks(intake: Intake, watch: ClusterWatch, handlers: list[Handler]) -> dict[str, Callable[[], str]]:
+def _checks(
+    intake: Intake, connections: list[Client], watch: ClusterWatch, handlers: list[Handler]
+) -> dict[str, Callable[[], str]]:
     def broker() -> str:
         if intake.draining:
             return "shutting down"
         if not intake.pumps:
             return "not connected yet"
+        if not all(nc.is_connected for nc in connections):
+            return "the connection is lost; reconnecting"
         silent = [p.lane.durable for p in intake.pumps if p.silent_seconds() > SILENCE_SECONDS]
         return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
 
