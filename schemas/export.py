@@ -6,6 +6,7 @@ files are committed; a test compares them with what is generated.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -210,5 +211,31 @@ def export(directory: Path) -> None:
         (directory / path).write_text(text, encoding="utf-8")
 
 
+def drift(directory: Path) -> list[str]:
+    """Files in the directory that are missing, differ, or are generated no longer."""
+    generated = documents()
+    there = {p.relative_to(directory).as_posix(): p.read_text("utf-8") for p in directory.rglob("*.json")}
+    return sorted(path for path in generated.keys() | there.keys() if generated.get(path) != there.get(path))
+
+
+def main() -> int:
+    """The command line: write, or with --check only say what differs (exit code 1)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m schemas.export", description="Write schemas/v1 from the models."
+    )
+    parser.add_argument("directory", nargs="?", type=Path, default=V1)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file differs")
+    arguments = parser.parse_args()
+    if not arguments.check:
+        export(arguments.directory)
+        return 0
+    different = drift(arguments.directory)
+    for path in different:
+        sys.stderr.write(
+            f"{arguments.directory / path} is not what the models say: run python -m schemas.export\n"
+        )
+    return int(bool(different))
+
+
 if __name__ == "__main__":
-    export(Path(sys.argv[1]) if len(sys.argv) > 1 else V1)
+    sys.exit(main())
