@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -43,6 +44,8 @@ class Metrics:
             registry=self.registry,
         )
         self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
+        tasks = Gauge("rca_tasks", "Tasks of the event loop: a leak shows here", registry=self.registry)
+        tasks.set_function(_tasks)
 
     def published(self, result: AnalysisResult) -> None:
         """Count one published result and what it cost."""
@@ -63,3 +66,11 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+
+def _tasks() -> int:
+    """Zero where no event loop runs."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0

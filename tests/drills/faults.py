@@ -1,0 +1,92 @@
+"""Drills in which what the worker asks gives bad answers: the model, the cluster."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent
+from tests.drills.accounts import stream_messages
+from tests.drills.stage import Ground, Stage, stage
+from tests.drills.table import Outcome, lost_and_twice
+from worker.sandbox.cluster_faults import Fault
+
+MAX_TRIES = 5
+HALF_FAIL = (
+    Fault(every=6, status=429, retry_after_seconds=1),
+    Fault(every=5, status=500),
+    Fault(every=4, hang=True),
+)
+"""One in six of all requests each: the second rule sees what the first leaves, the third what both leave."""
+
+
+async def bad_model(ground: Ground, *, incidents: int = 100, workers: int = 2) -> Outcome:
+    """Half of all calls refused as overloaded, a tenth never answered, a twentieth cut in the middle."""
+    quick = {
+        "RCA_LLM__CALL_SECONDS": "2",
+        "RCA_LLM__RETRY_SECONDS": "0.05",
+        "RCA_LLM__BREAKER_SECONDS": "0.5",
+    }
+    async with stage(ground, "bad-model", ack_wait_seconds=10.0, slots=8, **quick) as s:
+        await s.plan(latency_seconds=0.05, overloaded=0.5, hang=0.1, cut=0.05)
+        await s.start(workers)
+        await s.publish_all(f"bad-{n}" for n in range(incidents))
+        settled = await s.settled(incidents, 240)
+        account, results = await s.account(), await _results(s)
+        tries = Counter((call.key, call.step) for call in s.calls())
+    statuses = Counter(result.status for result in results)
+    fine = statuses[Status.COMPLETED] + statuses[Status.NEEDS_HUMAN_REVIEW] == incidents
+    most = max(tries.values())
+    return Outcome(
+        settled
+        and fine
+        and most <= MAX_TRIES
+        and not account.lost
+        and not account.duplicates
+        and not account.dead,
+        f"results {len(results)} of {incidents}: {statuses[Status.COMPLETED]} completed, "
+        f"{statuses[Status.NEEDS_HUMAN_REVIEW]} to a person; at most {most} tries for one call, "
+        f"{sum(tries.values()) / len(tries):.1f} on average, {lost_and_twice(account)}",
+    )
+
+
+async def bad_cluster(ground: Ground, *, incidents: int = 60) -> Outcome:
+    """One request in six each is refused with 429, fails with 500, or is never answered."""
+    async with stage(ground, "bad-cluster", ack_wait_seconds=30.0, slots=8, faults=HALF_FAIL) as s:
+        await s.start(1)
+        await s.publish_all(f"k8s-{n}" for n in range(incidents))
+        settled = await s.settled(incidents, 240)
+        account, results = await s.account(), await _results(s)
+        failed = await _failed_sources(s)
+    unmarked = [r.remediation_id for r in results if set(failed.get(r.remediation_id, ())) != _marked(r)]
+    gaps = sum(bool(sources) for sources in failed.values())
+    return Outcome(
+        settled
+        and len(results) == incidents
+        and not unmarked
+        and gaps > 0
+        and account.clean
+        and not account.dead,
+        f"results {len(results)} of {incidents}, {gaps} with gaps in their first look, not marked as unknown "
+        f"{len(unmarked)}, {lost_and_twice(account)}",
+    )
+
+
+async def _results(s: Stage) -> list[AnalysisResult]:
+    found = stream_messages(s.nc, s.subjects.results_stream)
+    return [AnalysisResult.model_validate_json(message.data) async for message in found]
+
+
+def _marked(result: AnalysisResult) -> set[str]:
+    return {note.removeprefix("unknown: ") for note in result.notes if note.startswith("unknown: ")}
+
+
+async def _failed_sources(s: Stage) -> dict[str, list[str]]:
+    """What the first look of each request could not find out, by its audit event."""
+    found: dict[str, list[str]] = {}
+    subject = s.subjects.audit("enrichment.completed")
+    async for message in stream_messages(s.nc, s.subjects.audit_stream, subject):
+        event = AuditEvent.model_validate_json(message.data)
+        found[event.request_key] = json.loads(event.payload.model_dump_json())["failed_sources"]
+    return found
