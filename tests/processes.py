@@ -29,8 +29,14 @@ class Ended:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The test's environment without any setting of the developer's."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("RCA_")}
+    """The test's environment without any setting or key of the developer's."""
+    settings = ("RCA_",)
+    keys = ("_API_KEY",)
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(settings) and not name.endswith(keys)
+    }
     return {**own, "COLUMNS": "80", "TERM": "dumb", **more}
 
 

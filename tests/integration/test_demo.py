@@ -107,3 +107,32 @@ async def test_eval_scores_cases_and_ends_with_what_scripts_read(tmp_path):
     assert 2 == document["total"]["cases"] == document["total"]["target_right"]
     assert 0 == document["total"]["workflow_wrong"]
     assert "001-oom-shm-leak-after-limit-raises" == document["cases"][0]["case"]
+
+
+async def test_a_request_that_cannot_be_read_is_rejected_with_its_errors(tmp_path):
+    (tmp_path / "incident.json").write_text('{"incident_id": ')
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "namespaces.yaml").write_text(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
+    )
+    ended = await rca("demo", str(tmp_path), "--json")
+    assert 5 == ended.code
+    assert '{"incident_id": ' == ended.json()["request"]
+    assert "not_json" == ended.json()["result"]["code"]
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("openai-chat:gpt-5", "RCA_LLM__API_KEY"),
+        ("nonsense", "provider:model"),
+        ("foo:bar", "provider:model"),
+        ("bedrock:x", "not installed"),
+    ],
+)
+async def test_a_model_that_cannot_be_used_says_what_to_set(model, hint):
+    ended = await rca("demo", env={"RCA_LLM__MODEL": model})
+    assert 1 == ended.code
+    assert hint in ended.err
+    assert "Traceback" not in ended.err

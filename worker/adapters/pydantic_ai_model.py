@@ -30,6 +30,7 @@ from pydantic_ai.exceptions import (
     ModelRateLimitError,
     ModelRequestRejectedError,
     UnexpectedModelBehavior,
+    UserError,
 )
 from pydantic_ai.messages import (
     ModelMessage,
@@ -71,12 +72,16 @@ FINISH = {
 }
 
 
+class ModelUnusable(Exception):  # noqa: N818 - a state of the configuration
+    """The model cannot be called as it is configured. The message says what to set."""
+
+
 class PydanticAIModel:
     """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`).
 
     `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens` bounds one
     answer; `max_connections` bounds the pool. With `silence_seconds` answers are streamed, and one that is silent for
-    so long has failed.
+    so long has failed. Raises ModelUnusable for an unknown name, a missing key or a provider that is not installed.
     """
 
     def __init__(
@@ -156,7 +161,18 @@ def _provider_model(
             options["api_key"] = api_key or "none"  # local servers ask for no key, their client does
         return infer_provider_class(kind)(**options)
 
-    return infer_model(name, provider_factory=provider)
+    try:
+        return infer_model(name, provider_factory=provider)
+    except ImportError as e:
+        raise ModelUnusable(f"{name}: the client of this provider is not installed ({_one_line(e)})") from e
+    except (UserError, ValueError) as e:
+        known = ":" in name and not str(e).startswith("Unknown")
+        hint = "set RCA_LLM__API_KEY" if known else "name it as provider:model, such as openai-chat:gpt-5"
+        raise ModelUnusable(f"{name} cannot be used: {hint}" + ("" if known else f" ({_one_line(e)})")) from e
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:MAX_ERROR_CHARS]
 
 
 def _definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
@@ -278,7 +294,7 @@ RETRYABLE_4XX = {408, 409, 425, 429}
 
 def translate(error: Exception) -> Retry | GiveUp:
     """What a provider's failure means for the run: most 4xx never pass, everything else may."""
-    message = " ".join(str(error).split())[:MAX_ERROR_CHARS]
+    message = _one_line(error)
     after = error.retry_after if isinstance(error, ModelAPIError) else None
     if isinstance(error, ModelRateLimitError):
         return Retry(RetryReason.MODEL_RATE_LIMITED, message, after)

@@ -103,10 +103,17 @@ def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestK
 def _document(case: Case, body: bytes, outcome: Outcome | None, events: list[AuditEvent]) -> dict[str, Any]:
     return {
         "case": case.name,
-        "request": json.loads(body) if outcome is not None else None,
+        "request": _readable(body),
         "result": json_of(outcome) if outcome is not None else None,
         "audit_events": [event.model_dump(mode="json") for event in events],
     }
+
+
+def _readable(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):  # it was rejected; what was sent is shown all the same
+        return body.decode("utf-8", "replace")
 
 
 def _write(document: dict[str, Any], output: Path | None) -> Path:

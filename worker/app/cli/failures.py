@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from worker.adapters.pydantic_ai_model import ModelUnusable
 from worker.adapters.rego_policy import PolicyUnusable
 from worker.app.client import SubmitError
 from worker.app.embedded import EmbeddedError
@@ -17,6 +18,7 @@ KNOWN = (
     ConfigurationError,
     EmbeddedError,
     IntakeError,
+    ModelUnusable,
     NatsServerError,
     OSError,
     PolicyUnusable,
@@ -35,6 +37,8 @@ def explain(problem: BaseException) -> str:
             return f"{problem}\nRCA_CATALOG__PATH names the directory of workflows"
         case PolicyUnusable():
             return f"{problem}; RCA_POLICY__PATH names the policy"
+        case ModelUnusable():
+            return f"RCA_LLM__MODEL: {problem}"
         case NatsServerError() | Unavailable():
             return f"NATS: {problem}"
         case _:

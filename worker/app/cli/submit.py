@@ -62,7 +62,7 @@ def _say_submitted(submitted: Submitted, *, as_json: bool) -> None:
         return
     again = " (already stored: published before)" if submitted.duplicate else ""
     typer.echo(
-        f"submitted {submitted.key or '(no readable id)'} to {submitted.subject}: {submitted.stream} sequence "
+        f"submitted {submitted.key or '(no readable id: it will be rejected)'} to {submitted.subject}: {submitted.stream} sequence "
         f"{submitted.sequence}{again}",
         err=True,
     )
