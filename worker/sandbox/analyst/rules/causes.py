@@ -51,9 +51,9 @@ def seen_from(finding: Finding, symptom: str, workload: ObjectRef | None, told: 
         told = f"{told}."
     return replace(
         finding,
-        summary=f"{told} {finding.summary}".strip(),
+        summary=f"{finding.summary} That is why {told}" if told else finding.summary,
         symptoms=tuple(dict.fromkeys(symptoms)),
-        factors=(*((told,) if told else ()), *finding.factors),
+        factors=(*finding.factors, *((told,) if told else ())),
         workload=finding.workload or workload,
         hints={**finding.hints, "via": str(workload) if workload else ""},
     )
