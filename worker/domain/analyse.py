@@ -48,6 +48,7 @@ from worker.domain.redact import redact
 from worker.domain.result import Ingredients, build
 from worker.domain.resume import OPENING, RESULT, JournaledSteps
 from worker.domain.review import Reviewed, Reviewer
+from worker.domain.safety import stricter_environment
 from worker.domain.toolbox import Toolbox
 from worker.domain.tools import tool_specs
 from worker.domain.tries import TriedSteps, TryRule
@@ -342,7 +343,8 @@ class _Work:
             confidence_threshold=self._rules.confidence_threshold,
             injection=bool(planted),
         )
-        decided = await self._outside.policy.decide(policy_input(facts))
+        environment = stricter_environment(facts.environment, self._job.request.safety_context)
+        decided = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
         forced = [*conclusion.approval_reasons, *([planted] if planted else [])]
         approval = merge_approval(decided, forced)
         await self._trail.record(

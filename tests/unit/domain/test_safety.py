@@ -5,7 +5,7 @@ import pytest
 from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
 from tests.fakes.memory_catalog import workflow
 from worker.domain.problems import ProblemKind
-from worker.domain.safety import action_name, check_safety, names_action
+from worker.domain.safety import action_name, check_safety, forbids, names_action, stricter_environment
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,8 @@ def test_action_types_in_snake_case(action_type, expected):
         ("scale", True),
         ("scale_replicas", True),
         ("ScaleReplicas", True),
+        ("scalereplicas", True),
+        ("SCALEREPLICAS", True),
         ("scale_*", True),
         ("*_replicas", True),
         ("replicas", False),
@@ -40,6 +42,43 @@ def test_action_types_in_snake_case(action_type, expected):
 )
 def test_a_pattern_is_the_action_its_first_word_or_a_glob(pattern, matches):
     assert matches == names_action([pattern], "ScaleReplicas")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("delete", True),
+        ("pods", True),
+        ("delete_pod", True),
+        ("DeletePod", True),
+        ("delete_*", True),
+        ("forcedeletepod", True),
+        ("FORCEDELETEPOD", True),
+        ("ForceDeletePods", True),
+        ("force-delete-v1", True),
+        ("force_delete_v1", True),
+        ("scale", False),
+        ("elete", False),
+        ("", False),
+    ],
+)
+def test_a_prohibition_is_read_widely(pattern, matches):
+    assert matches == forbids([pattern], workflow("force-delete-v1", "ForceDeletePod"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "other", "expected"),
+    [
+        ("dev", "", "dev"),
+        ("dev", "Dev", "dev"),
+        ("dev", "production", "production"),
+        ("production", "dev", "production"),
+        ("dev", "staging", "production"),
+    ],
+)
+def test_environments_that_disagree_count_as_production(environment, other, expected):
+    assert expected == stricter_environment(environment, SafetyContext(environment=other))
+    assert environment == stricter_environment(environment, None)
 
 
 def check(constraints=None, *, dry_run=False, downtime=None, answered=None):
@@ -75,12 +114,14 @@ def test_forbidden_is_an_error_and_not_allowed_needs_approval(constraints, forbi
         (30, None, 0, 0),
         (60, None, 0, 0),
         (61, 0, 1, 0),
-        (None, 30, 0, 0),
+        (30, 61, 1, 0),
+        (None, 0, 0, 1),
+        (None, 30, 0, 1),
         (None, 90, 1, 0),
         (None, None, 0, 1),
     ],
 )
-def test_the_catalogs_downtime_goes_before_the_models(downtime, answered, forbidden, for_approval):
+def test_the_models_downtime_can_only_make_it_stricter(downtime, answered, forbidden, for_approval):
     found = check(SafetyConstraints(max_downtime_seconds=60), downtime=downtime, answered=answered)
     assert (forbidden, for_approval) == (len(found.problems), len(found.factors))
 
