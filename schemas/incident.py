@@ -7,7 +7,7 @@ import json
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationInfo, WithJsonSchema
+from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, ValidationInfo, WithJsonSchema
 from pydantic.functional_validators import BeforeValidator, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -165,6 +165,11 @@ class Signal(Message):
     """What may and may not be done."""
     expires_at: Timestamp | None = None
     """After this a decision is of no use: a person takes over."""
+    safety_elsewhere: Annotated[None, Removed("safety_context")] = Field(
+        default=None,
+        exclude=True,
+        validation_alias=AliasChoices("safetyContext", "safety_constraints", "safetyConstraints"),
+    )
     failed_action: Annotated[None, Removed("previous_execution")] = Field(default=None, exclude=True)
     failure_context: Annotated[None, Removed("error_message")] = Field(default=None, exclude=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from schemas.fields import MAX_ITEMS, AtMost, Count, Flag, LongText, Message, Removed, Word
 from schemas.taxonomy import PriorityWord
@@ -12,7 +12,13 @@ from schemas.taxonomy import PriorityWord
 Words = Annotated[tuple[Word, ...], AtMost(MAX_ITEMS)]
 
 
-class SafetyConstraints(Message):
+class SafetyMessage(Message):
+    """Refuses unknown fields: a limit in another spelling must not be lost silently."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SafetyConstraints(SafetyMessage):
     """Hard limits on what may be done. Actions match as action type, its first word, or a glob (`delete_*`)."""
 
     max_downtime_seconds: Count | None = None
@@ -36,7 +42,7 @@ class Dependency(Message):
     """How much, an open value such as `critical`."""
 
 
-class RegoPolicy(Message):
+class RegoPolicy(SafetyMessage):
     """Which policy the sender applied."""
 
     version: Word = ""
@@ -47,10 +53,10 @@ class RegoPolicy(Message):
     """Nothing may run without approval."""
 
 
-class SafetyContext(Message):
+class SafetyContext(SafetyMessage):
     """Constraints and risk around the incident. Everything is optional.
 
-    The verbose form of the same document is refused: a constraint that is not read must not be lost silently.
+    The verbose form of the same document is refused, and so is every unknown field.
     """
 
     investigation_id: Word = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from schemas.analysis import HumanReviewReason as Reason
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
@@ -36,3 +37,17 @@ async def test_the_policy_is_asked_about_the_stricter_environment():
     world = World.saying(final(chosen()), catalog=everywhere)
     await world.analyse(incident(environment="development", safety_context={"environment": "production"}))
     assert [asked["environment"] for asked in world.policy.asked] == ["production"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"safety_context": {"safety_constraints": {"requiresApproval": True}}},
+        {"safety_context": {"safetyConstraints": {"requires_approval": True}}},
+        {"safety_context": {"requires_approval": True}},
+        {"safetyContext": {"safety_constraints": {"requires_approval": True}}},
+    ],
+)
+def test_a_limit_in_another_spelling_is_refused_not_lost(sent):
+    with pytest.raises(ValidationError):
+        incident(**sent)

@@ -252,6 +252,7 @@ _EXPECTED: Final[Mapping[str, str]] = MappingProxyType(
         "greater_than_equal": "at least {ge}",
         "less_than_equal": "at most {le}",
         "too_long": "at most {max_length} items",
+        "extra_forbidden": "no such field: unknown fields are not allowed here",
     }
 )
 

@@ -294,10 +294,21 @@ def test_scalar_parameters_become_text():
         ("safety_constraints", {"forbidden_action_types": ["delete"]}),
         ("dependencies", [{"impact": "high"}]),
         ("rego_policy", {"dry_run": 1}),
+        ("rego_policy", {"dryRun": True}),
+        ("safety_constraints", {"requiresApproval": True}),
+        ("safety_constraints", {"require_approval": True}),
+        ("safety_constraints", {"forbiddenActions": ["restart"]}),
+        ("safetyConstraints", {"requires_approval": True}),
+        ("requires_approval", True),
     ],
 )
 def test_safety_is_never_lost_silently(field, value):
     assert {field} == {path.partition(".")[0] for path in refused(SafetyContext, {field: value})}
+
+
+@pytest.mark.parametrize("field", ["safetyContext", "safety_constraints", "safetyConstraints"])
+def test_safety_in_another_place_is_refused(field):
+    assert {field} == refused(IncidentRequest, MINIMAL | {field: {"requires_approval": True}})
 
 
 def test_no_list_of_actions_is_not_an_empty_one():
