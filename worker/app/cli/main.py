@@ -41,7 +41,7 @@ Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system cho
 
 def _run(work: Coroutine[Any, Any, int]) -> None:
     """Run to the end and exit with what it returns; known failures become one clear message."""
-    from worker.app.cli.failures import KNOWN, explain  # noqa: PLC0415 - keeps --help quick
+    from worker.app.cli.failures import KNOWN, explain
 
     try:
         code = asyncio.run(work)
@@ -59,7 +59,7 @@ def worker() -> None:
 
     Needs RCA_LLM__MODEL, a NATS server that was provisioned, and read access to the cluster.
     """
-    from worker.app.cli.worker import work  # noqa: PLC0415
+    from worker.app.cli.worker import work
 
     _run(work())
 
@@ -73,7 +73,7 @@ def provision(
     json_output: Json = False,
 ) -> None:
     """Create or update streams, consumers and buckets. Never deletes or shrinks anything."""
-    from worker.app.cli.provision import provision as run  # noqa: PLC0415
+    from worker.app.cli.provision import provision as run
 
     _run(run(check=check, as_json=json_output))
 
@@ -89,8 +89,8 @@ def submit(
     json_output: Json = False,
 ) -> None:
     """Publish a request, as a gateway would. Exit code with --wait: 0 result, 3 dead letter, 4 timeout, 5 rejected."""
-    from worker.app.cli.submit import read_request  # noqa: PLC0415
-    from worker.app.cli.submit import submit as run  # noqa: PLC0415
+    from worker.app.cli.submit import read_request
+    from worker.app.cli.submit import submit as run
 
     try:
         body = read_request(file, new_id=new_id)
@@ -122,7 +122,7 @@ def demo(
 
     Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no network).
     """
-    from worker.app.cli.demo import demo as run  # noqa: PLC0415
+    from worker.app.cli.demo import demo as run
 
     _run(run(case_dir, recovery=recovery, catalog=catalog, output=output, as_json=json_output))
 
@@ -138,7 +138,7 @@ def evaluate(
     json_output: Json = False,
 ) -> None:
     """Run every case through the whole pipeline and compare with the expected answers."""
-    from worker.app.cli.evaluate import evaluate as run  # noqa: PLC0415
+    from worker.app.cli.evaluate import evaluate as run
 
     _run(run(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
 
@@ -160,7 +160,7 @@ def sandbox_nats(
     *, port: Port = 0, provisioned: Annotated[bool, typer.Option(help="Make the streams, too.")] = False
 ) -> None:
     """A real nats-server with JetStream in a temporary directory."""
-    from worker.app.cli.sandbox import nats  # noqa: PLC0415
+    from worker.app.cli.sandbox import nats
 
     _run(nats(port or -1, provisioned=provisioned))
 
@@ -173,7 +173,7 @@ def sandbox_cluster(
     kubeconfig: Annotated[Path | None, typer.Option(help="Write a kubeconfig for it here.")] = None,
 ) -> None:
     """A read-only Kubernetes API over a directory of manifests and logs."""
-    from worker.app.cli.sandbox import cluster  # noqa: PLC0415
+    from worker.app.cli.sandbox import cluster
 
     _run(cluster(directory, port, kubeconfig))
 
@@ -181,7 +181,7 @@ def sandbox_cluster(
 @sandbox.command(name="analyst")
 def sandbox_analyst(*, port: Port = 0) -> None:
     """The offline analyst: OpenAI chat completions answered by rules. Set RCA_LLM__BASE_URL to its url."""
-    from worker.app.cli.sandbox import analyst  # noqa: PLC0415
+    from worker.app.cli.sandbox import analyst
 
     _run(analyst(port))
 
@@ -197,7 +197,7 @@ def catalog_lint(
     json_output: Json = False,
 ) -> None:
     """Print every problem with file and line. Exit code 1 when a worker would refuse the catalog."""
-    from worker.app.cli.catalog import lint  # noqa: PLC0415
+    from worker.app.cli.catalog import lint
 
     _run(lint(directory, as_json=json_output, strict=strict))
 
@@ -205,7 +205,7 @@ def catalog_lint(
 @catalog.command(name="list")
 def catalog_list(directory: CatalogDirectory, *, json_output: Json = False) -> None:
     """List all workflows by type of action."""
-    from worker.app.cli.catalog import list_workflows  # noqa: PLC0415
+    from worker.app.cli.catalog import list_workflows
 
     _run(list_workflows(directory, as_json=json_output))
 
@@ -224,7 +224,7 @@ def catalog_search(
     json_output: Json = False,
 ) -> None:
     """Search as the model does; when nothing fits, say which label leaves how many workflows out."""
-    from worker.app.cli.catalog import search  # noqa: PLC0415
+    from worker.app.cli.catalog import search
 
     pairs = dict(pair.partition("=")[::2] for pair in label or ())
     found = search(
