@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from schemas.enrichment import EnrichmentResults
 from schemas.incident import IncidentRequest, Signal
 from schemas.recovery import RecoveryRequest
@@ -11,11 +9,13 @@ from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.budget import cut_middle
 from worker.domain.evidence import Evidence
 from worker.domain.objects import ObjectRef
+from worker.domain.prompt.sender import sender_fields
+from worker.domain.redact import redact
 from worker.domain.repetition import FailedExecution
 from worker.domain.workflow import SelectionContext
 
-SENDER_TOKENS = 250
-"""The most that the prompt shows of one text of the sender."""
+SENDER_TOKENS = 800
+"""More than the prompt shows of any text of the sender, however it is cut."""
 
 
 def base_context(request: Signal) -> SelectionContext:
@@ -51,25 +51,14 @@ def requested_names(request: Signal) -> frozenset[str]:
 
 
 def sender_texts(request: Signal) -> tuple[Evidence, ...]:
-    """What the sender wrote freely, as far as the model is shown it; the id is the field's name."""
-    texts = {
-        "signal_type": request.signal_type,
-        "error_message": request.error_message,
-        "description": request.description,
-        "signal_labels": _lines(request.signal_labels),
-        "signal_annotations": _lines(request.signal_annotations),
-    }
-    if isinstance(request, RecoveryRequest):
-        texts["previous_execution.failure.message"] = request.previous_execution.failure.message
+    """What the sender wrote, as far as the model is shown it or further; the id is the field's path.
+
+    Searched for secrets before it is cut, as the prompt does: otherwise the two would not show the same part.
+    """
     return tuple(
-        Evidence("sender", name, cut_middle(text, SENDER_TOKENS).text, id=name)
-        for name, text in texts.items()
-        if text
+        Evidence("sender", name, cut_middle(redact(text), SENDER_TOKENS).text, id=name)
+        for name, text in sender_fields(request, sent_enrichment(request)).items()
     )
-
-
-def _lines(values: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}={value}" for name, value in values.items())
 
 
 def failed_execution(request: Signal) -> FailedExecution | None:

@@ -6,9 +6,10 @@ its own message markup. They are deliberately wide. A hit costs autonomy (a pers
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from worker.domain.evidence import Evidence, one_line
 
@@ -19,6 +20,20 @@ TRUSTED_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_wor
 """The catalog belongs to the operators, and says when to use a workflow by its office."""
 ESCAPES = re.compile(r"\\(?:u\{[0-9a-f]{1,6}\}|u([0-9a-fA-F]{4})|([nrt]))")
 """What JSON and this worker make of characters: `\\n`, `\\u0041`, `\\u{200b}`."""
+WORD_CHAIN = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+){2,}")
+"""Three words or more: shorter ones are names and flags."""
+BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=_-])")
+URL_SAFE = str.maketrans("-_", "+/")
+FILLERS = re.compile("[\u115f\u1160\u2800\u3164\uffa0]")
+"""Letters and symbols by their category, blank to the eye (Unicode, Default_Ignorable_Code_Point; braille blank)."""
+UNSEEN = frozenset({"Cf", "Mn"})
+LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u051b\u051d\u0410\u0412\u0415\u041a\u041c\u041d"
+    "\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u03bf\u03b1\u03b9\u03bd\u03c1\u03c5\u03ba\u0391\u0392\u0395\u0396"
+    "\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0131\u0261\u2010\u2011\u2012\u2013\u2014\u2212",
+    "aeopcyxijsdhqwABEKMHOPCTYXIJSoaivpukABEZHIKMNOPTYXig------",
+)
+"""Cyrillic and Greek letters that look like Latin ones (Unicode, confusables), and dashes."""
 
 ORDERS = re.compile(
     r"""
@@ -61,22 +76,47 @@ ORDERS = re.compile(
 
 
 def suspicious_lines(text: str) -> list[str]:
-    """What reads like instructions to whoever analyses the text, with its surroundings, each at most 400 characters."""
-    plain, shown, end = _as_read(text), [], 0
-    for match in ORDERS.finditer(plain):
-        if match.end() > end:  # not shown with the one before
-            end = match.end() + AFTER_CHARS
-            shown.append(one_line(plain[max(0, match.start() - BEFORE_CHARS) : end], SHOWN_CHARS))
+    """What reads like instructions to whoever analyses the text, with its surroundings, each at most 400 characters.
+
+    Words are found although they are joined by underscores or dashes, spelt with look-alike letters, set apart by
+    invisible characters, or written in base64.
+    """
+    found = [part for reading in _readings(text) for part in _orders(reading)]
+    return list(dict.fromkeys(found))
+
+
+def _orders(text: str) -> list[str]:
+    parted = WORD_CHAIN.sub(lambda chain: chain[0].replace("-", " "), text.replace("_", " "))
+    spans = {match.span() for read in {text, parted} for match in ORDERS.finditer(read)}
+    shown, shown_to = [], 0
+    for start, end in sorted(spans):
+        if end > shown_to:  # not shown with the one before
+            shown_to = end + AFTER_CHARS
+            shown.append(one_line(text[max(0, start - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
     return shown
 
 
-def _as_read(text: str) -> str:
-    """The text as a model reads it: without escapes and invisible characters, compatibility letters as plain ones."""
+def _readings(text: str) -> Iterator[str]:
+    """The text as a model may read it: without escapes, with plain letters, with and without what is invisible."""
     text = ESCAPES.sub(_unescaped, text)
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFKC", text)
-    return "".join(c for c in text if unicodedata.category(c) != "Cf")
+    if not text.isascii():
+        text = FILLERS.sub(" ", unicodedata.normalize("NFKC", text)).translate(LOOKALIKES)
+        unseen = [c for c in set(text) if not c.isascii() and unicodedata.category(c) in UNSEEN]
+        if unseen:
+            yield text.translate({ord(c): " " for c in unseen})
+        text = text.translate({ord(c): None for c in unseen})
+    yield text
+    yield from (plain for match in BASE64.finditer(text) if (plain := _decoded(match[0])))
+
+
+def _decoded(run: str) -> str:
+    """What a run of base64 says, empty when it is no text."""
+    body = run.rstrip("=").translate(URL_SAFE)
+    try:
+        plain = base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode("utf-8")
+    except ValueError:
+        return ""
+    return plain if " " in plain or "_" in plain or "-" in plain else ""
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from schemas.incident import Signal
 from schemas.taxonomy import Priority
-from worker.domain.evidence import one_line
+from worker.domain.prompt.words import word
 
 NOT_SPECIFIED = "not specified"
-WORD = 128  # characters of a free word: longer ones are cut
 
 RISK_GUIDANCE = {
     "low": "conservative remediation required - avoid aggressive restarts or scaling",
@@ -30,15 +29,15 @@ def summary(request: Signal, sender: Callable[[str, str], str]) -> str:
 
     `sender(field, text)` fences text of the sender.
     """
-    signal = one_line(request.signal_type, WORD)
-    source = f" from **{one_line(request.signal_source, WORD)}**" if request.signal_source else ""
+    signal = word(request.signal_type)
+    source = f" from **{word(request.signal_source)}**" if request.signal_source else ""
     lines = [
         "## Incident Summary",
         f"A **{request.severity} {signal} event**{source} has occurred in **{resource_path(request)}**.",
         "",
         "**Business Impact Assessment**:",
         f"- Priority: {priority_text(request.priority, request.business_category)}",
-        f"- Environment: {one_line(request.environment, WORD)}",
+        f"- Environment: {word(request.environment)}",
         f"- Risk Tolerance: {risk_text(request.risk_tolerance)}",
         "",
         "**Technical Details**:",
@@ -47,7 +46,7 @@ def summary(request: Signal, sender: Callable[[str, str], str]) -> str:
         f"- Resource: {resource_path(request)}",
     ]
     if request.resource_api_version:
-        lines.append(f"- API Version: {one_line(request.resource_api_version, WORD)}")
+        lines.append(f"- API Version: {word(request.resource_api_version)}")
     if request.error_message:
         lines.append(f"- Error:\n{sender('error_message', request.error_message)}")
     return "\n".join(lines)
@@ -55,7 +54,7 @@ def summary(request: Signal, sender: Callable[[str, str], str]) -> str:
 
 def priority_text(priority: Priority, business_category: str | None) -> str:
     """The priority with what it asks for (ADR-041, "Priority Descriptions")."""
-    service = f"a {one_line(business_category, WORD)} service" if business_category else "a service"
+    service = f"a {word(business_category)} service" if business_category else "a service"
     meaning = {
         Priority.P0: f"(highest priority) - This is {service} requiring immediate attention",
         Priority.P1: "(high priority) - This service requires prompt attention",
@@ -69,6 +68,6 @@ def risk_text(risk_tolerance: str | None) -> str:
     """The risk tolerance with its guidance (ADR-041, "Risk Tolerance Guidance"); other words stand alone."""
     if not risk_tolerance:
         return NOT_SPECIFIED
-    word = one_line(risk_tolerance, WORD)
-    guidance = RISK_GUIDANCE.get(word.lower())
-    return f"{word} ({guidance})" if guidance else word
+    shown = word(risk_tolerance)
+    guidance = RISK_GUIDANCE.get(shown.lower())
+    return f"{shown} ({guidance})" if guidance else shown

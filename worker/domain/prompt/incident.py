@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from schemas.enrichment import DetectedLabels
@@ -15,6 +15,7 @@ from worker.domain.budget import cut_middle, fits
 from worker.domain.evidence import Evidence, fence, one_line
 from worker.domain.prompt import impact, signal, surroundings
 from worker.domain.prompt.recovery import previous_attempt
+from worker.domain.prompt.words import word
 from worker.domain.redact import redact
 
 SENDER_TOKENS = {
@@ -36,6 +37,7 @@ TURN_TOKENS = 3_450
 SHARES = (1.0, 0.5, 0.2, 0.05)
 """What is tried, of the above, until the turn fits."""
 LEAST_TOKENS = 20
+SOURCE_CHARS = 300
 TOLD = {
     "priority",
     "environment",
@@ -116,20 +118,33 @@ def safety_section(context: SafetyContext | None, shown: Callable[[str, str], st
     """The safety context as compact self-documenting JSON: policy for the choice, no evidence about the cause."""
     if context is None:
         return ""
-    told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
+    told = told_of(context)
     if not told:
         return ""
-    text = shown("safety_context", json.dumps(told, separators=(",", ":"), ensure_ascii=False))
+    text = shown("safety_context", told)
     title = "## Safety Context (policy for the choice of a workflow, not evidence)"
     return f"{title}\n{one_line(text, 12 * SENDER_TOKENS['safety_context'])}"
+
+
+def told_of(context: SafetyContext) -> str:
+    """What the model is told of the safety context, as compact JSON; empty when that is nothing."""
+    told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""
 
 
 def evidence_pack(facts: PromptFacts) -> str:
     """What was read from the cluster before the first call; sources that failed are unknown, not absent."""
     lines = ["## Evidence gathered so far"]
-    lines += [fence(item, facts.fence_token) for item in facts.evidence]
+    lines += [fence(_clean(item), facts.fence_token) for item in facts.evidence]
     if not facts.evidence:
         lines.append("Nothing could be read from the cluster.")
     if facts.unknown_sources:
-        lines.append(f"Could not be read, so unknown: {', '.join(facts.unknown_sources)}.")
+        lines.append(
+            f"Could not be read, so unknown: {', '.join(word(source, SOURCE_CHARS) for source in facts.unknown_sources)}."
+        )
     return "\n".join(lines)
+
+
+def _clean(item: Evidence) -> Evidence:
+    """The item without secrets in its heading and its note: the body was searched when it was read."""
+    return replace(item, scope=redact(item.scope), cut=redact(item.cut))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from schemas.recovery import RecoveryRequest
 from worker.domain.evidence import one_line
-from worker.domain.redact import redact, redact_json
+from worker.domain.prompt.words import WORD, word
+from worker.domain.redact import redact_json
 
-WORD = 128
 SHOWN_PARAMETERS, SHOWN_FACTORS = 20, 8
 
 GUIDANCE: dict[str, tuple[str, str]] = {
@@ -126,48 +126,47 @@ def previous_attempt(
     """The section about the attempt that failed: original cause, workflow, failure, and the five instructions."""
     previous = request.previous_execution
     rca, workflow, failure = previous.original_rca, previous.selected_workflow, previous.failure
-    factors = ", ".join(_word(f) for f in rca.contributing_factors[:SHOWN_FACTORS])
+    factors = first_factors(request)
     lines = [
         "## Previous Remediation Attempt",
         "This is a recovery: a remediation was tried and FAILED. Understand why before you choose another.",
         "",
         "### What was determined originally",
-        f"- Signal Type then: {_word(rca.signal_type)}",
+        f"- Signal Type then: {word(rca.signal_type)}",
         f"- Severity then: {rca.severity}",
         f"- Summary:\n{sender('original_rca', rca.summary)}",
         *([f"- Contributing Factors: {shown('contributing_factors', factors)}"] if factors else []),
         "",
         "### What was executed",
-        f"- Workflow: {_word(workflow.workflow_id)}"
-        + (f" version {_word(workflow.version)}" if workflow.version else ""),
-        *([f"- Image: {_word(workflow.container_image, 2 * WORD)}"] if workflow.container_image else []),
+        f"- Workflow: {word(workflow.workflow_id)}"
+        + (f" version {word(workflow.version)}" if workflow.version else ""),
+        *([f"- Image: {word(workflow.container_image, 2 * WORD)}"] if workflow.container_image else []),
         *([f"- Rationale then:\n{sender('rationale', workflow.rationale)}"] if workflow.rationale else []),
-        *_parameters(request, shown),
+        *(["- Parameters:", shown("parameters", given)] if (given := first_parameters(request)) else []),
         "",
         "### How it failed",
-        f"- Step {failure.failed_step_index}: {_word(failure.failed_step_name)}",
+        f"- Step {failure.failed_step_index}: {word(failure.failed_step_name)}",
         f"- Kubernetes Reason: {failure.reason}",
         *([f"- Exit Code: {failure.exit_code}"] if failure.exit_code is not None else []),
-        f"- After: {_word(failure.execution_time)}",
+        f"- After: {word(failure.execution_time)}",
         f"- Message:\n{sender('failure_message', failure.message)}",
         guidance(failure.reason),
         "",
-        TASK.format(failed=_word(workflow.workflow_id), reason=failure.reason),
+        TASK.format(failed=word(workflow.workflow_id), reason=failure.reason),
     ]
     return "\n".join(lines)
 
 
-def _parameters(request: RecoveryRequest, shown: Callable[[str, str], str]) -> list[str]:
+def first_factors(request: RecoveryRequest) -> str:
+    """The first contributing factors of the original analysis."""
+    factors = request.previous_execution.original_rca.contributing_factors
+    return ", ".join(word(factor) for factor in factors[:SHOWN_FACTORS])
+
+
+def first_parameters(request: RecoveryRequest) -> str:
+    """The first parameters of the failed workflow, one a line."""
     given = redact_json(dict(request.previous_execution.selected_workflow.parameters))
-    if not given:
-        return []
     first = list(given.items())[:SHOWN_PARAMETERS]
     lines = [f"  - {one_line(name, WORD)}: {one_line(str(value), WORD)}" for name, value in first]
     more = len(given) - len(first)
-    lines += [f"  - ({more} more)"] if more else []
-    return ["- Parameters:", shown("parameters", "\n".join(lines))]
-
-
-def _word(text: str, limit: int = WORD) -> str:
-    """A short text of the sender outside of a fence. What is far longer is cut before it is searched for secrets."""
-    return one_line(redact(text[: 16 * WORD]), limit)
+    return "\n".join([*lines, *([f"  - ({more} more)"] if more else [])])

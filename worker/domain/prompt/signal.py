@@ -6,14 +6,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from schemas.incident import Signal
-from worker.domain.evidence import one_line
+from worker.domain.prompt.words import word
 
 CONTINUOUSLY_PRESENT = (
     "The same alert fired again while its condition lasted: the condition has been continuously present since it was "
     "first seen. It does not mean that a remediation was tried and failed."
 )
 SHOWN_RESOURCES = 10
-WORD = 128
 
 
 def details(request: Signal, sender: Callable[[str, str], str]) -> str:
@@ -52,15 +51,19 @@ def storm(request: Signal, shown: Callable[[str, str], str]) -> str:
         meaning = {"rate": "many alerts in a short time", "pattern": "similar alerts on several resources"}
         lines.append(f"- Storm Type: {request.storm_type} ({meaning[request.storm_type]})")
     if request.storm_window:
-        lines.append(f"- Storm Window: {one_line(request.storm_window, WORD)}")
+        lines.append(f"- Storm Window: {word(request.storm_window)}")
     if request.storm_alert_count is not None:
         lines.append(f"- Alert Count: {request.storm_alert_count}")
     if request.affected_resources:
-        listed = [one_line(name, WORD) for name in request.affected_resources[:SHOWN_RESOURCES]]
-        more = len(request.affected_resources) - len(listed)
-        names = shown("affected_resources", ", ".join(listed))
-        lines.append(f"- Affected Resources: {names}" + (f" and {more} more" if more else ""))
+        more = len(request.affected_resources) - SHOWN_RESOURCES
+        names = shown("affected_resources", stormy_resources(request))
+        lines.append(f"- Affected Resources: {names}" + (f" and {more} more" if more > 0 else ""))
     return "\n".join(lines)
+
+
+def stormy_resources(request: Signal) -> str:
+    """The first resources of a storm."""
+    return ", ".join(word(name) for name in request.affected_resources[:SHOWN_RESOURCES])
 
 
 def _time(value: datetime) -> str:

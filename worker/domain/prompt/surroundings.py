@@ -8,10 +8,9 @@ from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.incident import Signal
-from worker.domain.evidence import one_line
 from worker.domain.prompt.impact import NOT_SPECIFIED
+from worker.domain.prompt.words import word
 
-WORD = 128
 SHOWN_LABELS, SHOWN_CUSTOM = 30, 10
 
 FLAG_TEXT = {
@@ -37,12 +36,12 @@ def cluster(request: Signal, sender: Callable[[str, str], str]) -> str:
     """The cluster's name and the signal's labels and annotations; empty when nothing was said."""
     lines = []
     if request.cluster_name:
-        lines.append(f"- Cluster: {one_line(request.cluster_name, WORD)}")
+        lines.append(f"- Cluster: {word(request.cluster_name)}")
     if request.signal_labels:
-        lines.append(f"- Signal Labels:\n{sender('signal_labels', _pairs(request.signal_labels))}")
+        lines.append(f"- Signal Labels:\n{sender('signal_labels', pairs(request.signal_labels))}")
     if request.signal_annotations:
         lines.append(
-            f"- Signal Annotations:\n{sender('signal_annotations', _pairs(request.signal_annotations))}"
+            f"- Signal Annotations:\n{sender('signal_annotations', pairs(request.signal_annotations))}"
         )
     return "\n".join(["## Cluster Context", *lines]) if lines else ""
 
@@ -52,10 +51,10 @@ def business(request: Signal) -> str:
     return "\n".join(
         [
             "## Business Context (for the workflow search, not for the root cause)",
-            f"- Environment: {one_line(request.environment, WORD)}",
+            f"- Environment: {word(request.environment)}",
             f"- Priority: {request.priority}",
-            f"- Business Category: {one_line(request.business_category or NOT_SPECIFIED, WORD)}",
-            f"- Risk Tolerance: {one_line(request.risk_tolerance or NOT_SPECIFIED, WORD)}",
+            f"- Business Category: {word(request.business_category or NOT_SPECIFIED)}",
+            f"- Risk Tolerance: {word(request.risk_tolerance or NOT_SPECIFIED)}",
         ]
     )
 
@@ -70,11 +69,7 @@ def environment(
     if known := known_filters(labels):
         parts.append(f'"filters": {_json(known)}')
     if custom:
-        listed = {
-            one_line(name, WORD): [one_line(value, WORD) for value in values]
-            for name, values in list(custom.items())[:SHOWN_CUSTOM]
-        }
-        parts.append(f'"custom_labels": {shown("custom_labels", _json(listed))}')
+        parts.append(f'"custom_labels": {shown("custom_labels", custom_filters(custom))}')
     if parts:
         lines.append(f"Arguments of a workflow search (code applies them anyway): {{{', '.join(parts)}}}")
     return "\n".join(lines)
@@ -86,10 +81,16 @@ def known_filters(labels: DetectedLabels | None) -> dict[str, bool | str]:
         return {}
     values = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
     return {
-        name: value if isinstance(value, bool) else one_line(value, WORD)
+        name: value if isinstance(value, bool) else word(value)
         for name, value in values.items()
         if value != ""
     }
+
+
+def custom_filters(custom: Mapping[str, Sequence[str]]) -> str:
+    """The first labels of the customer as JSON."""
+    first = list(custom.items())[:SHOWN_CUSTOM]
+    return _json({word(name): [word(value) for value in values] for name, values in first})
 
 
 def _json(value: Mapping[str, Any]) -> str:
@@ -106,7 +107,7 @@ def characteristics(labels: DetectedLabels | None) -> list[str]:
     if labels.flag("gitops_managed"):
         tool = labels.text("gitops_tool") or "tool unknown"
         lines.append(
-            f"This resource is managed by GitOps ({one_line(tool, WORD)}). DO NOT make direct changes - recommend "
+            f"This resource is managed by GitOps ({word(tool)}). DO NOT make direct changes - recommend "
             "GitOps-aware workflows."
         )
     lines += [text for label, text in FLAG_TEXT.items() if labels.flag(label)]
@@ -114,9 +115,7 @@ def characteristics(labels: DetectedLabels | None) -> list[str]:
     if level in LEVEL_TEXT:
         lines.append(LEVEL_TEXT[level])
     if mesh := labels.text("service_mesh"):
-        lines.append(
-            f"Service mesh ({one_line(mesh, WORD)}) is present. Consider service mesh-aware workflows."
-        )
+        lines.append(f"Service mesh ({word(mesh)}) is present. Consider service mesh-aware workflows.")
     unknown = [label for label in DETECTED_LABELS if labels.is_unknown(label)]
     if not lines and not unknown:
         return ["No special cluster characteristics detected."]
@@ -125,7 +124,8 @@ def characteristics(labels: DetectedLabels | None) -> list[str]:
     return lines
 
 
-def _pairs(values: Mapping[str, str]) -> str:
+def pairs(values: Mapping[str, str]) -> str:
+    """The first labels or annotations, one a line."""
     shown = [f"{key}={value}" for key, value in list(values.items())[:SHOWN_LABELS]]
     more = len(values) - len(shown)
     return "\n".join(shown) + (f"\n({more} more)" if more else "")
