@@ -6,9 +6,23 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.analysis import HumanReviewReason as Reason
+from schemas.analysis import Status
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
-from tests.fakes.memory_model import final
-from tests.fakes.scripted import World, chosen, incident
+from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_model import MemoryModel, final
+from tests.fakes.scripted import (
+    LOGS,
+    World,
+    assert_checked,
+    chosen,
+    incident,
+    nothing,
+    recovered,
+    shop,
+)
+from worker.domain.errors import ClusterReason
+
+REVIEW = Status.NEEDS_HUMAN_REVIEW
 
 
 def limited(**constraints):
@@ -51,3 +65,81 @@ async def test_the_policy_is_asked_about_the_stricter_environment():
 def test_a_limit_in_another_spelling_is_refused_not_lost(sent):
     with pytest.raises(ValidationError):
         incident(**sent)
+
+
+# -- Nothing to do: nobody looks again, so it must be beyond doubt
+
+NODE = {"kind": "Node", "name": "worker-1", "namespace": ""}
+POD = {"kind": "Pod", "name": "api-7d9-x2x", "namespace": "shop"}
+
+
+def settled(outcome="problem_resolved", cause=None, **changes):
+    said = nothing(outcome, **{"confidence": 0.9} | changes)
+    said["root_cause_analysis"] |= cause or {}
+    return final(said)
+
+
+async def ends(said, request=None, **ports):
+    ports.setdefault("cluster", MemoryCluster(recovered(), LOGS))
+    result = await World.saying(said, **ports).analyse(request)
+    assert_checked(result)
+    return result.status, result.human_review_reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [("problem_resolved", Status.RESOLVED), ("not_actionable", Status.NOT_ACTIONABLE)],
+)
+@pytest.mark.parametrize("cause", [{}, {"affectedResource": POD}])
+async def test_a_healthy_resource_needs_no_person(outcome, status, cause):
+    assert (status, None) == await ends(settled(outcome, cause))
+
+
+@pytest.mark.parametrize("outcome", ["problem_resolved", "not_actionable"])
+@pytest.mark.parametrize(
+    ("changes", "request_"),
+    [
+        ({"confidence": ...}, {}),
+        ({"warnings": ["it may come back"]}, {}),
+        ({"cause": {"severity": "unknown"}}, {}),
+        ({"cause": {"affectedResource": NODE}}, {}),
+        ({}, {"safety_context": {"safety_constraints": {"requires_approval": True}}}),
+        ({}, {"safety_context": {"rego_policy": {"dry_run": True}}}),
+    ],
+)
+async def test_a_doubt_about_nothing_to_do_needs_a_person(outcome, changes, request_):
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
+        settled(outcome, **changes), incident(**request_)
+    )
+
+
+async def test_a_pod_that_still_crashes_is_not_resolved():
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
+        settled(), cluster=MemoryCluster(shop(), LOGS)
+    )
+
+
+@pytest.mark.parametrize("why", [ClusterReason.FORBIDDEN, ClusterReason.TIMEOUT, ClusterReason.UNAVAILABLE])
+@pytest.mark.parametrize(
+    "where", [{}, {"kind": "Pod", "method": "list"}, {"kind": "Event", "method": "list"}]
+)
+async def test_what_could_not_be_read_is_not_resolved(why, where):
+    cluster = MemoryCluster(recovered(), LOGS)
+    cluster.fail(why, **where)
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(settled(), cluster=cluster)
+
+
+async def test_a_resource_that_is_gone_is_not_resolved():
+    left = [item for item in recovered() if item["kind"] in {"Namespace", "Node"}]
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
+        settled(), cluster=MemoryCluster(left, LOGS)
+    )
+
+
+async def test_a_successor_judges_by_the_first_look_of_its_predecessor():
+    world = World.saying(RuntimeError("killed"), cluster=MemoryCluster(shop(), LOGS))
+    with pytest.raises(RuntimeError):
+        await world.analyse()
+    world.model, world.cluster = MemoryModel([settled()]), MemoryCluster(recovered(), LOGS)
+    result = await world.analyse(run="run-2")
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)

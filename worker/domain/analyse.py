@@ -49,12 +49,14 @@ from worker.domain.result import Ingredients, build
 from worker.domain.resume import OPENING, RESULT, JournaledSteps
 from worker.domain.review import Reviewed, Reviewer
 from worker.domain.safety import stricter_environment
+from worker.domain.settled import FirstLook, doubts
 from worker.domain.toolbox import Toolbox
 from worker.domain.tools import tool_specs
 from worker.domain.tries import TriedSteps, TryRule
-from worker.domain.verdict import Accepted, Rejected, judge
+from worker.domain.verdict import Accepted, Rejected, Verdict, judge
 
 T = TypeVar("T")
+NOT_LOOKED = FirstLook(unread=("anything",))
 SHRUNK = "the conversation became too long for the model: it no longer read its first tool results at the end"
 
 
@@ -117,6 +119,7 @@ class Opening:
     evidence: tuple[Evidence, ...]
     detected_labels: DetectedLabels | None
     failed_sources: tuple[str, ...]
+    first_look: FirstLook = NOT_LOOKED
 
 
 OPENING_STEP = TypeAdapter(Opening)
@@ -206,7 +209,7 @@ class Analysis:
             unknown_sources=found.failed_sources,
         )
         text = opening_turn(job.request, facts)
-        return Opening(text, token, numbered, labels, tuple(found.failed_sources))
+        return Opening(text, token, numbered, labels, tuple(found.failed_sources), found.first_look)
 
 
 class _Work:
@@ -290,7 +293,7 @@ class _Work:
         """Conclude, ask the policy, build."""
         last = finding.attempts[-1].verdict if finding.attempts else None
         accepted = last if isinstance(last, Accepted) else None
-        ending = Ending(verdict=last, stop=finding.stop, stop_detail=finding.stop_detail)
+        ending = Ending(last, finding.stop, finding.stop_detail, doubts=self._doubts(last))
         conclusion = conclude(ending, self._rules.min_confidence)
         planted = self._planted()
         approval = await self._approval(conclusion, accepted, planted)
@@ -313,6 +316,11 @@ class _Work:
                 notes=self._notes(finding),
             )
         )
+
+    def _doubts(self, last: Verdict | None) -> tuple[str, ...]:
+        affected, request = self._review.facts.affected if self._review else None, self._job.request
+        signal = signal_resource(request)
+        return doubts(last, affected, self._opening.first_look, signal, request.safety_context)
 
     def kept(self, finding: Finding) -> Mapping[str, Any]:
         """What the history needs beside the result: the top owner and the hash of its spec; empty without a cause."""

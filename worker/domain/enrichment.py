@@ -16,6 +16,7 @@ from worker.domain.enrichment_sources import Look, Reader, Sources
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, one_line
 from worker.domain.evidence_pack import Piece, pack
+from worker.domain.fields import reference
 from worker.domain.kinds import canonical_kind, is_secret
 from worker.domain.labels import detect_labels
 from worker.domain.objects import ObjectRef
@@ -23,22 +24,27 @@ from worker.domain.owners import OwnerChain, owner_chain
 from worker.domain.pod_finding import Pods, find_pods, find_workload, workload_of_pods
 from worker.domain.ports import Clock, Cluster
 from worker.domain.redact import redact
+from worker.domain.render_tables import unhealthy
+from worker.domain.settled import FirstLook
 
 EVIDENCE_TOKENS = 2_300
 DEADLINE_SECONDS = 3.0
 LABELS = "detected labels"
+MAX_TROUBLE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Enrichment:
     """What was found. The evidence is redacted and within its budget, not yet numbered.
 
-    `target_exists` is None when that is not known. `failed_sources` name what is unknown, with the reason.
+    `target_exists` is None when that is not known. `failed_sources` name what is unknown, with the reason. `first_look`
+    is the part of it that speaks against an answer that finds nothing to do.
     """
 
     evidence: tuple[Evidence, ...]
     detected_labels: DetectedLabels
     owner_chain: OwnerChain
+    first_look: FirstLook
     failed_sources: tuple[str, ...] = ()
     target_exists: bool | None = True
 
@@ -175,4 +181,25 @@ class _Run:
                 f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()
             ),
             target_exists=look.target.exists,
+            first_look=self._first_look(look),
+        )
+
+    def _first_look(self, look: Look) -> FirstLook:
+        target = look.target
+        looked_at = [
+            *target.manifests,
+            look.workload.root_manifest if look.workload else None,
+            *look.pods.failing,
+        ]
+        trouble = dict.fromkeys(str(reference(item)) for item in looked_at if item and unhealthy(item))
+        read = zip(target.chain, target.manifests, strict=True)
+        unread = [source for source in (str(self.asked), "pods", "events") if source in self.failed]
+        if not self.gathering:
+            unread.append("anything in time")
+        elif target.exists is None and not unread:
+            unread.append(str(self.asked))
+        return FirstLook(
+            chain=tuple(ref for ref, manifest in read if manifest is not None),
+            trouble=tuple(trouble)[:MAX_TROUBLE],
+            unread=tuple(unread),
         )

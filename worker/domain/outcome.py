@@ -60,6 +60,7 @@ class Ending:
 
     `verdict`: the accepted answer, or the last one of as many invalid answers as are allowed. With a `stop` an invalid
     answer was not the last one allowed and does not decide. `dead_letter` is the reason of a dead letter, else empty.
+    `doubts` speak against an answer that finds nothing to do (`settled.doubts`).
     """
 
     verdict: Verdict | None = None
@@ -68,6 +69,7 @@ class Ending:
     expired: bool = False
     cancelled: bool = False
     dead_letter: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,9 @@ def _reviews(
         yield _last_rejection(ending.verdict)
     if accepted is not None and accepted.misaligned:
         yield HumanReviewReason.ALIGNMENT_CHECK_FAILED, accepted.misaligned
+    if accepted is not None and ending.doubts:
+        said = f"the answer is {accepted.outcome}, which needs a person"
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"{said}: {'; '.join(ending.doubts)}"
     if ending.stop is not None:
         detail = f"{ending.stop}: {ending.stop_detail}" if ending.stop_detail else str(ending.stop)
         yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail

@@ -24,6 +24,7 @@ from tests.fakes.scripted import (
     incident,
     job,
     nothing,
+    recovered,
     rollback,
     shop,
 )
@@ -113,8 +114,8 @@ async def test_low_confidence_needs_a_person_and_keeps_the_choice_as_an_alternat
 @pytest.mark.parametrize(
     ("said", "status", "reason"),
     [
-        (nothing("not_actionable"), Status.NOT_ACTIONABLE, None),
-        (nothing("problem_resolved"), Status.RESOLVED, None),
+        (nothing("not_actionable", confidence=0.9), Status.NOT_ACTIONABLE, None),
+        (nothing("problem_resolved", confidence=0.9), Status.RESOLVED, None),
         (nothing("inconclusive"), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE),
         (nothing("insufficient_data"), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE),
         (nothing("actionable"), REVIEW, Reason.NO_MATCHING_WORKFLOWS),
@@ -123,7 +124,7 @@ async def test_low_confidence_needs_a_person_and_keeps_the_choice_as_an_alternat
     ],
 )
 async def test_answers_without_a_workflow(said, status, reason):
-    world = World.saying(final(said))
+    world = World.saying(final(said), cluster=MemoryCluster(recovered(), LOGS))
     result = await world.analyse()
     assert_checked(result)
     assert (status, reason) == (result.status, result.human_review_reason)

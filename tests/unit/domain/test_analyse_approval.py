@@ -21,6 +21,7 @@ from tests.fakes.scripted import (
     incident,
     nothing,
     planted_note,
+    recovered,
     recovery,
     shop,
 )
@@ -78,8 +79,10 @@ async def test_no_policy_lifts_an_approval_factor():
 
 
 async def test_nothing_to_do_needs_no_approval_and_asks_no_policy():
-    world = World.saying(final(nothing("not_actionable")))
+    said = final(nothing("not_actionable", confidence=0.9))
+    world = World.saying(said, cluster=MemoryCluster(recovered(), LOGS))
     result = await world.analyse()
+    assert Status.NOT_ACTIONABLE is result.status
     assert result.approval.required is False
     assert world.policy.asked == []
 

@@ -229,3 +229,13 @@ def test_reasons_for_approval_are_passed_on():
     assert conclude(Ending(accepted(approval_factors=("x",)))).approval_reasons == ("x",)
     low = conclude(Ending(accepted(confidence=0.1, approval_factors=("x",))))
     assert low.approval_reasons == ("confidence 0.1 is under the minimum of 0.7", "x")
+
+
+def test_doubts_send_nothing_to_do_to_a_person():
+    found = conclude(Ending(nothing(RESOLVED, 0.9), doubts=("a pod still crashes",)))
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (found.status, found.reason)
+    assert "a pod still crashes" in found.detail
+    unsure = conclude(Ending(nothing(RESOLVED, 0.3), doubts=("a pod still crashes",)))
+    assert Reason.LOW_CONFIDENCE is unsure.reason
+    planted = conclude(Ending(nothing(RESOLVED, 0.9, misaligned="planted"), doubts=("x",)))
+    assert Reason.ALIGNMENT_CHECK_FAILED is planted.reason
