@@ -35,6 +35,10 @@ DEFAULT_LANE: Final = Lane.P2
 """The lane of subjects without a suffix."""
 
 
+EXHAUSTED: Final = "exhausted"
+"""Durable on the dead letters: advisories about requests that the server delivers no more."""
+
+
 class Header(enum.StrEnum):
     """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace context."""
 
@@ -51,6 +55,10 @@ class Header(enum.StrEnum):
     CE_SUBJECT = "ce-subject"
     CONTENT_TYPE = "Content-Type"
     TRACEPARENT = "traceparent"
+
+
+REPLAY_HEADER: Final = "Rca-Replay"
+"""On a request: a dead letter that is sent again (its id there). Its `failed` result may be replaced."""
 
 
 def _escape(text: str, mark: bytes) -> str:

@@ -17,9 +17,11 @@ from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.analyse import Analysis, Job, Outside, Rules
-from worker.domain.audit_trail import Subject
+from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall, ToolTurn, UserTurn
 from worker.domain.delivery import Delivery
+from worker.domain.recorded import RecordedRun
+from worker.domain.redact import redact
 from worker.sandbox.analyst.respond import respond
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -178,12 +180,17 @@ async def analyse(
 ) -> AnalysisResult:
     """One request through enrichment, loop, verdict and policy."""
     request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
-    journal = MemoryJournal()
-    run = await journal.open(request.remediation_id, "run-1")
+    run = RecordedRun(await MemoryJournal().open(request.remediation_id, "run-1"), MemoryEvents(), "run-1")
     delivery = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 1, 1, NOW)
     subject = Subject(request, RequestKind.INCIDENT, request.remediation_id, delivery)
-    outside = Outside(cluster, catalog, model, MemoryPolicy(), MemoryEvents(), StillClock(), lambda: 0.5)
-    return await Analysis(outside, Rules()).run(Job(subject, "0" * 64, run, lambda: "0123456789ab"))
+    trail = AuditTrail(run, MemoryEvents(), StillClock(), subject, redact=redact, max_attempts=3)
+    outside = Outside(cluster, catalog, model, MemoryPolicy(), StillClock(), lambda: 0.5)
+    job = Job(subject, "0" * 64, run, trail, _go_on, lambda: "0123456789ab")
+    return await Analysis(outside, Rules()).run(job)
+
+
+async def _go_on() -> None:
+    """Nobody cancels."""
 
 
 def figures(ran: Iterable[Ran]) -> dict[str, float]:

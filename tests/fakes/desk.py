@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.analysis import AnalysisResult
+from schemas.audit import RequestResumed
 from schemas.incident import Signal
 from schemas.subjects import Subjects
 from tests.fakes.memory_model import MemoryModel, Said
-from tests.fakes.memory_nats import MemoryResults
+from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests, MemoryResults
 from tests.fakes.scripted import DELIVERY, World, incident, tokens
+from worker.app.admission import Admission
 from worker.app.handler import Handler, HandlerRules, Ports
 from worker.app.metrics import Metrics
 from worker.domain.delivery import Settlement
@@ -25,6 +29,15 @@ def body(request: Signal | None = None, **fields: Any) -> bytes:
     return json.dumps(request.model_dump(mode="json", exclude_defaults=True) | fields).encode()
 
 
+async def until(condition: Callable[[], Any]) -> None:
+    """Let the other tasks run until it holds."""
+    for _ in range(1_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never happened")
+
+
 @dataclass
 class Desk:
     """A handler in a world. Each `take` is one more delivery of the same message, stored at this moment."""
@@ -32,6 +45,8 @@ class Desk:
     world: World = field(default_factory=World)
     rules: dict[str, Any] = field(default_factory=dict)
     deliveries: int = 0
+    requests: MemoryRequests = field(default_factory=MemoryRequests)
+    cancellations: MemoryCancellations = field(default_factory=MemoryCancellations)
 
     def __post_init__(self) -> None:
         self.metrics, self._token = Metrics(), tokens()
@@ -40,7 +55,15 @@ class Desk:
     def new_process(self) -> Handler:
         """Another process, with the same broker."""
         world = self.world
-        ports = Ports(world.events, MemoryResults(world.events), world.journal, world.clock)
+        ports = Ports(
+            world.events,
+            MemoryResults(world.events),
+            world.journal,
+            self.requests,
+            self.cancellations,
+            world.clock,
+        )
+        self.admission = Admission(world.clock)
         rules = HandlerRules(world.rules, **self.rules)
         self.handler = Handler(
             ports,
@@ -48,6 +71,7 @@ class Desk:
             rules,
             Subjects(),
             self.metrics,
+            self.admission,
             new_token=self._token,
             jitter=lambda: 0.5,
         )
@@ -64,7 +88,8 @@ class Desk:
         """What becomes of a message."""
         self.deliveries += 1
         values = {"subject": subject, "deliveries": self.deliveries, "stored_at": self.world.clock.now()}
-        return await self.handler(message or body(), {}, replace(DELIVERY, **{**values, **delivery}))
+        headers = delivery.pop("headers", {})
+        return await self.handler(message or body(), headers, replace(DELIVERY, **{**values, **delivery}))
 
     @property
     def steps(self) -> list[Step]:
@@ -74,6 +99,12 @@ class Desk:
     def ends(self) -> list[tuple[str, str | None]]:
         """How the runs of the request have ended: outcome and reason."""
         return [(s.notes["outcome"], s.notes.get("reason")) for s in self.steps if s.kind == END]
+
+    @property
+    def resumed(self) -> list[int]:
+        """How many steps each run that went on has found."""
+        told = (event.payload for event in self.world.events.audits)
+        return [p.replayed_steps for p in told if isinstance(p, RequestResumed)]
 
     @property
     def result(self) -> AnalysisResult:

@@ -10,9 +10,9 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import kv_key
-from worker.domain.errors import JournalGap, LostClaim, Unavailable
-from worker.domain.journal import BEGIN, END
-from worker.domain.ports import Step
+from worker.domain.errors import LostClaim, Unavailable
+from worker.domain.journal import UNREADABLE
+from worker.domain.ports import AuditRecord, Step, StoredRequest
 
 
 @dataclass
@@ -20,15 +20,19 @@ class MemoryEvents:
     """What was published, each once, in order."""
 
     audits: list[AuditEvent] = field(default_factory=list)
+    bodies: dict[str, bytes] = field(default_factory=dict)
     rejections: list[ValidationFailure] = field(default_factory=list)
     results: dict[tuple[str, str], bytes] = field(default_factory=dict)
     dead_letters: list[tuple[DeadLetter, bytes]] = field(default_factory=list)
     down: bool = False
     _seen: set[tuple[object, ...]] = field(default_factory=set)
 
-    async def audit(self, event: AuditEvent) -> None:
-        if self._first("audit", event.event_id):
-            self.audits.append(event)
+    async def audit(self, record: AuditRecord) -> None:
+        if self._first("audit", record.event_id):
+            self.audits.append(AuditEvent.model_validate_json(record.body))
+            self.bodies[record.event_id] = record.body
+        if self.bodies[record.event_id] != record.body:
+            raise AssertionError(f"another event {record.event_id}: {record.body!r}")
 
     async def reject(self, failure: ValidationFailure) -> None:
         origin = (failure.origin_stream, failure.origin_sequence)
@@ -73,7 +77,7 @@ class MemoryResults:
 
 @dataclass
 class MemoryJournal:
-    """Steps by key. Removing an entry of a list (set it to None) makes a gap."""
+    """Steps by key. An entry of a list that is None is a step that is gone."""
 
     steps: dict[str, list[Step | None]] = field(default_factory=dict)
     down: bool = False
@@ -83,9 +87,8 @@ class MemoryJournal:
             raise Unavailable("down")
         key = kv_key(request_key)
         steps = self.steps.setdefault(key, [])
-        past = [step for step in steps if step is not None]
-        if len(past) < len(steps):
-            raise JournalGap(f"{key}: steps are gone")
+        gone = {"why": "it is gone"}
+        past = (step or Step(n, UNREADABLE, "", b"", gone) for n, step in enumerate(steps, 1))
         return MemoryJournalRun(self, key, run, tuple(past))
 
 
@@ -98,17 +101,36 @@ class MemoryJournalRun:
     def past(self) -> Sequence[Step]:
         return self._past
 
-    async def begin(self, *, alone: bool = False) -> None:
-        await self.append(BEGIN, alone=alone)
-
-    async def append(self, kind: str, data: bytes = b"", **notes: Any) -> None:
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None:
         if self._journal.down:
             raise Unavailable("down")
         steps = self._journal.steps[self._key]
         if len(steps) >= self._next:
             raise LostClaim(f"{self._key}: step {self._next} is taken")
-        steps.append(Step(self._next, kind, self._run, bytes(data), dict(notes)))
+        steps.append(Step(self._next, kind, self._run, bytes(data), dict(notes), tuple(events)))
         self._next += 1
 
-    async def end(self, outcome: str, **notes: Any) -> None:
-        await self.append(END, outcome=outcome, **notes)
+
+@dataclass
+class MemoryRequests:
+    """The work queue, by sequence."""
+
+    stored: dict[int, StoredRequest] = field(default_factory=dict)
+
+    async def read(self, sequence: int) -> StoredRequest | None:
+        return self.stored.get(sequence)
+
+    async def remove(self, sequence: int) -> None:
+        self.stored.pop(sequence, None)
+
+
+@dataclass
+class MemoryCancellations:
+    """Keys of cancelled requests."""
+
+    keys: set[str] = field(default_factory=set)
+
+    async def cancelled(self, request_key: str) -> bool:
+        return request_key in self.keys

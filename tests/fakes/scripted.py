@@ -22,11 +22,15 @@ from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.domain.analyse import Analysis, Job, Outside, Rules
-from worker.domain.audit_trail import Subject
+from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import attempt_number
 from worker.domain.delivery import Delivery
+from worker.domain.errors import Halted, HaltReason
 from worker.domain.objects import Manifest
 from worker.domain.ports import JournalRun
+from worker.domain.recorded import RecordedRun
+from worker.domain.redact import redact
+from worker.domain.start import start
 from worker.domain.workflow import Workflow
 
 RECEIVED = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
@@ -281,6 +285,7 @@ class World:
     rules: Rules = field(default_factory=Rules)
     history: MemoryHistory | None = None
     metrics: MemoryMetrics | None = None
+    halt: HaltReason | None = None
 
     @classmethod
     def saying(cls, *said: Said, **ports: Any) -> World:
@@ -297,7 +302,6 @@ class World:
             self.catalog,
             self.model,
             self.policy,
-            self.events,
             self.clock,
             lambda: 0.5,
             self.history,
@@ -305,25 +309,32 @@ class World:
         )
         return Analysis(outside, self.rules)
 
-    async def open(self, request: Signal, run: str = "run-1") -> JournalRun:
-        """The journal of a request, begun by `run`."""
-        opened = await self.journal.open(request_key(request.remediation_id, attempt_number(request)), run)
-        await opened.begin()
-        return opened
+    async def opened(self, request: Signal, run: str = "run-1") -> JournalRun:
+        """The journal of a request."""
+        return await self.journal.open(request_key(request.remediation_id, attempt_number(request)), run)
+
+    async def open(self, request: Signal, run: str = "run-1", inner: JournalRun | None = None) -> Job:
+        """A job that `run` has begun; with `inner` on that journal."""
+        job = self.job(request, inner or await self.opened(request, run), run)
+        await start(job.run, job.trail, job.subject, job.digest, alone=False, at=self.clock.now())
+        return job
+
+    def job(self, request: Signal, inner: JournalRun, run: str = "run-1") -> Job:
+        """A job with the same fence token in every run, so that results compare. Not begun."""
+        kind = RequestKind.RECOVERY if isinstance(request, RecoveryRequest) else RequestKind.INCIDENT
+        key = request_key(request.remediation_id, attempt_number(request))
+        subject = Subject(request, kind, key, replace(DELIVERY, subject=f"rca.request.{kind}"))
+        recorded = RecordedRun(inner, self.events, run)
+        trail = AuditTrail(recorded, self.events, self.clock, subject, redact=redact, max_attempts=3)
+        return Job(subject, request_digest(request), recorded, trail, self._proceed, tokens())
+
+    async def _proceed(self) -> None:
+        if self.halt is not None:
+            raise Halted(self.halt)
 
     async def analyse(self, request: Signal | None = None, run: str = "run-1") -> AnalysisResult:
         """The result of one run."""
-        request = request or incident()
-        return await self.analysis().run(job(request, await self.open(request, run)))
-
-
-def job(request: Signal, run: JournalRun, **fields: Any) -> Job:
-    """A job with the same fence token in every run, so that results compare."""
-    kind = RequestKind.RECOVERY if isinstance(request, RecoveryRequest) else RequestKind.INCIDENT
-    key = request_key(request.remediation_id, attempt_number(request))
-    delivery = replace(DELIVERY, subject=f"rca.request.{kind}")
-    subject = Subject(request, kind, key, delivery)
-    return Job(subject, request_digest(request), run, tokens(), **fields)
+        return await self.analysis().run(await self.open(request or incident(), run))
 
 
 def tokens() -> Callable[[], str]:

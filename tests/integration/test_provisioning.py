@@ -103,7 +103,12 @@ def test_applying_changes_settles_it_and_drops_nothing(have, want):
 
 def test_lanes_share_all_request_subjects_without_overlap():
     items = wanted(Subjects())
-    filters = [subject for item in items if item.stream for subject in item.config["filter_subjects"]]
+    filters = [
+        subject
+        for item in items
+        if item.stream == "RCA_REQUESTS"
+        for subject in item.config["filter_subjects"]
+    ]
     assert len(filters) == len(set(filters)) == 18
     assert set(filters) == set(items[0].config["subjects"])
 
@@ -114,7 +119,7 @@ def test_lanes_share_all_request_subjects_without_overlap():
 async def test_everything_is_created_once(bare):
     items = wanted(Subjects())
     names = {f"RCA_{name}" for name in STREAMS} | {name.format("RCA") for name in BUCKETS}
-    names |= {f"RCA_REQUESTS/{lane}" for lane in Lane}
+    names |= {*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"}
     looked = await provision(bare.nc, items, apply=False)
     assert {(name, Action.WOULD_CREATE) for name in names} == {(f.name, f.action) for f in looked}
     assert await bare.js.streams_info() == []
@@ -156,7 +161,8 @@ async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_k
     body = {"stream_name": "RCA_REQUESTS", "config": config, "action": "update"}
     await case.nc.request("$JS.API.CONSUMER.CREATE.RCA_REQUESTS.p1", json.dumps(body).encode())
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
-    assert [Finding(f"RCA_REQUESTS/{lane}", Action.UPDATED, "ack_wait") for lane in Lane] == found
+    updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"]
+    assert [Finding(name, Action.UPDATED, "ack_wait") for name in updated] == found
     after = json.loads((await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"")).data)["config"]
     assert (after["ack_wait"], after["metadata"]["owner"]) == (7_000_000_000, "ops")
 

@@ -19,6 +19,7 @@ from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.messages import dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats_publish import NatsEvents, header_value
+from worker.domain.audit_record import record_of
 from worker.domain.errors import Unavailable
 
 
@@ -139,7 +140,7 @@ async def test_an_audit_event_published_again_is_there_once(harness):
     remediation_id = new_id()
     events = [resumed_event(remediation_id, new_id(), sequence) for sequence in (1, 2, 3)]
     for event in [*events, *events]:  # a successor publishes all of them again
-        await harness.events.audit(event)
+        await harness.events.audit(record_of(event))
     assert events == await harness.audits(request_key(remediation_id))
 
 
@@ -200,7 +201,7 @@ async def test_cloud_events_headers_say_what_it_is(case):
             {"request_key": "k{n}", "attempt": 2},
             "rca.validation.response.k{n}",
             "rca.validation.response.v1",
-            "k{n}:2",
+            "k{n}:{n}:2",
         ),
     ],
 )
@@ -221,12 +222,12 @@ async def test_a_full_stream_is_unavailable_and_never_success(own_server):
         await own_server.js.update_stream(config.evolve(max_msgs=1))
     letter = dead(1)
     await events.result(review_result(new_id()))
-    await events.audit(resumed_event("a", new_id()))
+    await events.audit(record_of(resumed_event("a", new_id())))
     await events.reject(refused(1))
     await events.dead_letter(letter, b"")
     for call in (
         events.result(review_result(new_id())),
-        events.audit(resumed_event("a", new_id())),
+        events.audit(record_of(resumed_event("a", new_id()))),
         events.reject(refused(2)),
         events.dead_letter(dead(2), b""),
     ):
@@ -241,14 +242,14 @@ async def test_a_missing_stream_is_unavailable(own_server):
     with pytest.raises(Unavailable):
         await events.result(review_result(new_id()))
     with pytest.raises(Unavailable):
-        await events.audit(resumed_event("a", new_id()))
+        await events.audit(record_of(resumed_event("a", new_id())))
 
 
 async def test_what_was_published_while_the_server_was_away_arrives_once(own_server):
     events = NatsEvents(own_server.nc, own_server.subjects)
     await own_server.servers[0].kill()
     result, event = review_result(new_id()), resumed_event("a", new_id())
-    publishing = asyncio.gather(events.result(result), events.audit(event))
+    publishing = asyncio.gather(events.result(result), events.audit(record_of(event)))
     await asyncio.sleep(0.3)
     await own_server.servers[0].start()
     assert result == (await publishing)[0]
@@ -260,7 +261,7 @@ async def test_a_closed_connection_is_unavailable_at_once(own_server):
     events = NatsEvents(nc, own_server.subjects)
     await nc.close()
     with pytest.raises(Unavailable, match="ConnectionClosed"):
-        await events.audit(resumed_event("a", new_id()))
+        await events.audit(record_of(resumed_event("a", new_id())))
 
 
 async def test_a_message_above_the_servers_limit_is_refused_and_the_connection_lives(own_server):

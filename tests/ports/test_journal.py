@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 
@@ -13,19 +14,20 @@ from nats.aio.client import Client
 
 from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryJournal
-from tests.fakes.messages import new_id
+from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats_journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
 from worker.adapters.nats_publish import FencedStream
-from worker.domain.errors import JournalGap, LostClaim, Unavailable
-from worker.domain.journal import BEGIN, CLAIM, END, RELEASED, count, done, paid
+from worker.domain.audit_record import record_of
+from worker.domain.errors import LostClaim, Unavailable
+from worker.domain.journal import BEGIN, CLAIM, END, RELEASED, UNREADABLE, count, done, flaw, paid, usable
 from worker.domain.ports import Step
 
 
 def json_bytes():
     """Heads that are almost right."""
     value = st.none() | st.booleans() | st.integers() | st.text()
-    names = st.sampled_from(["kind", "notes", "size", "sha256", "object"])
+    names = st.sampled_from(["kind", "notes", "size", "sha256", "object", "events"])
     return st.dictionaries(names, value).map(lambda head: json.dumps({"v": FORMAT, **head}).encode())
 
 
@@ -54,10 +56,10 @@ async def test_steps_come_back_in_order_with_what_they_held(journal):
     key = request_key(new_id())
     first = await journal.open(key, "first")
     assert list(first.past) == []
-    await first.begin(alone=True)
+    await first.append(BEGIN, alone=True)
     for number in range(12):  # more than nine: 10 comes after 9, not after 1
         await first.append("llm", b"\x00\n\xff" + b"%d" % number, model="m", call=number)
-    await first.end(RELEASED, why="é")
+    await first.append(END, outcome=RELEASED, why="é")
     past = (await journal.open(key, "second")).past
     assert [step.number for step in past] == list(range(1, 15))
     assert [step.kind for step in past] == [BEGIN, *["llm"] * 12, END]
@@ -78,16 +80,16 @@ async def test_a_new_run_fences_the_old_one_before_it_spends(journal):
         return b"answer"
 
     old = await journal.open(key, "old")
-    await old.begin()
+    await old.append(BEGIN)
     await paid(old, "llm", call)
     new = await journal.open(key, "new")
     assert [step.data for step in done(new, "llm")] == [b"answer"]
     assert (count(new.past).deaths, count(new.past).suspect) == (1, True)
-    await new.begin()
+    await new.append(BEGIN)
     with pytest.raises(LostClaim):
         await paid(old, "llm", call)
     with pytest.raises(LostClaim):
-        await old.end(RELEASED)
+        await old.append(END, outcome=RELEASED)
     assert len(calls) == 1
     await paid(new, "llm", call)
     assert len(calls) == 2
@@ -96,7 +98,7 @@ async def test_a_new_run_fences_the_old_one_before_it_spends(journal):
 async def test_of_two_runs_that_opened_together_one_begins(journal):
     key = request_key(new_id())
     runs = [await journal.open(key, f"run{n}") for n in range(20)]
-    outcomes = await asyncio.gather(*(run.begin() for run in runs), return_exceptions=True)
+    outcomes = await asyncio.gather(*(run.append(BEGIN) for run in runs), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes if outcome is not None] == [LostClaim] * 19
     winner = outcomes.index(None)
     assert [step.run for step in (await journal.open(key, "look")).past] == [f"run{winner}"]
@@ -127,7 +129,7 @@ async def test_racing_workers_never_record_a_step_twice(journal):
     async def attempt(name: str) -> bool:
         run = await journal.open(key, name)
         try:
-            await run.begin()
+            await run.append(BEGIN)
             for number in range(len(done(run, "llm")), 5):
 
                 async def call(number: int = number) -> bytes:
@@ -161,10 +163,10 @@ async def test_racing_workers_never_record_a_step_twice(journal):
 async def test_an_append_that_was_cancelled_after_the_server_had_it_is_found(case):
     journal, key = journal_on(case), request_key(new_id())
     run = await journal.open(key, "run")
-    await run.begin()
+    await run.append(BEGIN)
     twin = await journal.open(key, "run")  # stands at step 2 as well
     await run.append(CLAIM, what="llm")
-    await twin.end(RELEASED)
+    await twin.append(END, outcome=RELEASED)
     assert [step.kind for step in (await journal.open(key, "look")).past] == [BEGIN, CLAIM, END]
 
 
@@ -196,7 +198,7 @@ async def test_racers_with_large_steps_leave_one(case):
 
 
 GAPS = {
-    "a step expired": ("KV_RCA_JOURNAL", "$KV.RCA_JOURNAL.{key}.1", "step 1 of 3 is gone"),
+    "a step expired": ("KV_RCA_JOURNAL", "$KV.RCA_JOURNAL.{key}.1", "step 1 of 3: it is gone"),
     "a part expired": ("OBJ_RCA_JOURNAL", "$O.RCA_JOURNAL.C.>", "a part in the object store is gone"),
     "a part's name expired": ("OBJ_RCA_JOURNAL", "$O.RCA_JOURNAL.M.>", "a part in the object store is gone"),
 }
@@ -211,8 +213,7 @@ async def test_a_gap_is_told(own_server, gap):
     await run.append("llm", b"small")
     stream, subject, message = GAPS[gap]
     await own_server.js.purge_stream(stream, subject=subject.format(key=key))
-    with pytest.raises(JournalGap, match=message):
-        await journal.open(key, "next")
+    assert message in flaw((await journal.open(key, "next")).past)
 
 
 @pytest.mark.parametrize(
@@ -221,19 +222,50 @@ async def test_a_gap_is_told(own_server, gap):
         (b"", "not a journal step"),
         (b"\xff\xfe", "not a journal step"),
         (b"[1]\n", "not a journal step"),
-        (b'{"v":2,"anything":"else"}\ndata', "format 2"),
+        (b'{"v":1,"anything":"else"}\ndata', "format 1"),
         (
-            b'{"v":1,"kind":"llm","run":"r","notes":{},"size":4,"sha256":"00"}\ndata',
+            b'{"v":2,"kind":"llm","run":"r","notes":{},"size":4,"sha256":"00"}\ndata',
             "does not match its hash",
+        ),
+        (
+            b'{"v":2,"kind":"llm","run":"r","notes":{},"size":0,"sha256":"%s","events":[{"sequence":1,"sha256":"00"}]}\n{}\n'
+            % hashlib.sha256(b"").hexdigest().encode(),
+            "its events do not match their hashes",
+        ),
+        (
+            b'{"v":2,"kind":"llm","run":"r","notes":{},"size":0,"sha256":"%s","events":[{"sequence":1,"sha256":"%s"}]}\n{}\n'
+            % (hashlib.sha256(b"").hexdigest().encode(), hashlib.sha256(b"{}").hexdigest().encode()),
+            "one of its events is none",
         ),
     ],
 )
-async def test_what_is_no_step_of_this_version_is_a_gap(own_server, body, message):
+async def test_what_is_no_step_of_this_version_is_told_and_the_journal_goes_on_behind_it(
+    own_server, body, message
+):
     key = request_key(new_id())
     await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.1", body)
     journal = journal_on(own_server)
-    with pytest.raises(JournalGap, match=message):
-        await journal.open(key, "next")
+    run = await journal.open(key, "next")
+    assert message in flaw(run.past)
+    assert () == usable(run.past)
+    await run.append(BEGIN, afresh=True)
+    await run.append("llm", b"answer")
+    past = (await journal.open(key, "look")).past
+    assert [UNREADABLE, BEGIN, "llm"] == [step.kind for step in past]
+    assert [BEGIN, "llm"] == [step.kind for step in usable(past)]
+
+
+async def test_events_of_a_step_come_back_byte_for_byte(journal):
+    key, sizes = request_key(new_id()), [0, 10, INLINE_BYTES + 1]
+    run = await journal.open(key, "run")
+    events = [record_of(resumed_event("é\u2028b", new_id(), n)) for n in range(1, 6)]
+    data = [os.urandom(size) for size in sizes]
+    for n, body in enumerate(data):
+        await run.append("tools", body, events=events[n : 2 * n + 1])
+    past = (await journal.open(key, "look")).past
+    assert [(events[n : 2 * n + 1], data[n]) for n in range(3)] == [
+        (list(step.events), step.data) for step in past
+    ]
 
 
 class OneMessage:
@@ -245,6 +277,9 @@ class OneMessage:
     async def newest(self, subject):
         return self
 
+    async def subjects(self, pattern):
+        return [self.subject]
+
     async def create(self, subject, body, *, msg_id):
         return self
 
@@ -252,17 +287,20 @@ class OneMessage:
 @given(st.binary() | st.text().map(str.encode) | json_bytes())
 async def test_any_bytes_are_a_gap_and_a_lost_claim(body):
     journal = NatsJournal(OneMessage(body), Client(), "B")
-    with pytest.raises(JournalGap):
-        await journal.open("key", "run")
+    assert [UNREADABLE] == [step.kind for step in (await journal.open("key", "run")).past]
     with pytest.raises(LostClaim):
         await journal.create("key", Step(1, "llm", "run", b""))
 
 
-async def test_a_foreign_entry_among_the_steps_is_a_gap(own_server):
-    key = request_key(new_id())
-    await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.note", b"by hand")
-    with pytest.raises(JournalGap, match="not the number"):
-        await journal_on(own_server).open(key, "run")
+@pytest.mark.parametrize("name", ["note", "1x", "0", "-1", "9" * 30])
+async def test_a_foreign_entry_among_the_steps_is_passed_over(own_server, name):
+    key, journal = request_key(new_id()), journal_on(own_server)
+    await (await journal.open(key, "run")).append("llm", b"answer")
+    await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.{name}", b"by hand")
+    run = await journal.open(key, "next")
+    assert [b"answer"] == [step.data for step in run.past]
+    await run.append("llm", b"more")
+    assert [b"answer", b"more"] == [step.data for step in (await journal.open(key, "look")).past]
 
 
 async def test_a_foreign_writer_fences_too(own_server):
@@ -270,7 +308,7 @@ async def test_a_foreign_writer_fences_too(own_server):
     run = await journal_on(own_server).open(key, "run")
     await own_server.js.publish(f"$KV.RCA_JOURNAL.{key}.1", b"by hand")
     with pytest.raises(LostClaim, match="an unknown writer"):
-        await run.begin()
+        await run.append(BEGIN)
 
 
 async def test_without_server_or_bucket_it_is_unavailable(own_server):

@@ -99,7 +99,7 @@ class Answers:
 class AnsweredJetStream:
     def __init__(self, js, seen, lost):
         self._js, self._seen, self._lost = js, seen, lost
-        self.get_last_msg = js.get_last_msg
+        self.get_msg = js.get_msg
 
     async def publish(self, *arguments, **options):
         if self._lost:

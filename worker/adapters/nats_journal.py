@@ -5,8 +5,8 @@ meets a taken number and raises LostClaim. No lease, no clock and no liveness ch
 do is see whether the older run still lives: one that is frozen in a paid call when its message is redelivered has
 that one call paid twice, as after a kill.
 
-A step is one line of JSON (its head), then its data. Steps above INLINE_BYTES keep their data in the object store,
-under a name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look
+A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. Steps above
+INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look
 into the bucket. nats-py's own KV class isn't used: its `create` answers "exists" for an entry of our own whose ack was
 lost, and "not found" to the loser of a race on replicas.
 """
@@ -25,14 +25,16 @@ from nats.js.object_store import ObjectStore
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.subjects import kv_key
-from worker.domain.errors import JournalGap, LostClaim, Unavailable
-from worker.domain.journal import BEGIN, END
-from worker.domain.ports import Step
+from worker.domain.audit_record import read_record
+from worker.domain.errors import LostClaim, Unavailable
+from worker.domain.journal import UNREADABLE
+from worker.domain.ports import AuditRecord, Step
 
-FORMAT = 1
+FORMAT = 2
 INLINE_BYTES = 256 * 1024
 STEP_BYTES = 16 * 1024 * 1024
 OBJECT_REQUEST_SECONDS = 5.0
+MAX_DIGITS = 7
 
 
 class StoredMessage(Protocol):
@@ -45,10 +47,13 @@ class StoredMessage(Protocol):
 
 
 class FencedLog(Protocol):
-    """The bucket's stream. Both methods ask its leader and raise Unavailable."""
+    """The bucket's stream. All methods ask its leader and raise Unavailable."""
 
     async def newest(self, subject: str) -> StoredMessage | None:
         """The last message on a subject, wildcards allowed."""
+
+    async def subjects(self, pattern: str) -> Sequence[str]:
+        """All subjects with messages that match."""
 
     async def create(self, subject: str, body: bytes, *, msg_id: str) -> StoredMessage:
         """Store the first message of a subject. What is stored there now, which may be another writer's."""
@@ -58,6 +63,17 @@ class _Version(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
     v: int
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    sequence: int
+    sha256: str
+
+
+class _Unreadable(Exception):  # noqa: N818 - a state
+    """Why a step cannot be gone on from."""
 
 
 class _Head(_Version):
@@ -70,6 +86,7 @@ class _Head(_Version):
     size: int
     sha256: str
     object: str = ""
+    events: tuple[_Event, ...] = ()
 
 
 class NatsJournal:
@@ -99,14 +116,16 @@ class NatsJournal:
             run=step.run,
             notes=dict(step.notes),
             size=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
+            sha256=_sha256(data),
             object=name if large else "",
+            events=tuple(_Event(sequence=e.sequence, sha256=_sha256(e.body)) for e in step.events),
         )
         if large:
             # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
             # them purge each other's chunks. A loser's object stays until its TTL.
             await self._put_object(name, data)
-        body = head.model_dump_json().encode() + b"\n" + (b"" if large else data)
+        lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
+        body = b"\n".join([*lines, b"" if large else data])
         stored = await self._log.create(self._subject(key, str(step.number)), body, msg_id=name)
         if stored.body == body:  # perhaps stored by an earlier try, whose ack was lost
             return True
@@ -122,31 +141,39 @@ class NatsJournal:
         newest = await self._log.newest(self._subject(key, "*"))
         if newest is None:
             return []
-        last, steps = newest.subject.rpartition(".")[2], list[Step]()
-        if not (last.isascii() and last.isdecimal()):
-            raise JournalGap(f"{key}: {last!r} is not the number of a step")
-        total = int(last)
-        for number in range(1, total):
-            message = await self._log.newest(self._subject(key, str(number)))
-            if message is None:
-                raise JournalGap(f"{key}: step {number} of {total} is gone")
-            steps.append(await self._decode(number, message.body))
-        return [*steps, await self._decode(total, newest.body)]
+        total = _number(newest.subject)
+        if not total:  # somebody has put something else there: what the last step is must be looked up
+            total = max(map(_number, await self._log.subjects(self._subject(key, "*"))), default=0)
+        steps = list[Step]()
+        for number in range(1, total + 1):
+            if number == _number(newest.subject):
+                message: StoredMessage | None = newest
+            else:
+                message = await self._log.newest(self._subject(key, str(number)))
+            try:
+                steps.append(await self._decode(number, message.body if message else None))
+            except _Unreadable as e:
+                steps.append(Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"}))
+        return steps
 
-    async def _decode(self, number: int, body: bytes) -> Step:
-        line, _, data = body.partition(b"\n")
+    async def _decode(self, number: int, body: bytes | None) -> Step:
+        if body is None:
+            raise _Unreadable("it is gone")
+        line, _, rest = body.partition(b"\n")
         try:
             version = _Version.model_validate_json(line).v
             if version != FORMAT:
-                raise JournalGap(f"step {number}: format {version}, this version reads {FORMAT}")
+                raise _Unreadable(f"format {version}, this version reads {FORMAT}")
             head = _Head.model_validate_json(line)
         except ValidationError as e:  # a delete marker of a KV client, for one
-            raise JournalGap(f"step {number}: not a journal step") from e
+            raise _Unreadable("not a journal step") from e
+        *lines, data = rest.split(b"\n", len(head.events))
+        events = _events(head, lines)
         if head.object:
             data = await self._get_object(head.object, head.size)
-        if hashlib.sha256(data).hexdigest() != head.sha256:
-            raise JournalGap(f"step {number}: its content does not match its hash")
-        return Step(number, head.kind, head.run, data, head.notes)
+        if _sha256(data) != head.sha256:
+            raise _Unreadable("its content does not match its hash")
+        return Step(number, head.kind, head.run, data, head.notes, events)
 
     async def _objects(self) -> ObjectStore:
         with _unavailable(self._bucket):
@@ -173,7 +200,7 @@ class NatsJournal:
                     )
                     data, after = data + (chunk.data or b""), (chunk.seq or 0) + 1
             except NotFoundError as e:
-                raise JournalGap(f"{name}: a part in the object store is gone") from e
+                raise _Unreadable("a part in the object store is gone") from e
         return data
 
 
@@ -188,19 +215,15 @@ class NatsJournalRun:
     def past(self) -> Sequence[Step]:
         return self._past
 
-    async def begin(self, *, alone: bool = False) -> None:
-        await self.append(BEGIN, alone=alone)
-
-    async def append(self, kind: str, data: bytes = b"", **notes: Any) -> None:
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None:
         """On Unavailable it isn't known whether the step is stored: give up the run, the next one will see."""
         stored = False
         while not stored:
-            step = Step(self._next, kind, self._run, data, notes)
+            step = Step(self._next, kind, self._run, data, notes, events)
             stored = await self._journal.create(self._key, step)
             self._next += 1
-
-    async def end(self, outcome: str, **notes: Any) -> None:
-        await self.append(END, outcome=outcome, **notes)
 
 
 @contextlib.contextmanager
@@ -218,3 +241,23 @@ def _owner(body: bytes) -> str:
         return _Head.model_validate_json(body.partition(b"\n")[0]).run
     except ValidationError:
         return ""
+
+
+def _number(subject: str) -> int:
+    """The number of a step; 0 when the subject is none of a step."""
+    last = subject.rpartition(".")[2]
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < MAX_DIGITS else 0
+
+
+def _events(head: _Head, lines: Sequence[bytes]) -> tuple[AuditRecord, ...]:
+    """The events of a step, byte for byte as they were kept."""
+    if [event.sha256 for event in head.events] != [_sha256(line) for line in lines]:
+        raise _Unreadable("its events do not match their hashes")
+    try:
+        return tuple(map(read_record, lines))
+    except ValueError as e:
+        raise _Unreadable("one of its events is none") from e
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

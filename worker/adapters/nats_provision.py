@@ -17,7 +17,7 @@ from typing import Any
 import nats.errors
 from nats.aio.client import Client
 
-from schemas.subjects import Lane, Subjects
+from schemas.subjects import EXHAUSTED, Lane, Subjects
 from worker.domain.errors import Unavailable
 
 Config = dict[str, Any]
@@ -82,6 +82,7 @@ def wanted(
         *_streams(subjects, replicas, max_requests),
         *_buckets(subjects, replicas, journal_hours),
         *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
+        _exhausted(subjects, int(ack_wait_seconds * SECOND)),
     ]
 
 
@@ -160,6 +161,20 @@ def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
         )
         for lane in Lane
     ]
+
+
+def _exhausted(s: Subjects, ack_wait: int) -> Wanted:
+    """Reads the advisories about requests that are delivered no more. For ever: there is no second net below it."""
+    return Wanted(
+        {
+            "durable_name": EXHAUSTED,
+            "filter_subjects": [s.max_deliveries_advisory()],
+            "ack_policy": "explicit",
+            "ack_wait": ack_wait,
+            "max_deliver": -1,
+        },
+        stream=s.dlq_stream,
+    )
 
 
 def compare(have: Config, want: Config) -> tuple[Config, list[str]]:

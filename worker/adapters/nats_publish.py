@@ -22,8 +22,9 @@ import contextlib
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
@@ -32,7 +33,6 @@ from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
-from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import (
     REQUEST_REJECTED_TYPE,
@@ -45,6 +45,7 @@ from schemas.subjects import (
 )
 from schemas.taxonomy import RequestKind
 from worker.domain.errors import Unavailable
+from worker.domain.ports import AuditRecord
 
 T = TypeVar("T")
 
@@ -62,17 +63,23 @@ REQUEST_SECONDS = 2.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
 PATIENCE_SECONDS = 30.0
 ERROR_LENGTH = 1_024
+NEVER = datetime.min.replace(tzinfo=UTC)
 UNSAFE_IN_HEADER = re.compile(rb"[^\x21\x23\x24\x26-\x7e]")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message as the leader of its stream has it. `ours`: this very call stored it."""
+    """A message as the leader of its stream has it. `ours`: this very call stored it.
+
+    Only reading fills in `headers` and `stored_at` (in UTC).
+    """
 
     subject: str
     sequence: int
     body: bytes
     ours: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stored_at: datetime = NEVER
 
 
 class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied on
@@ -99,7 +106,38 @@ class FencedStream:
 
     async def newest(self, subject: str) -> Stored | None:
         """The last message on a subject, wildcards allowed; None when there is none."""
-        return await self._patiently(f"read {subject}", lambda: self._read(subject))
+        return await self._patiently(f"read {subject}", lambda: self._read(subject=subject))
+
+    async def at(self, sequence: int) -> Stored | None:
+        """The message with this sequence; None when there is none."""
+        return await self._patiently(f"read {self._stream}", lambda: self._read(seq=sequence))
+
+    async def after(self, sequence: int, subject: str) -> Stored | None:
+        """The first message after it on a subject, wildcards allowed; None when there is none."""
+        return await self._patiently(
+            f"read {self._stream}", lambda: self._read(seq=sequence + 1, subject=subject, next=True)
+        )
+
+    async def remove(self, sequence: int) -> bool:
+        """Delete a message. Whether it was there."""
+
+        async def attempt() -> bool:
+            with self._translated():
+                return await self._js.delete_msg(self._stream, sequence)
+
+        if await self.at(sequence) is None:
+            return False
+        return await self._patiently(f"remove {sequence}", attempt)
+
+    async def subjects(self, pattern: str) -> list[str]:
+        """All subjects with messages that match."""
+
+        async def attempt() -> list[str]:
+            with self._translated():
+                info = await self._js.stream_info(self._stream, subjects_filter=pattern)
+            return list(info.state.subjects or {})
+
+        return await self._patiently(f"list {pattern}", attempt)
 
     async def create(
         self,
@@ -125,7 +163,7 @@ class FencedStream:
                     return Stored(subject, ack.seq, body, ours=True)
             except _NotYet as e:
                 problem = str(e)
-            stored = await self._read(subject)
+            stored = await self._read(subject=subject)
             if stored is None or stored.sequence <= replacing:
                 raise _NotYet(problem or "called a duplicate, but not stored")
             return stored
@@ -146,16 +184,22 @@ class FencedStream:
         with self._translated():
             return await self._js.publish(subject, body, headers=own)
 
-    async def _read(self, subject: str) -> Stored | None:
+    async def _read(self, **what: Any) -> Stored | None:
         """Only 10037 means "none". A missing stream is a 404 too, and must not look like an empty one."""
         try:
             with self._translated():
-                message = await self._js.get_last_msg(self._stream, subject)
+                message = await self._js.get_msg(self._stream, **what)
         except Unavailable as e:
             if isinstance(e.__cause__, NotFoundError) and e.__cause__.err_code == NO_MESSAGE:
                 return None
             raise
-        return Stored(message.subject or "", message.seq or 0, message.data or b"")
+        return Stored(
+            message.subject or "",
+            message.seq or 0,
+            message.data or b"",
+            headers=message.headers or {},
+            stored_at=message.time or datetime.now(UTC),
+        )
 
     async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
@@ -229,12 +273,12 @@ class NatsEvents:
         self._audit = stream(subjects.audit_stream)
         self._dlq = stream(subjects.dlq_stream)
 
-    async def audit(self, event: AuditEvent) -> None:
+    async def audit(self, record: AuditRecord) -> None:
         await self._audit.add(
-            self._subjects.audit(event.event_type),
-            event.model_dump_json().encode(),
-            msg_id=event.event_id,
-            headers=self._headers(event.event_id, audit_type(event.event_type), event.request_key),
+            self._subjects.audit(record.event_type),
+            record.body,
+            msg_id=record.event_id,
+            headers=self._headers(record.event_id, audit_type(record.event_type), record.request_key),
         )
 
     async def reject(self, failure: ValidationFailure) -> None:
@@ -245,7 +289,7 @@ class NatsEvents:
             msg_id = f"{failure.origin_stream}:{failure.origin_sequence}:invalid"
         else:
             subject, kind = self._subjects.validation_response(key), RESPONSE_REJECTED_TYPE
-            msg_id = f"{key}:{failure.attempt}"
+            msg_id = f"{key}:{failure.origin_sequence}:{failure.attempt}"
         body = failure.model_dump_json().encode()
         await self._validation.add(subject, body, msg_id=msg_id, headers=self._headers(msg_id, kind, key))
 

@@ -18,6 +18,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import nats.errors
 import structlog
@@ -45,10 +46,24 @@ class Lane:
     slots: int
 
 
+class Admission(Protocol):
+    """Says when a message may be asked for."""
+
+    async def admit(self) -> bool:
+        """Return when it may be. Whether that took any time."""
+
+
+class Always:
+    """Nothing stands in the way."""
+
+    async def admit(self) -> bool:
+        return False
+
+
 class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
-    Not more than `lane.slots` messages are ever out at the server. `ack_wait_seconds` is the durable's; a handler that
+    Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server. `ack_wait_seconds` is the durable's; a handler that
     raises without a decision is retried after `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
 
@@ -59,6 +74,7 @@ class Pump:
         lane: Lane,
         handler: Handler,
         *,
+        admission: Admission | None = None,
         ack_wait_seconds: float = 60.0,
         pull_seconds: float = 3.0,
         nak_seconds: float = 1.0,
@@ -70,12 +86,14 @@ class Pump:
         self.answered_at = 0.0
         """When the server last answered a pull request, on the event loop's clock; for readiness."""
         self._nc, self._stream, self._handler = nc, stream, handler
+        self._admission = admission or Always()
         self._ack_wait_seconds, self._pull_seconds = ack_wait_seconds, pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
         self._stopping = False
         self._stalled = ""
         self._asking_since: float | None = None
+        self._held_back = False
         self._jobs: dict[int, Msg] = {}  # stream sequence -> newest delivery of what runs here
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(lane.slots)
@@ -87,8 +105,8 @@ class Pump:
         return len(self._jobs)
 
     def silent_seconds(self) -> float:
-        """For how long pull requests have gone without any answer; 0 while all slots are busy, as none is sent."""
-        if self._asking_since is None:
+        """For how long pull requests have gone without any answer; 0 while none is sent."""
+        if self._asking_since is None or self._held_back:
             return 0.0
         return asyncio.get_running_loop().time() - max(self.answered_at, self._asking_since)
 
@@ -101,36 +119,54 @@ class Pump:
         for loop in (self._puller, self._heart):
             loop.add_done_callback(self._loop_ended)
 
-    async def drain(self, seconds: float) -> None:
-        """Take nothing more, give the running jobs so long, then cancel them; what was not done is given back."""
+    async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
+        """Take nothing more, give the running jobs so long, then cancel them; what was not done is given back.
+
+        `hurry` ends the patience early.
+        """
         self._stopping = True
         with contextlib.suppress(TimeoutError, nats.errors.Error):
             async with asyncio.timeout(2):  # a round trip: whatever the server had sent has been given back
                 await self._subscription.drain()  # type: ignore[no-untyped-call]  # nats-py has no annotation here
         self._puller.cancel()
-        for patience in (seconds, LAST_WORDS_SECONDS):
+        await self._patience(seconds, hurry or asyncio.Event())
+        for _ in range(2):
+            for task in list(self._tasks):
+                task.cancel()
             if self._tasks:
-                _, late = await asyncio.wait(self._tasks, timeout=patience)
-                for task in late:
-                    task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=LAST_WORDS_SECONDS)
+                await asyncio.wait(self._tasks, timeout=LAST_WORDS_SECONDS)
         self._heart.cancel()
         await asyncio.gather(self._puller, self._heart, return_exceptions=True)
+
+    async def _patience(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Wait for the running jobs, for so long or until somebody is in a hurry."""
+        hurrying = asyncio.create_task(hurry.wait())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._tasks and not hurry.is_set():
+                    await asyncio.wait({hurrying, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
 
     # --- asking
 
     async def _pull(self) -> None:
         while not self._stopping:
             await self._free.acquire()  # the slot first: what arrives can start at once
-            self._asking_since = asyncio.get_running_loop().time()
-            while (status := await self._ask()) != MESSAGE:
+            while (status := await self._ask_when_admitted()) != MESSAGE:
                 self._note(status)
                 if status != EXPIRED:
                     # The consumer, its leader or the connection is missing: never spin on it.
                     await asyncio.sleep(self._spread(0.5, 1.5))
             self._note(status)
             self._asking_since = None
+
+    async def _ask_when_admitted(self) -> str:
+        self._held_back = True
+        waited = await self._admission.admit()
+        self._held_back = False
+        if waited or self._asking_since is None:
+            self._asking_since = asyncio.get_running_loop().time()
+        return await self._ask()
 
     async def _ask(self) -> str:
         """One pull request: what it was answered with."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+import nats.errors
 from faststream.nats import JStream, NatsBroker, NatsCredentials, NatsNKey, NatsUserPassword
 from faststream.security import BaseSecurity
 
@@ -56,3 +57,14 @@ def _declare(broker: NatsBroker, subjects: Subjects) -> None:
     ]
     for subject, stream, model in outputs:
         broker.publisher(subject, stream=JStream(stream, declare=False), schema=model)
+
+
+def refusal(problem: Exception) -> str:
+    """What to do about credentials that the server does not take; empty for any other problem."""
+    said = str(problem)
+    if isinstance(problem, nats.errors.Error) and "auth" in said.lower():
+        return (
+            f"the NATS server refuses the credentials ({said}); check RCA_NATS__USER and RCA_NATS__PASSWORD, "
+            "RCA_NATS__NKEY_FILE or RCA_NATS__CREDENTIALS_FILE"
+        )
+    return ""

@@ -2,53 +2,60 @@
 
 The life of a request: reject what cannot be read; ack what has its result; begin a journal run, which fences every
 older one; analyse; publish the result once; ack. A message is settled only after what became of it is confirmed.
+What may pass soon is waited for with the message in hand, kept by heartbeats.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from schemas.analysis import AnalysisResult
-from schemas.failure import (
-    EXCERPT_BYTES,
-    DeadLetter,
-    DeadLetterReason,
-    FieldError,
-    ValidationCode,
-    ValidationFailure,
-    excerpt,
-)
+from schemas.analysis import AnalysisResult, Status
+from schemas.failure import DeadLetterReason
 from schemas.incident import request_digest
-from schemas.subjects import Subjects, kv_key, request_key
+from schemas.subjects import REPLAY_HEADER, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
+from worker.app.admission import Admission
+from worker.app.closing import Closing, Taken, answered, buried, short
 from worker.app.metrics import Metrics
-from worker.domain.analyse import Analysis, Job, Rules, unanswered
-from worker.domain.audit_trail import Subject
+from worker.domain.analyse import Analysis, Job, Rules
+from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import attempt_number
 from worker.domain.decode import Rejected, decode
-from worker.domain.delivery import ACK, LET_GO, Delivery, Settlement, retry, term
-from worker.domain.errors import GiveUp, GiveUpReason, JournalGap, LostClaim, Retry, RetryReason, Unavailable
-from worker.domain.evidence import one_line
-from worker.domain.journal import END, FAILED, RELEASED, Counts, count, done
+from worker.domain.delivery import ACK, LET_GO, Delivery, Settlement, retry
+from worker.domain.errors import (
+    BLOCKING,
+    GiveUp,
+    Halted,
+    HaltReason,
+    JournalGap,
+    LostClaim,
+    Retry,
+    RetryReason,
+    Unavailable,
+)
+from worker.domain.isolation import Passage, passage
+from worker.domain.journal import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
 from worker.domain.outcome import Ending, Stop
-from worker.domain.ports import Clock, Events, Journal, JournalRun, Results
+from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests, Results
+from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
-from worker.domain.resume import OPENING
+from worker.domain.resume import LLM, RESULT
 from worker.domain.retry import RetryPolicy, next_delay
+from worker.domain.start import start
 
 BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
-BLOCKED_SECONDS, BLOCKED_CAP_SECONDS = 60.0, 900.0
-"""Waiting times that double with each delivery: the server's count of deliveries must last for a long outage."""
-ERROR_CHARS = 300
-READ_BYTES = 2 * EXCERPT_BYTES
-INTERNAL_ERROR = "internal_error"
-BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP})
-"""Nothing can be analysed until a person acts: requests are kept, readiness says why."""
+"""A waiting time that doubles with each delivery: the server's count of deliveries must last for a long outage."""
+BLOCKED_SECONDS = 60.0
+NOT_NOW_SECONDS = 1.0
+"""For another worker, or for this one when it takes messages again."""
+RELEASE_TRIES = 10
+"""Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
+AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -60,6 +67,8 @@ class Ports:
     events: Events
     results: Results
     journal: Journal
+    requests: Requests
+    cancellations: Cancellations
     clock: Clock
 
 
@@ -68,28 +77,24 @@ class HandlerRules:
     """How requests are taken and when they are given up.
 
     `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
-    death of a process in which no other suspect ran.
+    death of a process in which nothing else ran. Pauses up to `hold_seconds` are waited for with the message in hand.
+    `probe_seconds` is the pause between two tries of a model that refuses all calls.
     """
 
     analysis: Rules
     cluster_name: str = ""
     max_failures: int = 5
-    max_deaths: int = 4
+    max_deaths: int = 3
+    hold_seconds: float = 60.0
+    probe_seconds: float = 60.0
     retries: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """One decoded message."""
+class Hold:
+    """Not settled: to be tried again after so many seconds, without giving the message back."""
 
-    subject: Subject
-    digest: str
-    body: bytes
-    ignored_fields: Sequence[str] = ()
-
-    @property
-    def delivery(self) -> Delivery:
-        return self.subject.delivery
+    seconds: float
 
 
 class Handler:
@@ -102,221 +107,261 @@ class Handler:
         rules: HandlerRules,
         subjects: Subjects,
         metrics: Metrics,
+        admission: Admission,
         *,
         new_token: Callable[[], str],
         jitter: Callable[[], float],
     ) -> None:
         self._ports, self._analysis, self._rules = ports, analysis, rules
-        self._subjects, self._metrics = subjects, metrics
+        self._subjects, self._metrics, self._admission = subjects, metrics, admission
         self._new_token, self._jitter = new_token, jitter
-        self._alone = asyncio.Lock()
-        self.blocked = ""
-        """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
+        self._closing = Closing(ports.events, ports.clock, metrics)
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        """The settlement of one message. `headers` are hostile and not read."""
-        del headers
-        parsed = self._subjects.parse_request(delivery.subject)
-        kind = parsed[0] if parsed else RequestKind.INCIDENT
+        """The settlement of one message. Of the hostile `headers` only the mark of a replayed dead letter is read."""
         with (
             self._metrics.running.track_inprogress(),
             structlog.contextvars.bound_contextvars(stream=delivery.stream, sequence=delivery.sequence),
         ):
             try:
-                return await self._handle(body, kind, delivery)
+                return await self._until_settled(body, headers, delivery)
             except LostClaim:
                 log.info("run_taken_over")
                 return LET_GO
             except Unavailable as e:
-                log.warning("broker_unavailable", error=_short(e))
+                log.warning("broker_unavailable", error=short(e))
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
-                return retry(_patience(delivery, BROKER_SECONDS, BROKER_CAP_SECONDS))
+                return retry(
+                    min(BROKER_CAP_SECONDS, BROKER_SECONDS * 2.0 ** min(delivery.deliveries - 1, 30))
+                )
+            finally:
+                self._admission.leave(delivery.sequence)
 
-    async def _handle(self, body: bytes, kind: RequestKind, delivery: Delivery) -> Settlement:
+    async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
+        """A message that the server delivers no more: it becomes a dead letter, unless it was answered before.
+
+        Raises LostClaim when somebody works on it after all, Unavailable.
+        """
+        taken = self._read(body, headers, delivery)
+        if isinstance(taken, Rejected):
+            await self._closing.reject(taken, body, delivery)
+            return
+        run = await self._look_up(taken)
+        if isinstance(run, Settlement):
+            return
+        job = self._job(taken, run)
+        async with self._claimed(job, taken, alone=False):
+            if done(run, RESULT):
+                await self._closing.answer(await self._analysis.run(job), taken)
+            else:
+                error = f"delivered {delivery.deliveries} times without an end"
+                await self._closing.bury(job, taken, DeadLetterReason.MAX_DELIVERIES, error)
+
+    async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
+        taken = self._read(body, headers, delivery)
+        if isinstance(taken, Rejected):
+            return await self._closing.reject(taken, body, delivery)
+        while True:
+            made = await self._attempt(taken)
+            if isinstance(made, Settlement):
+                return made
+            if not await self._admission.hold(made.seconds):
+                return retry(NOT_NOW_SECONDS)
+
+    def _read(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Taken | Rejected:
+        parsed = self._subjects.parse_request(delivery.subject)
+        kind = parsed[0] if parsed else RequestKind.INCIDENT
         decoded = decode(body, kind, delivery.stored_at, self._rules.cluster_name)
         if isinstance(decoded, Rejected):
-            await self._reject(decoded, body, delivery)
-            return term(f"rejected: {decoded.code}")
+            return decoded
         request = decoded.request
         key = request_key(request.remediation_id, attempt_number(request))
         subject = Subject(request, kind, key, delivery)
-        taken = _Taken(subject, request_digest(request), body, decoded.ignored_fields)
-        stored = await self._ports.results.find(kind, key)
-        if stored is not None:
-            return await self._already_answered(stored, taken)
-        try:
-            run = await self._ports.journal.open(kv_key(key), self._new_token())
-        except JournalGap as e:
-            return await self._bury(taken, DeadLetterReason.JOURNAL_GAP, _short(e))
-        if any(step.notes.get("digest", taken.digest) != taken.digest for step in done(run, OPENING)):
-            return await self._conflict(taken, "is taken by another request that is being analysed")
-        return await self._begin(taken, run)
+        replayed = REPLAY_HEADER in headers
+        return Taken(subject, request_digest(request), body, decoded.ignored_fields, replayed)
 
-    async def _begin(self, taken: _Taken, run: JournalRun) -> Settlement:
-        """Runs that may have killed a process run one at a time, so that the one that did can be told."""
-        counts = count(run.past)
-        if counts.deaths_alone >= self._rules.max_deaths:
-            error = f"the process died {counts.deaths} times with this request"
-            return await self._bury(taken, DeadLetterReason.PROCESS_DEATHS, error)
-        async with self._alone if counts.suspect else contextlib.nullcontext():
-            await run.begin(alone=counts.suspect)
+    async def _attempt(self, taken: Taken) -> Settlement | Hold:
+        run = await self._look_up(taken)
+        if isinstance(run, Settlement):
+            return run
+        message = taken.delivery.sequence
+        counts = count(run.steps, message)
+        how = passage(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
+        async with self._admission.running(message, alone=how is Passage.ALONE) as admitted:
+            if not admitted:
+                return retry(NOT_NOW_SECONDS)
+            job = self._job(taken, run)
+            async with self._claimed(job, taken, alone=how is Passage.ALONE):
+                if how is Passage.NEVER or buried(run.steps, message):
+                    error = f"the process died {counts.deaths} times with this request"
+                    return await self._closing.bury(job, taken, DeadLetterReason.PROCESS_DEATHS, error)
+                return await self._serve(job, taken, counts)
+
+    async def _look_up(self, taken: Taken) -> Settlement | RecordedRun:
+        """The run to be begun, or what is to be done about a request that has its result or is another message's."""
+        stored = await self._ports.results.find(taken.subject.kind, taken.subject.key)
+        if stored is not None and stored.request_digest != taken.digest:
+            return await self._closing.conflict(taken, answered(stored))
+        if stored is not None and stored.status is not Status.FAILED:
+            log.info("already_answered", request=taken.subject.key)
+            return ACK
+        run = await self._open(taken)
+        if settled := await self._not_ours(taken, run):
+            return settled
+        if stored is not None and not (taken.replayed or buried(run.steps, taken.delivery.sequence)):
+            log.info("already_answered", request=taken.subject.key)
+            return ACK
+        return run
+
+    async def _open(self, taken: Taken) -> RecordedRun:
+        token = self._new_token()
+        run = RecordedRun(
+            await self._ports.journal.open(kv_key(taken.subject.key), token), self._ports.events, token
+        )
+        if run.flaw:
+            log.warning("journal_unreadable", request=taken.subject.key, why=run.flaw)
+        return run
+
+    async def _not_ours(self, taken: Taken, run: RecordedRun) -> Settlement | None:
+        """What is to be done about a request whose key another message works for."""
+        last = owner(run.steps)
+        if last is None:
+            return None
+        if last.digest != taken.digest:
+            return await self._closing.conflict(taken, "is taken by another request that is being analysed")
+        if last.message == taken.delivery.sequence or not await self._is_queued(last.message, taken):
+            return None
+        log.info("published_twice", request=taken.subject.key, first=last.message)
+        return ACK  # the other one stays in the queue until there is a result
+
+    async def _is_queued(self, sequence: int, taken: Taken) -> bool:
+        """Whether that message is still there, and asks the same: a stream that was made anew counts from 1 again."""
+        stored = await self._ports.requests.read(sequence)
+        if stored is None:
+            return False
+        delivery = replace(taken.delivery, subject=stored.subject, sequence=sequence)
+        other = self._read(stored.body, stored.headers, delivery)
+        if isinstance(other, Rejected):
+            return False
+        return (other.subject.key, other.digest) == (taken.subject.key, taken.digest)
+
+    def _job(self, taken: Taken, run: RecordedRun) -> Job:
+        trail = AuditTrail(
+            run,
+            self._ports.events,
+            self._ports.clock,
+            taken.subject,
+            redact=redact,
+            max_attempts=self._rules.analysis.limits.attempts,
+        )
+
+        async def proceed() -> None:
+            expires_at = taken.subject.request.expires_at
+            if expires_at is not None and expires_at <= self._ports.clock.now():
+                raise Halted(HaltReason.EXPIRED)
+            if await self._ports.cancellations.cancelled(kv_key(taken.subject.key)):
+                raise Halted(HaltReason.CANCELLED)
+
+        notes = (AFRESH,) if run.flaw else ()
+        return Job(taken.subject, taken.digest, run, trail, proceed, self._new_token, notes)
+
+    @contextlib.asynccontextmanager
+    async def _claimed(self, job: Job, taken: Taken, *, alone: bool) -> AsyncIterator[None]:
+        """The run has begun. An orderly release of it is no death, nor is a broker that fails."""
+        now, ignored = self._ports.clock.now(), taken.ignored_fields
+        try:
+            await start(
+                job.run, job.trail, job.subject, job.digest, alone=alone, at=now, ignored_fields=ignored
+            )
+            yield
+        except asyncio.CancelledError:
+            await self._release(job.run, tries=1)
+            raise
+        except Unavailable:
+            await self._release(job.run, tries=RELEASE_TRIES)
+            raise
+
+    async def _release(self, run: RecordedRun, tries: int) -> None:
+        for _ in range(tries if run.begun else 0):
             try:
-                return await self._serve(taken, run, counts)
-            except (asyncio.CancelledError, Unavailable):
-                with contextlib.suppress(LostClaim, Unavailable):
-                    await run.end(RELEASED)  # an orderly release is no death, nor is a broker that fails
-                raise
+                await run.end(RELEASED)
+            except Unavailable:
+                continue
+            except LostClaim:
+                pass
+            return
 
-    async def _serve(self, taken: _Taken, run: JournalRun, counts: Counts) -> Settlement:
+    async def _serve(self, job: Job, taken: Taken, counts: Counts) -> Settlement | Hold:
         try:
-            return await self._publish(await self._answer(taken, run), taken)
+            return await self._closing.answer(await self._answer(job), taken)
         except (LostClaim, Unavailable):
             raise
         except Retry as e:
-            return await self._later(taken, run, counts, e)
+            return await self._later(job, taken, counts, e)
         except GiveUp as e:
-            return await self._given_up(taken, run, e)
+            return await self._given_up(job, taken, e)
         except JournalGap as e:
-            return await self._bury(taken, DeadLetterReason.JOURNAL_GAP, _short(e))
+            return await self._closing.bury(job, taken, DeadLetterReason.JOURNAL_GAP, short(e))
         except Exception as e:
-            log.exception("analysis_failed", error=_short(e))
-            return await self._failed(taken, run, e)
+            log.exception("analysis_failed", error=short(e))
+            return await self._failed(job, taken, counts, e)
 
-    async def _answer(self, taken: _Taken, run: JournalRun) -> AnalysisResult:
-        expires_at = taken.subject.request.expires_at
-        if expires_at is not None and expires_at <= self._ports.clock.now():
-            return self._unanswered(taken, Ending(expired=True))
-        job = Job(taken.subject, taken.digest, run, self._new_token, taken.ignored_fields)
-        result = await self._analysis.run(job)
-        self.blocked = ""
+    async def _answer(self, job: Job) -> AnalysisResult:
+        try:
+            result = await self._analysis.run(job)
+        except Halted as e:
+            ending = Ending(
+                expired=e.reason is HaltReason.EXPIRED, cancelled=e.reason is HaltReason.CANCELLED
+            )
+            return await self._analysis.without_answer(job, ending)
+        except JournalGap as e:
+            if job.run.flaw:
+                raise
+            log.warning("journal_unreadable", request=job.subject.key, why=short(e))
+            await job.run.begin_afresh(short(e))
+            return await self._answer(replace(job, notes=(AFRESH,)))
+        asked = any(step.kind == LLM and step.run == job.run.name for step in job.run.steps)
+        if asked and self._admission.unblock():
+            log.info("model_unblocked")
         return result
 
-    async def _publish(self, result: AnalysisResult, taken: _Taken) -> Settlement:
-        stored = await self._ports.events.result(result)
-        if stored.request_digest != taken.digest:
-            return await self._conflict(taken, _answered(stored))
-        self._metrics.published(result)
-        log.info(
-            "result_published",
-            request=taken.subject.key,
-            status=result.status,
-            reason=result.human_review_reason,
-            llm_calls=result.usage.llm_calls,
-        )
-        return ACK
-
-    async def _later(self, taken: _Taken, run: JournalRun, counts: Counts, problem: Retry) -> Settlement:
-        attempt = counts.failures + 1
-        age = (self._ports.clock.now() - taken.delivery.stored_at).total_seconds()
+    async def _later(self, job: Job, taken: Taken, counts: Counts, problem: Retry) -> Settlement | Hold:
+        attempt, now = counts.failures + 1, self._ports.clock.now()
         delay = next_delay(
             self._rules.retries,
             problem.reason,
             attempt=attempt,
-            age_seconds=age,
+            age_seconds=(now - (counts.since or now)).total_seconds(),
             after=problem.after,
             jitter=self._jitter(),
         )
         if delay is None:
-            ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=_short(problem))
-            return await self._publish(self._unanswered(taken, ending), taken)
-        await run.end(FAILED, reason=problem.reason)
+            ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
+            return await self._closing.answer(await self._analysis.without_answer(job, ending), taken)
+        await job.run.end(FAILED, reason=problem.reason)
         self._metrics.retries.labels(problem.reason).inc()
         log.warning(
-            "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=_short(problem)
+            "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
-        return retry(delay)
+        return Hold(delay) if delay <= self._rules.hold_seconds else retry(delay)
 
-    async def _given_up(self, taken: _Taken, run: JournalRun, problem: GiveUp) -> Settlement:
-        if problem.reason in BLOCKING:
-            self.blocked = f"{problem.reason}: {_short(problem)}"
-            log.error("model_blocked", reason=problem.reason, error=_short(problem))
-            await run.end(RELEASED, reason=problem.reason)
-            return retry(_patience(taken.delivery, BLOCKED_SECONDS, BLOCKED_CAP_SECONDS))
-        log.error("model_gave_up", reason=problem.reason, error=_short(problem))
-        ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=_short(problem))
-        return await self._publish(self._unanswered(taken, ending), taken)
+    async def _given_up(self, job: Job, taken: Taken, problem: GiveUp) -> Settlement | Hold:
+        if problem.reason not in BLOCKING:
+            log.error("model_gave_up", reason=problem.reason, error=short(problem))
+            ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
+            return await self._closing.answer(await self._analysis.without_answer(job, ending), taken)
+        await job.run.end(RELEASED, reason=problem.reason)
+        log.error("model_blocked", reason=problem.reason, error=short(problem))
+        self._admission.block(f"{problem.reason}: {short(problem)}")
+        if self._admission.becomes_prober(taken.delivery.sequence):
+            return Hold(self._rules.probe_seconds)
+        return retry(BLOCKED_SECONDS)
 
-    async def _failed(self, taken: _Taken, run: JournalRun, problem: Exception) -> Settlement:
+    async def _failed(self, job: Job, taken: Taken, counts: Counts, problem: Exception) -> Settlement:
         """A bug, ours or a library's: tried again a few times, then a person gets it."""
-        attempt = 1 + sum(step.notes.get("reason") == INTERNAL_ERROR for step in done(run, END))
+        attempt = counts.errors + 1
         if attempt >= self._rules.max_failures:
-            return await self._bury(taken, DeadLetterReason.INTERNAL_ERROR, _short(problem))
-        await run.end(FAILED, reason=INTERNAL_ERROR)
+            return await self._closing.bury(job, taken, DeadLetterReason.INTERNAL_ERROR, short(problem))
+        await job.run.end(FAILED, reason=INTERNAL_ERROR)
         self._metrics.retries.labels(INTERNAL_ERROR).inc()
         return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))
-
-    async def _bury(self, taken: _Taken, reason: DeadLetterReason, error: str) -> Settlement:
-        """First the `failed` result, by the same fence as any other; then the dead letter; then the end."""
-        result = self._unanswered(taken, Ending(dead_letter=f"{reason}: {error}"))
-        await self._ports.events.result(result)
-        delivery = taken.delivery
-        letter = DeadLetter(
-            reason=reason,
-            origin_stream=delivery.stream,
-            origin_sequence=delivery.sequence,
-            origin_subject=delivery.subject,
-            deliveries=delivery.deliveries,
-            error=error,
-        )
-        await self._ports.events.dead_letter(letter, taken.body)
-        self._metrics.published(result)
-        self._metrics.dead_letters.labels(reason).inc()
-        log.error("request_dead_lettered", reason=reason, error=error)
-        return term(f"dead letter: {reason}")
-
-    def _unanswered(self, taken: _Taken, ending: Ending) -> AnalysisResult:
-        now = self._ports.clock.now()
-        return unanswered(taken.subject.request, taken.digest, ending, self._rules.analysis, now)
-
-    async def _already_answered(self, stored: AnalysisResult, taken: _Taken) -> Settlement:
-        if stored.request_digest == taken.digest:
-            log.info("already_answered", request=taken.subject.key)
-            return ACK
-        return await self._conflict(taken, _answered(stored))
-
-    async def _conflict(self, taken: _Taken, why: str) -> Settlement:
-        """The key belongs to another request: the answer to that one must not pass for the answer to this one."""
-        request, key = taken.subject.request, taken.subject.key
-        error = FieldError(
-            path="remediation_id",
-            expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
-            got=one_line(request.remediation_id, 80),
-        )
-        rejected = Rejected(
-            ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
-        )
-        await self._reject(rejected, taken.body, taken.delivery)
-        return term(f"rejected: {ValidationCode.KEY_CONFLICT}")
-
-    async def _reject(self, rejected: Rejected, body: bytes, delivery: Delivery) -> None:
-        errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
-        failure = ValidationFailure(
-            code=rejected.code,
-            errors=errors,
-            path=errors[0].path,
-            origin_stream=delivery.stream,
-            origin_sequence=delivery.sequence,
-            origin_subject=delivery.subject,
-            request_key=rejected.request_key,
-            remediation_id=rejected.remediation_id,
-            incident_id=rejected.incident_id,
-            excerpt=excerpt(redact(body[:READ_BYTES].decode("utf-8", "replace"))),
-            failed_at=self._ports.clock.now(),
-        )
-        await self._ports.events.reject(failure)
-        self._metrics.rejected.labels(rejected.code).inc()
-        log.info(
-            "request_rejected", code=rejected.code, errors=len(errors), first=str(errors[0])[:ERROR_CHARS]
-        )
-
-
-def _short(problem: Exception) -> str:
-    return redact(one_line(str(problem) or type(problem).__name__, ERROR_CHARS))
-
-
-def _answered(stored: AnalysisResult) -> str:
-    return f"has the result of another request, completed {stored.completed_at.isoformat()}"
-
-
-def _patience(delivery: Delivery, first_seconds: float, cap_seconds: float) -> float:
-    return min(cap_seconds, first_seconds * 2.0 ** min(delivery.deliveries - 1, 30))

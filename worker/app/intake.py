@@ -1,15 +1,17 @@
-"""The FastStream application: connection, lifespan, signals and the declared subjects; the pumps move the messages.
+"""The FastStream application: connection, lifespan and the declared subjects; the pumps move the messages.
 
-A lane is declared as a subscriber without a handler, so that AsyncAPI shows it; starting it creates no subscription and
-no consumer. Streams are declared by name only: FastStream must never write a stream's configuration.
-Run one process per pod.
+A worker waits for what it needs (the broker, its streams, the cluster), says what it waits for, and starts to take
+messages when all of it is there. A lane is declared as a subscriber without a handler, so that AsyncAPI shows it;
+starting it creates no subscription and no consumer. Streams are declared by name only: FastStream must never write a
+stream's configuration. Signals are our own: a second one means "faster". Run one process per pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -20,32 +22,70 @@ from nats.aio.client import Client
 from nats.errors import ConnectionReconnectingError
 
 from worker.adapters.nats_pump import Lane, Pump
+from worker.app.admission import Admission
+from worker.app.broker import refusal
 from worker.domain.delivery import Handler
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
+LOOK_SECONDS, SAY_SECONDS = 2.0, 5.0
+SILENCE_SECONDS = 8.0
+"""A pump whose pull requests were not answered for so long has lost its server or its consumer."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = structlog.stdlib.get_logger(__name__)
+
+Need = Callable[[Client], Awaitable[str]]
+"""Says what is missing before messages can be taken; empty when nothing is."""
 
 
 class IntakeError(Exception):
     """The broker is not usable as it is; the message says what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """Who decides about messages: the requests, and the advisories about those that are delivered no more."""
+
+    requests: Handler
+    advisories: Handler
+
+
 @dataclass(slots=True)
 class Intake:
-    """The lanes of one worker. `draining` and the pumps are read by readiness."""
+    """The lanes of one worker. `problem` says what it waits for before it can start.
+
+    `advisories` is the durable on `dlq_stream`. `servers` are named while nobody answers.
+    """
 
     broker: NatsBroker
     stream: str
     lanes: Sequence[Lane]
-    make_handler: Callable[[Client], Awaitable[Handler]]
+    dlq_stream: str
+    advisories: Lane
+    open_desks: Callable[[Client], Awaitable[Desks]]
+    admission: Admission
+    needs: Sequence[Need] = ()
+    servers: Sequence[str] = ()
     drain_seconds: float = 40.0
-    connect_seconds: float = 30.0
     ack_wait_seconds: float = 60.0
     pumps: list[Pump] = field(default_factory=list)
+    problem: str = "not connected yet"
     draining: bool = False
+    _client: Client | None = None
+    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def trouble(self) -> str:
+        """Why no message is taken at the moment; empty when they are. For readiness."""
+        if self.draining:
+            return "shutting down"
+        if self.problem:
+            return self.problem
+        if self._client is not None and not self._client.is_connected:
+            return "the connection is lost; reconnecting"
+        silent = [p.lane.durable for p in self.pumps if p.silent_seconds() > SILENCE_SECONDS]
+        return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
 
     def app(self) -> FastStream:
-        """The application; `run` it."""
+        """The application, with its lanes declared."""
         for lane in self.lanes:
             self.broker.subscriber(
                 stream=JStream(self.stream, declare=False),
@@ -62,31 +102,73 @@ class Intake:
         )
 
     async def _connect(self) -> None:
-        try:
-            async with asyncio.timeout(self.connect_seconds):  # a missing server would hang in silence
-                nc = await self.broker.connect()
-        except TimeoutError:
-            raise IntakeError(
-                f"no NATS server answered within {self.connect_seconds:.0f} s; check RCA_NATS__SERVERS"
-            ) from None
+        nc = self._client = await self._connected()
         if nc.max_payload < MIN_MAX_PAYLOAD:
             raise IntakeError(
                 f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"
             )
-        handler = await self.make_handler(nc)
+        for need in self.needs:
+            await self._wait_for(need, nc)
+        self.problem = ""
+        desks = await self.open_desks(nc)
         self.pumps.extend(
-            Pump(nc, self.stream, lane, handler, ack_wait_seconds=self.ack_wait_seconds)
+            Pump(
+                nc,
+                self.stream,
+                lane,
+                desks.requests,
+                admission=self.admission,
+                ack_wait_seconds=self.ack_wait_seconds,
+            )
             for lane in self.lanes
         )
+        self.pumps.append(
+            Pump(
+                nc,
+                self.dlq_stream,
+                self.advisories,
+                desks.advisories,
+                ack_wait_seconds=self.ack_wait_seconds,
+            )
+        )
+
+    async def _connected(self) -> Client:
+        """The connection, however long it takes: nats-py tries for ever, and says nothing meanwhile."""
+        connecting = asyncio.ensure_future(self.broker.connect())
+        try:
+            while not (await asyncio.wait({connecting}, timeout=SAY_SECONDS))[0]:
+                self.problem = f"no NATS server answers at {', '.join(self.servers)}"
+                log.warning("waiting", reason=self.problem)
+            return await connecting
+        except Exception as e:
+            if said := refusal(e):
+                raise IntakeError(said) from e
+            raise
+        finally:
+            connecting.cancel()
+
+    async def _wait_for(self, need: Need, nc: Client) -> None:
+        said_at, loop = 0.0, asyncio.get_running_loop()
+        while missing := await need(nc):
+            self.problem = missing
+            if loop.time() - said_at >= SAY_SECONDS:
+                log.warning("waiting", reason=missing)
+                said_at = loop.time()
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _start(self) -> None:
         await asyncio.gather(*(pump.start() for pump in self.pumps))
         log.info("worker_started", lanes={pump.lane.durable: pump.lane.slots for pump in self.pumps})
 
     async def _drain(self) -> None:
-        self.draining = True
+        self._announce()
         log.info("worker_draining", running=sum(pump.running for pump in self.pumps))
-        await asyncio.gather(*(pump.drain(self.drain_seconds) for pump in self.pumps))
+        await asyncio.gather(*(pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps))
+
+    def _announce(self) -> None:
+        """Not ready any more, and nothing starts: at once, whatever else has to be done first."""
+        self.draining = True
+        self.admission.stop()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -96,9 +178,41 @@ class Intake:
         try:
             yield
         finally:
-            await app.stop()
+            with contextlib.suppress(ConnectionReconnectingError, ConnectionError):
+                await app.stop()  # closing raises while the server is away: no failure, all is settled
 
     async def run(self) -> None:
-        """Until a signal or a failure. Closing raises while the server is away: no failure, all is settled."""
-        with contextlib.suppress(ConnectionReconnectingError, ConnectionError):
-            await self.app().run()
+        """Until SIGTERM or SIGINT; then what runs has `drain_seconds`, and nothing after a second signal."""
+        told = asyncio.Event()
+
+        def on_signal() -> None:
+            if told.is_set():
+                self._hurry.set()
+            told.set()
+            self._announce()
+
+        with _signals(on_signal):
+            work = asyncio.ensure_future(self._run_until(told))
+            waiting = asyncio.ensure_future(told.wait())
+            await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if not self.pumps:  # still waiting for something: there is nothing to give back
+                work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+
+    async def _run_until(self, told: asyncio.Event) -> None:
+        async with self.running():
+            await told.wait()
+
+
+@contextlib.contextmanager
+def _signals(handle: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -205,6 +205,12 @@ class WorkerSettings(Group):
     """After SIGTERM, how long running incidents may finish before they are handed back."""
     max_failures: int = Field(5, ge=1)
     """Runs of one request that may fail before it is dead-lettered."""
+    max_deaths: int = Field(3, ge=1)
+    """Deaths of the process while a request ran alone in it, before it is dead-lettered."""
+    hold_seconds: float = Field(60.0, ge=0)
+    """Pauses up to this long are waited for with the request in hand; for longer ones it goes back to the queue."""
+    probe_seconds: float = Field(60.0, gt=0)
+    """While the model refuses all calls (credentials, spending): pause between two tries of one request."""
     min_confidence: float = Field(0.7, ge=0, le=1)
     """Below it a chosen workflow is only an alternative and a person decides."""
     cluster_name: str = ""

@@ -7,7 +7,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,27 +17,32 @@ from pathlib import Path
 import structlog
 from nats.aio.client import Client
 
+from schemas.subjects import EXHAUSTED, Subjects
 from schemas.subjects import Lane as LaneName
-from schemas.subjects import Subjects
 from worker.adapters.datastorage_history import DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
 from worker.adapters.nats_history import NatsHistory
 from worker.adapters.nats_journal import NatsJournal
+from worker.adapters.nats_provision import Action
 from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
 from worker.adapters.nats_pump import Lane
+from worker.adapters.nats_stored import NatsCancellations, NatsRequests
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.pydantic_ai_model import PydanticAIModel
 from worker.adapters.rego_policy import RegoPolicy, read_policy
+from worker.app.admission import Admission
 from worker.app.broker import make_broker
+from worker.app.exhausted import ExhaustedDesk
 from worker.app.handler import Handler, HandlerRules, Ports
-from worker.app.intake import Intake
+from worker.app.intake import Desks, Intake, Need
 from worker.app.metrics import Metrics
+from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, HistorySettings, PrometheusSettings, Settings
 from worker.domain.analyse import Analysis, Outside, Rules
 from worker.domain.breaker import BreakerRule
-from worker.domain.errors import ClusterError
+from worker.domain.errors import ClusterError, Unavailable
 from worker.domain.limits import Limits
 from worker.domain.model_chain import ModelChain, ModelNotice, provider_of
 from worker.domain.retry import RetryPolicy
@@ -46,8 +51,6 @@ from worker.domain.tries import TryRule
 CLUSTER_CHECK_SECONDS = 15.0
 HISTORY_SECONDS = 3.0
 """Patience with the broker for what helps and is not needed. Results and the journal have more."""
-SILENCE_SECONDS = 8.0
-"""A pump whose pull requests were not answered for so long has lost its server or its consumer."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -132,34 +135,65 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         await stack.enter_async_context(_background(watch.run()))
         await stack.enter_async_context(_background(catalog.follow(settings.catalog.poll_seconds)))
         metrics.watch_catalog(lambda: bool(catalog.problem))
-        handlers: list[Handler] = []
-        connections: list[Client] = []
+        admission = Admission(clock)
 
-        async def make_handler(nc: Client) -> Handler:
-            connections.append(nc)
-            events = NatsEvents(nc, subjects, cluster_name=settings.worker.cluster_name)
-            journal = NatsJournal(
-                FencedStream(nc, f"KV_{subjects.journal_bucket}"), nc, subjects.journal_bucket
-            )
-            history = datastorage or _own_history(nc, subjects)
+        async def open_desks(nc: Client) -> Desks:
             outside = Outside(
-                cluster, catalog, model, policy, events, clock, random.random, history, prometheus
+                cluster,
+                catalog,
+                model,
+                policy,
+                clock,
+                random.random,
+                datastorage or _own_history(nc, subjects),
+                prometheus,
             )
+            ports = _ports(nc, subjects, clock, settings.worker.cluster_name)
             handler = Handler(
-                Ports(events, NatsResults(nc, subjects), journal, clock),
+                ports,
                 Analysis(outside, _rules(settings)),
                 _handler_rules(settings),
                 subjects,
                 metrics,
+                admission,
                 new_token=lambda: secrets.token_hex(6),
                 jitter=random.random,
             )
-            handlers.append(handler)
-            return handler
+            return Desks(handler, ExhaustedDesk(ports.requests, handler))
 
-        intake = _intake(settings, subjects, make_handler)
+        intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
         notices = {"catalog": lambda: catalog.problem}
-        yield Worker(intake, _checks(intake, connections, watch, handlers), notices, metrics)
+        yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
+
+
+def _ports(nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str) -> Ports:
+    journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
+    return Ports(
+        NatsEvents(nc, subjects, cluster_name=cluster_name),
+        NatsResults(nc, subjects),
+        NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
+        NatsRequests(FencedStream(nc, subjects.requests_stream)),
+        NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
+        clock,
+    )
+
+
+def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
+    """What must be there before messages are taken."""
+
+    async def streams(nc: Client) -> str:
+        try:
+            findings = await provision_all(nc, settings, apply=False)
+        except Unavailable as e:
+            return f"NATS: {e}"
+        missing = [f.name for f in findings if f.action is Action.WOULD_CREATE]
+        return f"not there yet: {', '.join(missing)}; run `rca provision`" if missing else ""
+
+    async def cluster(_: Client) -> str:
+        await watch.ask()
+        return f"the cluster does not answer: {watch.problem}" if watch.problem else ""
+
+    return (streams, cluster)
 
 
 def _cluster(settings: Settings) -> KubernetesCluster:
@@ -249,42 +283,42 @@ def _handler_rules(settings: Settings) -> HandlerRules:
         analysis=_rules(settings),
         cluster_name=worker.cluster_name,
         max_failures=worker.max_failures,
+        max_deaths=worker.max_deaths,
+        hold_seconds=worker.hold_seconds,
+        probe_seconds=worker.probe_seconds,
         retries=RetryPolicy(),
     )
 
 
 def _intake(
-    settings: Settings, subjects: Subjects, make_handler: Callable[[Client], Awaitable[Handler]]
+    settings: Settings,
+    subjects: Subjects,
+    open_desks: Callable[[Client], Awaitable[Desks]],
+    admission: Admission,
+    needs: Sequence[Need],
 ) -> Intake:
     worker = settings.worker
     return Intake(
         broker=make_broker(settings.nats),
         stream=subjects.requests_stream,
         lanes=[Lane(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in LaneName],
-        make_handler=make_handler,
+        dlq_stream=subjects.dlq_stream,
+        advisories=Lane(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        open_desks=open_desks,
+        admission=admission,
+        needs=needs,
+        servers=settings.nats.servers,
         drain_seconds=worker.drain_seconds,
-        connect_seconds=settings.nats.connect_seconds,
         ack_wait_seconds=worker.ack_wait_seconds,
     )
 
 
-def _checks(
-    intake: Intake, connections: list[Client], watch: ClusterWatch, handlers: list[Handler]
-) -> dict[str, Callable[[], str]]:
-    def broker() -> str:
-        if intake.draining:
-            return "shutting down"
-        if not intake.pumps:
-            return "not connected yet"
-        if not all(nc.is_connected for nc in connections):
-            return "the connection is lost; reconnecting"
-        silent = [p.lane.durable for p in intake.pumps if p.silent_seconds() > SILENCE_SECONDS]
-        return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
-
-    def model() -> str:
-        return next((handler.blocked for handler in handlers if handler.blocked), "")
-
-    return {"nats": broker, "kubernetes": lambda: watch.problem, "model": model}
+def _checks(intake: Intake, watch: ClusterWatch, admission: Admission) -> dict[str, Callable[[], str]]:
+    return {
+        "nats": intake.trouble,
+        "kubernetes": lambda: watch.problem,
+        "model": lambda: admission.blocked,
+    }
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -42,11 +42,12 @@ from worker.domain.metric_tools import QUERY_PROMETHEUS, MetricTools
 from worker.domain.objects import ObjectRef
 from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.policy import merge_approval, policy_facts, policy_input
-from worker.domain.ports import Catalog, Clock, Cluster, Events, History, JournalRun, Metrics, Model, Policy
+from worker.domain.ports import Catalog, Clock, Cluster, History, Metrics, Model, Policy
 from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
+from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.domain.result import Ingredients, build
-from worker.domain.resume import OPENING, RESULT, JournaledSteps
+from worker.domain.resume import OPENING, RESULT, JournaledSteps, spent_of
 from worker.domain.review import Reviewed, Reviewer
 from worker.domain.safety import stricter_environment
 from worker.domain.settled import FirstLook, doubts
@@ -68,7 +69,6 @@ class Outside:
     catalog: Catalog
     model: Model
     policy: Policy
-    events: Events
     clock: Clock
     jitter: Callable[[], float]
     history: History | None = None
@@ -89,13 +89,19 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One accepted request. `new_token` gives random hexadecimal text for the fences."""
+    """One accepted request, and the run that works on it.
+
+    `proceed` raises Halted when nobody waits for the answer any more. `new_token` gives random hexadecimal text for the
+    fences. `notes` go into the result.
+    """
 
     subject: Subject
     digest: str
-    run: JournalRun
+    run: RecordedRun
+    trail: AuditTrail
+    proceed: Callable[[], Awaitable[None]]
     new_token: Callable[[], str]
-    ignored_fields: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def request(self) -> Signal:
@@ -132,22 +138,21 @@ class Analysis:
         self._outside, self._rules = outside, rules
 
     async def run(self, job: Job) -> AnalysisResult:
-        """The result of the request, not yet published. Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable."""
-        trail = AuditTrail(
-            self._outside.events,
-            self._outside.clock,
-            job.subject,
-            redact=redact,
-            max_attempts=self._rules.limits.attempts,
-        )
+        """The result of the request, not yet published.
+
+        Raises Retry, GiveUp, Halted, LostClaim, JournalGap, Unavailable.
+        """
         if finished := done(job.run, RESULT):
             result = _read(TypeAdapter(AnalysisResult), finished[-1].data)
             kept = finished[-1].notes
-            trail.continue_at(int(kept.get("sequence", 0)))
         else:
-            result, kept = await self._analyse(job, trail)
-            await job.run.append(RESULT, result.model_dump_json().encode(), sequence=trail.sequence, **kept)
-        await trail.record(_complete(result))
+            await job.proceed()
+            opening = await self._opening(job)
+            work = _Work(job, self._outside, self._rules, opening)
+            finding = await investigate(work.investigation())
+            result, kept = await work.result(finding), work.kept(finding)
+            await job.proceed()
+            await conclude_with(job, result, **kept)
         await self._remember(result, kept)
         return result
 
@@ -158,28 +163,17 @@ class Analysis:
             with contextlib.suppress(HistoryUnavailable):
                 await self._outside.history.remember(ObjectRef(*kept["owner"]), record)
 
-    async def _analyse(self, job: Job, trail: AuditTrail) -> tuple[AnalysisResult, Mapping[str, Any]]:
-        await trail.record(
-            audit.RequestAccepted(
-                kind=job.subject.kind,
-                subject=job.subject.delivery.subject,
-                request_digest=job.digest,
-                ignored_fields=tuple(job.ignored_fields),
-            )
-        )
-        opening = await self._opening(job, trail)
-        work = _Work(job, self._outside, self._rules, trail, opening)
-        finding = await investigate(work.investigation())
-        return await work.result(finding), work.kept(finding)
+    async def without_answer(self, job: Job, ending: Ending) -> AnalysisResult:
+        """The result of a request that no answer was accepted for: expired, cancelled, models down. Not yet published."""
+        now = self._outside.clock.now()
+        return await conclude_with(job, unanswered(job, ending, now))
 
-    async def _opening(self, job: Job, trail: AuditTrail) -> Opening:
-        started = self._outside.clock.monotonic()
+    async def _opening(self, job: Job) -> Opening:
         if known := done(job.run, OPENING):
-            opening = _read(OPENING_STEP, known[0].data)
-        else:
-            opening = await self._first_look(job)
-            await job.run.append(OPENING, OPENING_STEP.dump_json(opening), digest=job.digest)
-        await trail.record(
+            return _read(OPENING_STEP, known[0].data)
+        started = self._outside.clock.monotonic()
+        opening = await self._first_look(job)
+        job.trail.record(
             audit.EnrichmentCompleted(
                 evidence_ids=tuple(item.id for item in opening.evidence),
                 failed_sources=opening.failed_sources,
@@ -187,6 +181,7 @@ class Analysis:
                 duration_seconds=round(self._outside.clock.monotonic() - started, 3),
             )
         )
+        await job.run.append(OPENING, OPENING_STEP.dump_json(opening))
         return opening
 
     async def _first_look(self, job: Job) -> Opening:
@@ -215,14 +210,8 @@ class Analysis:
 class _Work:
     """One investigation: evidence, tools, reviewer, and the last review."""
 
-    def __init__(self, job: Job, outside: Outside, rules: Rules, trail: AuditTrail, opening: Opening) -> None:
-        self._job, self._outside, self._rules, self._trail, self._opening = (
-            job,
-            outside,
-            rules,
-            trail,
-            opening,
-        )
+    def __init__(self, job: Job, outside: Outside, rules: Rules, opening: Opening) -> None:
+        self._job, self._outside, self._rules, self._opening = job, outside, rules, opening
         self._evidence = EvidenceLog()
         for item in opening.evidence:
             self._evidence.add(item)
@@ -264,13 +253,13 @@ class _Work:
             run_tools=self._toolbox.run_all,
             judge=self._judge,
             steps=TriedSteps(
-                JournaledSteps(self._job.run, self._evidence, self._toolbox),
+                JournaledSteps(self._job.run, self._evidence, self._toolbox, self._job.proceed),
                 self._job.run,
                 self._rules.tries,
                 self._outside.clock,
                 self._outside.jitter,
             ),
-            observer=self._trail,
+            observer=self._job.trail,
             clock=self._outside.clock,
             limits=self._rules.limits,
             urgency=self._job.urgency,
@@ -332,7 +321,7 @@ class _Work:
         return {"owner": [root.kind, root.name, root.namespace], "spec_hash": spec_hash}
 
     def _notes(self, finding: Finding) -> list[str]:
-        notes = [f"unknown: {source}" for source in self._opening.failed_sources]
+        notes = [*self._job.notes, *(f"unknown: {source}" for source in self._opening.failed_sources)]
         return [*notes, SHRUNK] if finding.shrunk else notes
 
     def _planted(self) -> str:
@@ -355,7 +344,7 @@ class _Work:
         decided = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
         forced = [*conclusion.approval_reasons, *([planted] if planted else [])]
         approval = merge_approval(decided, forced)
-        await self._trail.record(
+        self._job.trail.record(
             audit.PolicyDecided(
                 policy=self._outside.policy.name, approval=approval, injection_detected=bool(planted)
             )
@@ -363,19 +352,26 @@ class _Work:
         return approval
 
 
-def unanswered(
-    request: Signal, digest: str, ending: Ending, rules: Rules, completed_at: datetime
-) -> AnalysisResult:
-    """The result of a request that no answer was accepted for: expired, models down, dead-lettered."""
+def unanswered(job: Job, ending: Ending, completed_at: datetime) -> AnalysisResult:
+    """A result without an answer. What all runs have spent until now is in it."""
     return build(
         Ingredients(
-            request=request,
-            digest=digest,
-            conclusion=conclude(ending, rules.min_confidence),
+            request=job.request,
+            digest=job.digest,
+            conclusion=conclude(ending),
             approval=Approval(required=False),
             completed_at=completed_at,
+            spent=spent_of(job.run.steps),
+            notes=job.notes,
         )
     )
+
+
+async def conclude_with(job: Job, result: AnalysisResult, **kept: Any) -> AnalysisResult:
+    """Make it the last step of the request: from now on this is what is published, whoever does it."""
+    job.trail.record(_complete(result))
+    await job.run.append(RESULT, result.model_dump_json().encode(), **kept)
+    return result
 
 
 def _complete(result: AnalysisResult) -> audit.ResponseComplete:

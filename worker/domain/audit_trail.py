@@ -1,14 +1,12 @@
-"""The audit events of one request: numbered, idempotent, published as the steps happen.
+"""The audit events of one request: numbered over all its runs, told of what a run does, not of what it replays.
 
-The id of an event is made of the request, the message it came in, the type and the ordinal of that type. A run that
-replays journaled steps therefore publishes the same ids again, the server drops them, and readers that see one twice
-can tell.
+They go through the run: each is kept in the journal with the step it belongs to (see recorded.py), and whoever takes
+over publishes it again as it is. The server drops it then, and readers who see an id twice can tell.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +15,7 @@ from schemas.analysis import Usage
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
 from schemas.incident import Signal
 from schemas.taxonomy import RequestKind
+from worker.domain.audit_record import record_of
 from worker.domain.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.delivery import Delivery
 from worker.domain.evidence import one_line
@@ -24,6 +23,7 @@ from worker.domain.investigate import Attempt
 from worker.domain.limits import Spent
 from worker.domain.ports import Clock, Events
 from worker.domain.problems import ProblemKind
+from worker.domain.recorded import RecordedRun
 from worker.domain.verdict import Rejected
 
 EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
@@ -64,13 +64,14 @@ def usage_of(spent: Spent) -> Usage:
 
 
 class AuditTrail:
-    """Publishes the events of one run; the observer of its investigation.
+    """Tells of one run; the observer of its investigation.
 
-    `redact` removes secrets from everything free. Rejected answers also go to the validation subject.
+    `redact` removes secrets from everything free. Rejected answers also go to the validation subject, by `events`.
     """
 
     def __init__(
         self,
+        run: RecordedRun,
         events: Events,
         clock: Clock,
         subject: Subject,
@@ -78,48 +79,34 @@ class AuditTrail:
         redact: Callable[[str], str],
         max_attempts: int,
     ) -> None:
-        self._events, self._clock, self._subject = events, clock, subject
+        self._run, self._events, self._clock, self._subject = run, events, clock, subject
         self._redact, self._max_attempts = redact, max_attempts
-        self._sequence = 0
-        self._ordinals: Counter[audit.EventType] = Counter()
         self._asked_at = 0.0
+        self._tool_calls = _tool_calls(run)
 
-    @property
-    def sequence(self) -> int:
-        """Number of the last event."""
-        return self._sequence
-
-    def continue_at(self, sequence: int) -> None:
-        """Go on after the events of an earlier run."""
-        self._sequence = sequence
-
-    async def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
-        """Publish one event. Returns when it is stored."""
-        self._sequence += 1
-        self._ordinals[payload.event_type] += 1
-        subject = self._subject
+    def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
+        """Keep one event for the next step of the run, which publishes it."""
+        subject, number = self._subject, self._run.next_number()
         identity = (
-            f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:"
-            f"{payload.event_type}:{self._ordinals[payload.event_type]}"
+            f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:{self._run.name}:{number}"
         )
-        await self._events.audit(
-            audit.AuditEvent(
-                event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
-                sequence=self._sequence,
-                event_type=payload.event_type,
-                outcome=outcome,
-                time=self._clock.now(),
-                correlation_id=subject.request.remediation_id,
-                request_key=subject.key,
-                incident_id=subject.request.incident_id,
-                payload=payload,
-            )
+        event = audit.AuditEvent(
+            event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
+            sequence=number,
+            event_type=payload.event_type,
+            outcome=outcome,
+            time=self._clock.now(),
+            correlation_id=subject.request.remediation_id,
+            request_key=subject.key,
+            incident_id=subject.request.incident_id,
+            payload=payload,
         )
+        self._run.record(record_of(event))
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None:
         """A model is about to be called."""
         self._asked_at = self._clock.monotonic()
-        await self.record(
+        self.record(
             audit.LLMRequest(
                 call=call,
                 model=model,
@@ -131,7 +118,7 @@ class AuditTrail:
 
     async def replied(self, call: int, reply: Reply) -> None:
         """A model answered."""
-        await self.record(
+        self.record(
             audit.LLMResponse(
                 call=call,
                 model=reply.model,
@@ -146,9 +133,10 @@ class AuditTrail:
 
     async def tool_ran(self, call: ToolCall, result: ToolResult) -> None:
         """A tool was run for the model."""
-        await self.record(
+        self._tool_calls += 1
+        self.record(
             audit.LLMToolCall(
-                index=self._ordinals[audit.EventType.LLM_TOOL_CALL] + 1,
+                index=self._tool_calls,
                 name=one_line(call.name, 128),
                 arguments={one_line(k, 64): self._preview(str(v)) for k, v in call.arguments.items()},
                 succeeded=result.ok,
@@ -166,7 +154,7 @@ class AuditTrail:
         if isinstance(verdict, Rejected):
             await self._events.reject(self._rejected(attempt, verdict))
             outcome = audit.Outcome.FAILURE if last else audit.Outcome.PENDING
-        await self.record(
+        self.record(
             audit.ValidationAttempted(
                 attempt=attempt.number,
                 max_attempts=self._max_attempts,
@@ -203,3 +191,9 @@ class AuditTrail:
 
 def _text(turn: Turn) -> str:
     return "\n".join(result.content for result in turn.results) if isinstance(turn, ToolTurn) else turn.text
+
+
+def _tool_calls(run: RecordedRun) -> int:
+    """How many tool calls earlier runs have told of."""
+    told = (record.event_type for step in run.past for record in step.events)
+    return sum(event_type == audit.EventType.LLM_TOOL_CALL for event_type in told)

@@ -92,12 +92,27 @@ class GiveUp(Exception):  # noqa: N818 - a verb: what to do
         self.message = message
 
 
+class HaltReason(enum.StrEnum):
+    """Why a run is not to go on."""
+
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Halted(Exception):  # noqa: N818 - a state, not a fault
+    """Nobody waits for the answer any more: no further call is made."""
+
+    def __init__(self, reason: HaltReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault
     """Another run has taken this request over: stop without an ack, a nak or a result."""
 
 
 class JournalGap(Exception):  # noqa: N818 - a state, not a fault
-    """Steps of the journal are missing or unreadable: resuming would pay for them again."""
+    """A step of the journal makes no sense to this version: the run must start afresh."""
 
 
 class Unavailable(Exception):  # noqa: N818 - a state, not a fault

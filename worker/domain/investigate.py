@@ -105,12 +105,15 @@ class Asked:
 class Steps(Protocol):
     """The journal as the loop needs it: a step that is there is replayed, any other is done once and kept."""
 
-    async def reply(self, ask: Callable[[], Awaitable[Asked]]) -> Asked: ...
+    async def reply(
+        self, announce: Callable[[], Awaitable[None]], ask: Callable[[], Awaitable[Asked]]
+    ) -> Asked: ...
     async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn: ...
+    async def verdict(self, judge: Callable[[], Awaitable[Judged]]) -> Judged: ...
 
 
 class Observer(Protocol):
-    """Who is told about each step (audit, progress), of replayed steps too: its events are idempotent."""
+    """Who is told about each step that is taken, before it is kept; of replayed steps an earlier run has told."""
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
     async def replied(self, call: int, reply: Reply) -> None: ...
@@ -167,7 +170,6 @@ async def investigate(job: Investigation) -> Finding:
                 raise
             return at.finding(job.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
         reply = _take(job, at, asked)
-        await job.observer.replied(at.spent.llm_calls, reply)
         if reply.tool_calls and not asked.closing:
             at.turns.append(await _run(job, reply, at.spent))
             ran = len(_runnable(job, reply, at.spent))
@@ -178,16 +180,27 @@ async def investigate(job: Investigation) -> Finding:
 
 async def _attempt(job: Investigation, at: _State, reply: Reply) -> Finding | None:
     """Judge a final answer. The finding when it was the last one; else the correction stands in the turns."""
-    judged = await _judge(job, reply)
+    number = len(at.attempts) + 1
+
+    def attempt_of(judged: Judged) -> Attempt:
+        return Attempt(number, judged.verdict, reply.text, judged.workflow_id)
+
+    def is_last(verdict: Verdict) -> bool:
+        return isinstance(verdict, Accepted) or number >= job.limits.attempts
+
+    async def judge() -> Judged:
+        judged = await _judge(job, reply)
+        if judged.stop is None:
+            await job.observer.judged(attempt_of(judged), last=is_last(judged.verdict))
+        return judged
+
+    judged = await job.steps.verdict(judge)
     if judged.stop is not None:
         return at.finding(reply.model, judged.stop, judged.stop_detail)
-    attempt = Attempt(len(at.attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
-    at.attempts.append(attempt)
-    last = isinstance(attempt.verdict, Accepted) or attempt.number >= job.limits.attempts
-    await job.observer.judged(attempt, last=last)
-    if last:
+    at.attempts.append(attempt_of(judged))
+    if is_last(judged.verdict):
         return at.finding(reply.model)
-    at.turns.append(_correction(reply, attempt.verdict))
+    at.turns.append(_correction(reply, judged.verdict))
     return None
 
 
@@ -203,7 +216,10 @@ async def _ask(job: Investigation, at: _State) -> Asked:
         urgency=job.urgency,
         deadline_seconds=seconds_for_call(spent, job.limits),
     )
-    await job.observer.asking(spent.llm_calls + 1, job.model.name, request)
+    number = spent.llm_calls + 1
+
+    async def announce() -> None:
+        await job.observer.asking(number, job.model.name, request)
 
     def until_now() -> Spent:
         return replace(spent, wall_seconds=spent.wall_seconds + job.clock.monotonic() - started)
@@ -214,16 +230,21 @@ async def _ask(job: Investigation, at: _State) -> Asked:
         seconds = seconds_for_call(until_now(), job.limits)
         return await job.model.ask(replace(request, turns=turns, deadline_seconds=seconds))
 
-    async def ask() -> Asked:
+    async def fitting() -> tuple[Reply, bool]:
         try:
-            return Asked(await once(turns), until_now().wall_seconds, closing)
+            return await once(turns), False
         except GiveUp as e:
             shorter = shrunk(turns) if e.reason is GiveUpReason.CONTEXT_OVERFLOW and not at.shrunk else None
             if shorter is None:
                 raise
-        return Asked(await once(shorter), until_now().wall_seconds, closing, shrunk=True)
+        return await once(shorter), True
 
-    return await job.steps.reply(ask)
+    async def ask() -> Asked:
+        reply, was_shrunk = await fitting()
+        await job.observer.replied(number, reply)
+        return Asked(reply, until_now().wall_seconds, closing, was_shrunk)
+
+    return await job.steps.reply(announce, ask)
 
 
 def _take(job: Investigation, at: _State, asked: Asked) -> Reply:
@@ -250,12 +271,11 @@ async def _run(job: Investigation, reply: Reply, spent: Spent) -> ToolTurn:
             reply.tool_calls[len(wanted) :],
             NOT_RUN if after.tool_calls >= job.limits.tool_calls else TOO_MANY,
         )
+        for call, result in zip(reply.tool_calls, (*results, *surplus), strict=True):
+            await job.observer.tool_ran(call, result)
         return ToolTurn((*results, *surplus), note=WRAP_UP if must_wrap_up(after, job.limits) else "")
 
-    turn = await job.steps.tools(run)
-    for call, result in zip(reply.tool_calls, turn.results, strict=True):
-        await job.observer.tool_ran(call, result)
-    return turn
+    return await job.steps.tools(run)
 
 
 async def _judge(job: Investigation, reply: Reply) -> Judged:

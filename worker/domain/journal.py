@@ -3,47 +3,112 @@
 A run begins with a BEGIN step, which fences every older run: its next append meets a taken number. A CLAIM step
 precedes each paid call, so that a run that was replaced while it was frozen finds out before it spends. A run that
 ends in an orderly way writes END; a run without one was killed, or fenced while frozen, which looks the same.
+
+BEGIN says for which message and which question the run is. One with the note `afresh` says that what stands before
+it is not gone on from: a step of it could not be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from worker.domain.ports import JournalRun, Step
+from worker.domain.ports import AuditRecord, JournalRun, Step
 
 BEGIN, CLAIM, END = "begin", "claim", "end"
+UNREADABLE = "unreadable"
+"""Stands for a step that is gone or that this version cannot read; the note `why` says more."""
+
 FAILED, RELEASED = "failed", "released"
 """How a run can end: with a handled failure, or because it was asked to stop."""
+
+INTERNAL_ERROR = "internal_error"
+"""The reason of a failure that is a bug, ours or a library's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Read from the steps, so a count can neither be lost nor raced.
 
-    `failures`: runs that ended with a handled failure. `deaths`: runs without an end. `deaths_alone`: of these, the
-    ones that ran alone; only they count towards poison. `suspect`: the last run has no end.
+    `failures`: runs that ended with a handled failure, `errors` those of them with an internal error. `deaths`: runs
+    without an end. `deaths_alone`: of these, the ones that ran alone; only they count towards poison. `suspect`: the
+    last run has no end. `since`: when the first run began.
     """
 
-    failures: int
-    deaths: int
-    deaths_alone: int
-    suspect: bool
+    failures: int = 0
+    errors: int = 0
+    deaths: int = 0
+    deaths_alone: int = 0
+    suspect: bool = False
+    since: datetime | None = None
 
 
-def count(steps: Sequence[Step]) -> Counts:
-    """What the steps say about the runs so far. Ask before the own `begin`, or the own run counts as a death."""
-    failures, last = 0, ""
+def count(steps: Sequence[Step], message: int | None = None) -> Counts:
+    """What the steps say about the runs so far, with `message` about those for that message only.
+
+    Ask before the own `begin`, or the own run counts as a death.
+    """
+    ends: list[Step] = []
+    last, since = "", ""
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
+    ours: set[str] = set()
     for step in steps:
-        if step.kind == BEGIN:
+        if step.kind == BEGIN and (message is None or step.notes.get("message", message) == message):
             unfinished[step.run] = bool(step.notes.get("alone"))
-            last = step.run
-        elif step.kind == END:
+            ours.add(step.run)
+            last, since = step.run, since or str(step.notes.get("at", ""))
+        elif step.kind == END and step.run in ours:
             unfinished.pop(step.run, None)
-            failures += step.notes.get("outcome") == FAILED
-    return Counts(failures, len(unfinished), sum(unfinished.values()), last in unfinished)
+            ends.append(step)
+    return Counts(
+        failures=sum(step.notes.get("outcome") == FAILED for step in ends),
+        errors=sum(step.notes.get("reason") == INTERNAL_ERROR for step in ends),
+        deaths=len(unfinished),
+        deaths_alone=sum(unfinished.values()),
+        suspect=last in unfinished,
+        since=_time(since),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """For what the last run was begun: the digest of the question, and the sequence of the message."""
+
+    digest: str
+    message: int
+
+
+def owner(steps: Sequence[Step]) -> Owner | None:
+    """Of the last run that says so; None before the first."""
+    for step in reversed(steps):
+        if step.kind == BEGIN and isinstance(step.notes.get("message"), int):
+            return Owner(str(step.notes.get("digest", "")), step.notes["message"])
+    return None
+
+
+def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """What a successor goes on from: the steps since the last fresh start; none when one of them cannot be read."""
+    since = _since_fresh_start(steps)
+    return () if any(step.kind == UNREADABLE for step in since) else since
+
+
+def flaw(steps: Sequence[Step]) -> str:
+    """Why a successor cannot go on from these steps; empty when it can."""
+    since = _since_fresh_start(steps)
+    return next((str(step.notes.get("why", "")) for step in since if step.kind == UNREADABLE), "")
+
+
+def unconfirmed(steps: Sequence[Step]) -> Iterator[AuditRecord]:
+    """The events that may not have been published, in order.
+
+    A run publishes what earlier runs left, then begins; it publishes the events of each step before it does the next
+    one. So whatever stands before the last step that is no begin and no end is published.
+    """
+    working = [n for n, step in enumerate(steps) if step.kind not in {BEGIN, END, UNREADABLE}]
+    for step in steps[working[-1] if working else 0 :]:
+        yield from step.events
 
 
 def done(run: JournalRun, kind: str) -> list[Step]:
@@ -51,12 +116,26 @@ def done(run: JournalRun, kind: str) -> list[Step]:
     return [step for step in run.past if step.kind == kind]
 
 
-async def paid(run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], **notes: Any) -> bytes:
+async def paid(
+    run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], *, claim: bytes = b"", **notes: Any
+) -> bytes:
     """Claim, call, record. The claim is the last moment to find out that this run has been replaced.
 
-    Raises what `append` raises: LostClaim before the call when another run has begun, so nothing is spent.
+    `claim` is kept with it. Raises what `append` raises: LostClaim before the call when another run has begun, so nothing is spent.
     """
-    await run.append(CLAIM, what=kind, **notes)
+    await run.append(CLAIM, claim, what=kind, **notes)
     data = await call()
     await run.append(kind, data, **notes)
     return data
+
+
+def _since_fresh_start(steps: Sequence[Step]) -> tuple[Step, ...]:
+    starts = [n for n, step in enumerate(steps) if step.kind == BEGIN and step.notes.get("afresh")]
+    return tuple(steps[starts[-1] :] if starts else steps)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

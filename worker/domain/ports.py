@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult, Approval
-    from schemas.audit import AuditEvent
     from schemas.failure import DeadLetter, ValidationFailure
     from worker.domain.conversation import ModelRequest, Reply
     from worker.domain.history import Past, PastRemediation
@@ -87,6 +86,17 @@ class Policy(Protocol):
     async def decide(self, policy_input: Mapping[str, Any]) -> Approval: ...
 
 
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One audit event as it is published, byte for byte, and what its headers say. `body` is canonical JSON."""
+
+    event_id: str
+    event_type: str
+    request_key: str
+    sequence: int
+    body: bytes
+
+
 class Events(Protocol):
     """The outgoing subjects. Returns when the server has confirmed; raises Unavailable.
 
@@ -94,7 +104,7 @@ class Events(Protocol):
     `replace_failed`, for a replayed dead letter, an earlier `failed` result is replaced.
     """
 
-    async def audit(self, event: AuditEvent) -> None: ...
+    async def audit(self, record: AuditRecord) -> None: ...
     async def reject(self, failure: ValidationFailure) -> None: ...
     async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult: ...
     async def dead_letter(self, letter: DeadLetter, body: bytes) -> None: ...
@@ -108,13 +118,14 @@ class Results(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One journaled step. `data` is what the step produced, `notes` small facts about it."""
+    """One journaled step. `data` is what the step produced, `notes` small facts about it, `events` what is told of it."""
 
     number: int
     kind: str
     run: str
     data: bytes
     notes: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[AuditRecord] = ()
 
 
 class JournalRun(Protocol):
@@ -125,12 +136,39 @@ class JournalRun(Protocol):
 
     @property
     def past(self) -> Sequence[Step]: ...
-    async def begin(self, *, alone: bool = False) -> None: ...
-    async def append(self, kind: str, data: bytes = b"", **notes: Any) -> None: ...
-    async def end(self, outcome: str, **notes: Any) -> None: ...
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None: ...
 
 
 class Journal(Protocol):
-    """Steps of all requests. `open` raises JournalGap when steps are missing, Unavailable without the broker."""
+    """Steps of all requests. `open` raises Unavailable without the broker.
+
+    A step that is gone or cannot be read stands in `past` as an UNREADABLE one, whose note `why` says more.
+    """
 
     async def open(self, request_key: str, run: str) -> JournalRun: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A message of the work queue as it is stored. `headers` are as hostile as the body."""
+
+    subject: str
+    sequence: int
+    stored_at: datetime
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Requests(Protocol):
+    """The work queue, read at its leader without taking anything from it. Both methods raise Unavailable."""
+
+    async def read(self, sequence: int) -> StoredRequest | None: ...
+    async def remove(self, sequence: int) -> None: ...
+
+
+class Cancellations(Protocol):
+    """Which requests an operator has cancelled. Raises Unavailable."""
+
+    async def cancelled(self, request_key: str) -> bool: ...

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from worker.domain.conversation import ToolTurn
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
-from worker.domain.investigate import Asked, Steps
+from worker.domain.investigate import Asked, Judged, Steps
 from worker.domain.ports import Clock, JournalRun
 from worker.domain.resume import LLM
 
@@ -56,16 +56,18 @@ class TriedSteps:
             elif step.kind == TRIED:
                 self._tries += 1
 
-    async def reply(self, ask: Callable[[], Awaitable[Asked]]) -> Asked:
+    async def reply(
+        self, announce: Callable[[], Awaitable[None]], ask: Callable[[], Awaitable[Asked]]
+    ) -> Asked:
         """The next reply. Raises Retry for a long pause, GiveUp when all tries are used up."""
         if self._replayed:
             self._replayed -= 1
-            return await self._inner.reply(ask)
+            return await self._inner.reply(announce, ask)
         if self._tries >= self._rule.tries:
             raise self._used_up("as an earlier run found")
         while True:
             try:
-                asked = await self._inner.reply(ask)
+                asked = await self._inner.reply(announce, ask)
             except Retry as e:
                 await self._after_failure(e)
             else:
@@ -87,6 +89,10 @@ class TriedSteps:
     async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn:
         """The next turn of tool results."""
         return await self._inner.tools(run)
+
+    async def verdict(self, judge: Callable[[], Awaitable[Judged]]) -> Judged:
+        """The verdict on a final answer."""
+        return await self._inner.verdict(judge)
 
     def _used_up(self, why: str) -> GiveUp:
         message = f"no answer in {self._rule.tries} tries: {why}"

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 import structlog
 
-from schemas.analysis import Status
+from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
-from tests.fakes.desk import Desk, body
+from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, final
 from tests.fakes.scripted import World, answer, incident
 from worker.domain.delivery import ACK, Fate
@@ -33,7 +33,8 @@ class Deadly(MemoryModel):
 
     def __init__(self, *deadly):
         super().__init__([final(answer())])
-        self.deadly, self.running, self.most = deadly, 0, 0
+        self.deadly, self.running, self.most, self.hold = deadly, 0, 0, asyncio.Event()
+        self.hold.set()
 
     async def ask(self, request):
         if any(name in request.turns[0].text for name in self.deadly):
@@ -41,14 +42,15 @@ class Deadly(MemoryModel):
         self.running += 1
         self.most = max(self.most, self.running)
         await asyncio.sleep(0.01)
+        await self.hold.wait()
         self.running -= 1
         return await super().ask(request)
 
 
-async def killed(desk, message):
+async def killed(desk, message, **delivery):
     """Whether the process died of a message; then there is another one."""
     try:
-        await desk.take(message)
+        await desk.take(message, **delivery)
     except Killed:
         desk.new_process()
         return True
@@ -59,18 +61,46 @@ def named(name, **fields):
     return body(incident(remediation_id=f"rr-{name}", description=f"about {name}", **fields))
 
 
-async def test_a_request_that_kills_its_process_is_a_dead_letter_at_the_sixth_attempt():
+async def test_a_request_that_kills_its_process_is_a_dead_letter_after_three_deaths_alone():
     desk = Desk(World(model=Deadly("poison")))
     message = named("poison")
-    assert [True] * 5 == [await killed(desk, message) for _ in range(5)]
+    assert [True] * 4 == [await killed(desk, message) for _ in range(4)]
     steps = desk.world.journal.steps["rr-poison"]
-    assert [False, True, True, True, True] == [s.notes["alone"] for s in steps if s.kind == BEGIN]
+    assert [False, True, True, True] == [s.notes["alone"] for s in steps if s.kind == BEGIN]
     settled = await desk.take(message)
     assert (Fate.TERMINATE, "dead letter: process_deaths") == (settled.fate, settled.reason)
     assert [(DeadLetterReason.PROCESS_DEATHS, message)] == [
         (d.reason, raw) for d, raw in desk.world.events.dead_letters
     ]
     assert Status.FAILED is desk.result.status
+    failed = desk.world.events.audits[-1].payload
+    assert ("process_deaths", "claim") == (failed.reason, failed.phase)
+
+
+async def test_a_process_that_dies_while_it_buries_buries_once():
+    desk = Desk(World(model=Deadly("poison")))
+    message = named("poison")
+    for _ in range(4):
+        await killed(desk, message)
+    publish, dies = desk.world.events.dead_letter, [True]
+
+    async def dying(letter, raw):
+        if dies.pop():
+            dies.append(False)
+            raise Killed
+        dies.append(False)
+        await publish(letter, raw)
+
+    desk.world.events.dead_letter = dying
+    assert await killed(desk, message) is True
+    first = desk.result
+    desk.world.clock.advance(5.0)
+    settled = await desk.take(message)
+    assert "dead letter: process_deaths" == settled.reason
+    assert first == desk.result
+    [(letter, _)] = desk.world.events.dead_letters
+    assert ("the process died 4 times with this request", 5) == (letter.error, letter.deliveries)
+    assert 1 == sum(event.event_type == "response.failed" for event in desk.world.events.audits)
 
 
 async def test_one_death_is_an_accident():
@@ -81,18 +111,89 @@ async def test_one_death_is_an_accident():
     assert Status.COMPLETED is desk.result.status
 
 
-async def test_what_died_with_others_runs_one_at_a_time_and_new_requests_beside_it():
+async def test_what_died_together_runs_alone_and_everybody_gets_a_result_but_the_one_that_kills():
+    deadly = Deadly("poison")
+    desk = Desk(World(model=deadly))
+    names = ["a", "b", "poison", "c"]
+    waiting = dict(enumerate(map(named, names), 1))
+    for _ in range(10):
+        takes = [asyncio.ensure_future(desk.take(message, sequence=n)) for n, message in waiting.items()]
+        done, pending = await asyncio.wait(takes, return_when=asyncio.FIRST_EXCEPTION)
+        died = any(isinstance(take.exception(), Killed) for take in done)
+        for take in pending:  # they die with the process: nothing of theirs runs any more
+            take.get_coro().close() if not take.cancel() else None
+        settled = {n: t for n, t in zip(waiting, takes, strict=True) if t in done and not t.exception()}
+        waiting = {n: m for n, m in waiting.items() if not (n in settled and _gone(settled[n].result()))}
+        if not died and not waiting:
+            break
+        desk.new_process()
+    assert [(DeadLetterReason.PROCESS_DEATHS, named("poison"))] == [
+        (d.reason, raw) for d, raw in desk.world.events.dead_letters
+    ]
+    statuses = {
+        key: AnalysisResult.model_validate_json(b).status for (_, key), b in desk.world.events.results.items()
+    }
+    assert {"rr-a", "rr-b", "rr-c", "rr-poison"} == set(statuses)
+    assert Status.FAILED is statuses.pop("rr-poison")
+    assert {Status.COMPLETED} == set(statuses.values())
+
+
+def _gone(settled):
+    return settled.fate in {Fate.DONE, Fate.TERMINATE}
+
+
+async def test_suspects_run_alone_and_nothing_new_is_taken_meanwhile():
     deadly = Deadly("victim")
     desk = Desk(World(model=deadly))
     for number in range(4):
-        assert await killed(desk, named(f"victim-{number}")) is True
+        assert await killed(desk, named(f"victim-{number}"), sequence=number) is True
     deadly.deadly = ()
-    victims = [desk.take(named(f"victim-{number}")) for number in range(4)]
-    assert [ACK] * 4 == await asyncio.gather(*victims)
+    fresh = asyncio.create_task(desk.take(named("fresh"), sequence=10))
+    await until(lambda: deadly.running)
+    victims = [asyncio.create_task(desk.take(named(f"victim-{n}"), sequence=n)) for n in range(4)]
+    asking = asyncio.create_task(desk.admission.admit())
+    await asyncio.sleep(0)
+    late = await desk.take(named("late"), sequence=11)
+    assert (Fate.RETRY, False) == (late.fate, asking.done())
+    assert [ACK] * 5 == await asyncio.gather(fresh, *victims)
     assert deadly.most == 1
-    fresh = [desk.take(named(f"fresh-{number}")) for number in range(4)]
-    assert [ACK] * 4 == await asyncio.gather(*fresh)
+    assert await asking is True
+    others = [desk.take(named(f"other-{number}"), sequence=20 + number) for number in range(4)]
+    assert [ACK] * 4 == await asyncio.gather(*others)
     assert deadly.most == 4
+
+
+async def test_a_suspect_that_waits_for_its_turn_is_given_back_when_the_worker_stops():
+    deadly = Deadly("victim")
+    desk = Desk(World(model=deadly))
+    assert await killed(desk, named("victim")) is True
+    deadly.deadly = ()
+    deadly.hold = asyncio.Event()
+    busy = asyncio.create_task(desk.take(named("busy"), sequence=10))
+    await until(lambda: deadly.running)
+    suspect = asyncio.create_task(desk.take(named("victim")))
+    await asyncio.sleep(0)
+    desk.admission.stop()
+    assert (await suspect).fate is Fate.RETRY
+    deadly.hold.set()
+    assert ACK == await busy
+
+
+async def test_a_finished_result_is_published_without_waiting_for_a_turn():
+    desk = Desk()
+    store, dies = desk.world.events.result, [True]
+
+    async def dying(result, *, replace_failed=False):
+        if dies.pop():
+            dies.append(False)
+            raise Killed
+        return await store(result)
+
+    desk.world.events.result = dying
+    assert await killed(desk, body()) is True
+    desk.says(Killed())
+    assert ACK == await desk.take()
+    assert [False, False] == [s.notes["alone"] for s in desk.steps if s.kind == BEGIN]
 
 
 async def test_an_outage_of_the_broker_is_no_death():

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import structlog
 
 from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason
-from tests.fakes.desk import Desk, body
-from tests.fakes.memory_model import MemoryModel, final
-from tests.fakes.scripted import World, answer, incident
+from tests.fakes.desk import Desk, body, until
+from tests.fakes.memory_model import MemoryModel, calls, final
+from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.delivery import ACK, LET_GO, Fate
-from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
 from worker.domain.journal import BEGIN, FAILED, RELEASED
 from worker.domain.ports import Step
 from worker.domain.retry import RetryPolicy
@@ -34,21 +35,40 @@ def logged():
 # -- What can be tried again
 
 
-async def test_a_model_that_is_down_is_asked_later():
-    desk = Desk(World.saying(DOWN))
+async def test_a_short_pause_is_waited_for_with_the_request_in_hand():
+    desk = Desk(World.saying(LEFT_ALONE, final(answer())))
+    before = desk.world.clock.now()
+    assert ACK == await desk.take()
+    assert desk.world.clock.now() - before >= timedelta(seconds=30)
+    assert ([(FAILED, "model_unavailable")], Status.COMPLETED) == (desk.ends, desk.result.status)
+    assert desk.count("rca_retries_total", reason="model_unavailable") == 1
+    assert desk.resumed == [1]
+
+
+async def test_for_a_long_pause_the_request_goes_back():
+    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 10.0})
     settled = await desk.take()
     assert settled.fate is Fate.RETRY
-    assert settled.after_seconds >= 1.0
-    assert [(FAILED, "model_unavailable")] == desk.ends
-    assert {} == desk.world.events.results
-    assert desk.count("rca_retries_total", reason="model_unavailable") == 1
+    assert settled.after_seconds >= 30.0
+    assert ([(FAILED, "model_unavailable")], {}) == (desk.ends, desk.world.events.results)
     desk.says(final(answer()))
     assert ACK == await desk.take()
     assert Status.COMPLETED is desk.result.status
 
 
-async def test_each_time_a_request_waits_longer():
+async def test_a_worker_that_stops_gives_back_what_it_only_holds():
     desk = Desk(World.saying(LEFT_ALONE))
+    desk.world.clock.sleep = lambda seconds: asyncio.sleep(60)
+    taking = asyncio.create_task(desk.take())
+    await until(lambda: desk.ends)
+    desk.admission.stop()
+    assert (Fate.RETRY, 1.0) == ((settled := await taking).fate, settled.after_seconds)
+    assert (Fate.RETRY, 1.0) == ((settled := await desk.take()).fate, settled.after_seconds)
+    assert [(FAILED, "model_unavailable")] == desk.ends
+
+
+async def test_each_time_a_request_waits_longer():
+    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
     waits = [(await desk.take()).after_seconds for _ in range(6)]
     assert sorted(waits) == waits
     assert waits[-1] > waits[0]
@@ -62,22 +82,15 @@ async def test_no_request_comes_back_before_the_server_wants_it():
 
 async def test_a_model_that_never_answers_is_not_asked_for_ever():
     desk = Desk(World.saying(DOWN))
-    asked = 0
-    for _ in range(10):
-        settled = await desk.take()
-        asked += desk.world.model.calls
-        desk.says(DOWN)
-        if settled == ACK:
-            break
-    assert asked == 5
+    while (await desk.take()) != ACK:
+        assert desk.deliveries < 10
+    assert desk.world.model.calls == 5
     assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is desk.result.human_review_reason
 
 
 async def test_after_its_age_a_request_goes_to_a_person():
-    desk = Desk(World.saying(DOWN), rules={"retries": RetryPolicy(max_age_seconds=60.0)})
-    stored_at = desk.world.clock.now()
-    desk.world.clock.advance(61.0)
-    assert ACK == await desk.take(stored_at=stored_at)
+    desk = Desk(World.saying(LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=100.0)})
+    assert ACK == await desk.take()
     result = desk.result
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.INVESTIGATION_INCONCLUSIVE) == (
         result.status,
@@ -86,33 +99,95 @@ async def test_after_its_age_a_request_goes_to_a_person():
     assert "no model could be reached" in result.human_review_detail
 
 
-@pytest.mark.parametrize("reason", [GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP])
-async def test_what_only_a_person_can_mend_blocks_and_keeps_the_request(reason):
-    desk = Desk(World.saying(GiveUp(reason, f"401 {SECRET}")))
-    settled = await desk.take()
-    assert (Fate.RETRY, 60.0) == (settled.fate, settled.after_seconds)
-    assert [(RELEASED, reason)] == desk.ends
-    assert reason in desk.handler.blocked
-    assert "FAKE" not in desk.handler.blocked
-    assert {} == desk.world.events.results
+async def test_the_time_in_the_queue_is_no_age():
+    desk = Desk(
+        World.saying(LEFT_ALONE, final(answer())), rules={"retries": RetryPolicy(max_age_seconds=60.0)}
+    )
+    stored_at = desk.world.clock.now()
+    desk.world.clock.advance(9_000.0)
+    assert ACK == await desk.take(stored_at=stored_at)
+    assert Status.COMPLETED is desk.result.status
 
 
-async def test_a_long_block_does_not_use_up_the_deliveries():
-    desk = Desk(World.saying(GiveUp(GiveUpReason.MODEL_SPEND_CAP, "cap")))
-    waits = [(await desk.take()).after_seconds for _ in range(50)]
-    assert sorted(waits) == waits
-    assert sum(waits) > 10 * 3_600
-
-
-async def test_a_model_that_answers_again_ends_the_block():
-    desk = Desk(World.saying(GiveUp(GiveUpReason.MODEL_SPEND_CAP, "cap"), final(answer())))
-    await desk.take()
-    assert desk.handler.blocked
-    expired = incident(remediation_id="rr-2", expires_at="2020-01-01T00:00:00Z")
-    await desk.take(body(expired))
-    assert desk.handler.blocked  # nothing was asked
+async def test_what_was_paid_for_is_told_even_without_an_answer():
+    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=1.0)})
     assert ACK == await desk.take()
-    assert desk.handler.blocked == ""
+    assert (1, 1, 1_000) == (
+        desk.result.usage.llm_calls,
+        desk.result.usage.tool_calls,
+        desk.result.usage.input_tokens,
+    )
+
+
+# -- What only a person can mend
+
+
+BLOCKED = GiveUp(GiveUpReason.MODEL_SPEND_CAP, f"429 {SECRET}")
+
+
+@pytest.mark.parametrize("reason", [GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP])
+async def test_one_request_is_tried_now_and_then_until_the_model_answers(reason):
+    desk = Desk(World.saying(*[GiveUp(reason, f"401 {SECRET}")] * 100, final(answer())))
+    before = desk.world.clock.now()
+    seen = []
+    sleep = desk.world.clock.sleep
+
+    async def noting(seconds):
+        seen.append(desk.admission.blocked)
+        await sleep(seconds)
+
+    desk.world.clock.sleep = noting
+    assert ACK == await desk.take()
+    assert (101, timedelta(seconds=6_000)) == (desk.world.model.calls, desk.world.clock.now() - before)
+    assert [(RELEASED, reason)] * 100 == desk.ends
+    assert all(reason in why and "FAKE" not in why for why in seen)
+    assert (desk.admission.blocked, Status.COMPLETED) == ("", desk.result.status)
+
+
+async def test_while_one_is_tried_the_others_go_back_and_no_more_are_taken():
+    desk = Desk(World.saying(BLOCKED))
+    asleep, wake = asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds):
+        asleep.set()
+        await wake.wait()
+
+    desk.world.clock.sleep = sleep
+    prober = asyncio.create_task(desk.take())
+    await asleep.wait()
+    other = body(incident(remediation_id="rr-2"))
+    assert (await desk.take(other, sequence=8)).fate is Fate.RETRY
+    assert desk.world.model.calls == 1
+    asking = asyncio.create_task(desk.admission.admit())
+    await asyncio.sleep(0)
+    assert asking.done() is False
+    desk.world.model.then(final(answer()))
+    wake.set()
+    assert ACK == await prober
+    assert await asking is True
+    assert ACK == await desk.take(other, sequence=8)
+
+
+async def test_another_takes_over_when_the_one_that_is_tried_is_out_of_hand():
+    desk = Desk(World.saying(BLOCKED))
+    desk.world.clock.sleep = lambda seconds: asyncio.sleep(60)
+    prober = asyncio.create_task(desk.take())
+    await until(lambda: desk.admission.blocked)
+    prober.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await prober
+    assert await desk.admission.admit() is False
+    desk.world.model.then(final(answer()))
+    assert ACK == await desk.take(body(incident(remediation_id="rr-2")), sequence=8)
+    assert desk.admission.blocked == ""
+
+
+async def test_a_result_without_a_call_says_nothing_about_the_model():
+    desk = Desk(World.saying(BLOCKED))
+    desk.admission.block("cap")
+    expired = incident(expires_at="2020-01-01T00:00:00Z")
+    assert ACK == await desk.take(body(expired))
+    assert desk.admission.blocked == "cap"
 
 
 @pytest.mark.parametrize("reason", [GiveUpReason.CONTEXT_OVERFLOW, GiveUpReason.MODEL_REJECTED_REQUEST])
@@ -120,7 +195,7 @@ async def test_what_no_retry_mends_goes_to_a_person(reason):
     desk = Desk(World.saying(GiveUp(reason, "400")))
     assert ACK == await desk.take()
     assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is desk.result.human_review_reason
-    assert desk.handler.blocked == ""
+    assert desk.admission.blocked == ""
 
 
 # -- Bugs
@@ -245,27 +320,58 @@ async def test_a_run_that_was_replaced_says_nothing():
     assert ({}, []) == (desk.world.events.results, desk.ends)
 
 
-@pytest.mark.parametrize("gap", [0, 1, 2])
-async def test_a_journal_with_a_gap_is_a_dead_letter_and_not_paid_for_again(gap):
-    desk = Desk(World.saying(DOWN))
+AFRESH = "could not be read, so the analysis started afresh"
+
+
+@pytest.mark.parametrize("gap", range(7))
+async def test_a_journal_with_a_gap_is_started_afresh_and_the_result_says_so(gap, logged):
+    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
     await desk.take()
-    desk.world.journal.steps["rr-1"][gap] = None
+    desk.steps[gap] = None
     desk.says(final(answer()))
-    message = body()
-    settled = await desk.take(message)
-    assert (Fate.TERMINATE, "dead letter: journal_gap") == (settled.fate, settled.reason)
-    assert [(DeadLetterReason.JOURNAL_GAP, message)] == [
-        (d.reason, raw) for d, raw in desk.world.events.dead_letters
-    ]
-    assert (Status.FAILED, 0) == (desk.result.status, desk.world.model.calls)
+    assert ACK == await desk.take()
+    assert (Status.COMPLETED, 1) == (desk.result.status, desk.world.model.calls)
+    assert any(AFRESH in note for note in desk.result.notes)
+    assert "journal_unreadable" in [entry["event"] for entry in logged]
+    ids = [event.event_id for event in desk.world.events.audits]
+    assert len(ids) == len(set(ids))
 
 
-async def test_a_step_that_cannot_be_read_is_a_gap():
-    desk = Desk(World.saying(DOWN))
+@pytest.mark.parametrize("kind", ["opening", "llm", "tools"])
+async def test_a_step_that_makes_no_sense_to_this_version_is_not_gone_on_from(kind):
+    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
     await desk.take()
-    steps = desk.world.journal.steps["rr-1"]
-    steps[1] = replace(steps[1], data=b"garbage")
-    assert (await desk.take()).reason == "dead letter: journal_gap"
+    desk.steps[:] = [replace(s, data=b"garbage") if s.kind == kind else s for s in desk.steps if s]
+    desk.says(final(answer()))
+    assert ACK == await desk.take()
+    assert (Status.COMPLETED, 1) == (desk.result.status, desk.world.model.calls)
+    assert any(AFRESH in note for note in desk.result.notes)
+    assert list(range(1, len(desk.world.events.audits) + 1)) == [e.sequence for e in desk.world.events.audits]
+
+
+async def test_a_result_that_makes_no_sense_to_this_version_is_made_anew():
+    desk = Desk()
+    store, desk.world.events.result = desk.world.events.result, _unavailable
+    assert (await desk.take()).fate is Fate.RETRY
+    desk.world.events.result = store
+    desk.steps[:] = [replace(s, data=b"{}") if s.kind == "result" else s for s in desk.steps if s]
+    assert ACK == await desk.take()
+    assert (Status.COMPLETED, 2) == (desk.result.status, desk.world.model.calls)
+
+
+async def test_what_comes_after_a_fresh_start_is_gone_on_from():
+    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await desk.take()
+    desk.steps[1] = None
+    desk.says(calls(LOOK), LEFT_ALONE)
+    await desk.take()
+    desk.says(final(answer()))
+    assert ACK == await desk.take()
+    assert (1, 2) == (desk.world.model.calls, desk.result.usage.llm_calls)
+
+
+async def _unavailable(result, *, replace_failed=False):
+    raise Unavailable("the stream is full")
 
 
 # -- Being stopped

@@ -7,10 +7,9 @@ import pytest
 from schemas.analysis import HumanReviewReason, Status
 from schemas.audit import EventType
 from schemas.failure import ValidationCode
-from tests.fakes.fixed_clock import START
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.fakes.memory_model import calls, final, says
+from tests.fakes.memory_model import MemoryModel, calls, final, says
 from tests.fakes.scripted import (
     CONTEXT,
     LOGS,
@@ -22,15 +21,14 @@ from tests.fakes.scripted import (
     chosen,
     event_types,
     incident,
-    job,
     nothing,
     recovered,
     rollback,
     shop,
 )
-from worker.domain.analyse import Rules, unanswered
+from worker.domain.analyse import Rules
 from worker.domain.conversation import CallUsage, Finish
-from worker.domain.errors import ClusterReason
+from worker.domain.errors import ClusterReason, Halted, HaltReason, Retry, RetryReason
 from worker.domain.limits import Limits
 from worker.domain.outcome import Ending
 
@@ -210,13 +208,6 @@ async def test_a_cluster_that_is_down_never_ends_the_run_and_nothing_runs_withou
     assert "Could not be read, so unknown" in world.model.requests[0].turns[0].text
 
 
-async def test_fields_that_were_not_read_are_in_the_audit_trail():
-    world = World()
-    run = await world.open(incident())
-    await world.analysis().run(job(incident(), run, ignored_fields=("ownerChain", "x.y")))
-    assert ("ownerChain", "x.y") == world.events.audits[0].payload.ignored_fields
-
-
 async def test_signal_types_of_catalog_and_settings_are_accepted():
     catalog = MemoryCatalog([workflow(labels=labels(signal_type="DiskSlow", severity="*")), rollback()])
     for world in (
@@ -237,10 +228,40 @@ async def test_limits_and_thresholds_are_those_of_the_rules():
     assert world.policy.asked[0]["confidence_threshold"] == 0.5
 
 
-def test_a_result_without_an_analysis():
-    result = unanswered(incident(), "0" * 64, Ending(expired=True), Rules(), START)
+async def test_a_result_without_an_answer_tells_what_earlier_runs_have_spent():
+    world = World.saying(calls(LOOK), Retry(RetryReason.MODEL_UNAVAILABLE, "503", after=90.0))
+    with pytest.raises(Retry):
+        await world.analyse()
+    successor = await world.open(incident(), "run-2")
+    result = await world.analysis().without_answer(successor, Ending(expired=True))
     assert (REVIEW, Reason.DECISION_EXPIRED, False) == (
         result.status,
         result.human_review_reason,
         result.approval.required,
     )
+    assert (1, 1, 1_000, 600, 100) == (
+        result.usage.llm_calls,
+        result.usage.tool_calls,
+        result.usage.input_tokens,
+        result.usage.cached_tokens,
+        result.usage.output_tokens,
+    )
+    assert EventType.RESPONSE_COMPLETE == event_types(world)[-1]
+    assert result == await world.analyse(run="run-3")
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 2])
+async def test_a_halted_run_makes_no_further_call(calls_before):
+    world = World()
+
+    def halt(request, number):
+        if number == calls_before:
+            world.halt = HaltReason.CANCELLED
+        return calls(LOOK) if number == 1 else final(answer())
+
+    world.model = MemoryModel(halt)
+    world.halt = None if calls_before else HaltReason.CANCELLED
+    with pytest.raises(Halted):
+        await world.analyse()
+    assert calls_before == world.model.calls
+    assert "result" not in [step.kind for step in world.journal.steps["rr-1"]]

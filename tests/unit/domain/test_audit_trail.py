@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import audit
 from schemas.analysis import Approval
+from schemas.audit import AuditEvent
 from schemas.failure import EXCERPT_BYTES, ValidationCode
 from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import START, FixedClock
 from tests.fakes.memory_model import calls, says
-from tests.fakes.memory_nats import MemoryEvents
+from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.scripted import DELIVERY, incident
 from tests.fakes.verdicts import DEPLOYMENT, answer
 from worker.domain.audit_trail import CODES, PREVIEW_CHARS, AuditTrail, Subject, usage_of
@@ -26,6 +29,7 @@ from worker.domain.conversation import (
 from worker.domain.investigate import Attempt
 from worker.domain.limits import Spent
 from worker.domain.problems import Problem, ProblemKind
+from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.domain.verdict import Accepted, Rejected
 
@@ -35,16 +39,28 @@ TOOL = ToolSpec("get_resource", "", {})
 
 
 class Trail(AuditTrail):
-    """An audit trail with what it published."""
+    """An audit trail with what it has told; `flush` makes the step that publishes it."""
 
-    def __init__(self, events=None, delivery=DELIVERY):
+    def __init__(self, delivery=DELIVERY, journal=None, events=None, run="run-1"):
         self.events, self.clock = events or MemoryEvents(), FixedClock()
+        self.inner = Kept() if journal is None else journal
         subject = Subject(incident(), RequestKind.INCIDENT, "rr-1", delivery)
-        super().__init__(self.events, self.clock, subject, redact=redact, max_attempts=3)
+        self.run = RecordedRun(self.inner, self.events, run)
+        super().__init__(self.run, self.events, self.clock, subject, redact=redact, max_attempts=3)
+
+    @property
+    def told(self):
+        return [AuditEvent.model_validate_json(record.body) for record in self.run._recorded]
 
     @property
     def last(self):
-        return self.events.audits[-1]
+        return self.told[-1]
+
+
+class Kept:
+    """A journal run without a past."""
+
+    past = ()
 
 
 def request(*turns, tools_allowed=True):
@@ -57,11 +73,10 @@ def decided():
 
 async def test_events_are_numbered_and_name_the_request():
     trail = Trail()
-    await trail.record(decided())
-    await trail.record(decided(), audit.Outcome.FAILURE)
-    first, second = trail.events.audits
+    trail.record(decided())
+    trail.record(decided(), audit.Outcome.FAILURE)
+    first, second = trail.told
     assert [1, 2] == [first.sequence, second.sequence]
-    assert trail.sequence == 2
     assert ("rr-1", "rr-1", "inc-1", START) == (
         first.correlation_id,
         first.request_key,
@@ -72,30 +87,29 @@ async def test_events_are_numbered_and_name_the_request():
     assert [audit.Outcome.SUCCESS, audit.Outcome.FAILURE] == [first.outcome, second.outcome]
 
 
-async def test_the_same_step_has_the_same_id_in_every_run_and_another_in_every_message():
+async def test_ids_are_those_of_request_message_run_and_number():
     ids = []
-    for delivery in (DELIVERY, DELIVERY, type(DELIVERY)("s", "RCA_REQUESTS", "p2", 8, 1, START)):
-        trail = Trail(delivery=delivery)
-        await trail.record(decided())
-        await trail.record(decided())
-        ids.append([event.event_id for event in trail.events.audits])
+    other = replace(DELIVERY, sequence=8)
+    for options in ({}, {}, {"delivery": other}, {"run": "run-2"}):
+        trail = Trail(**options)
+        trail.record(decided())
+        trail.record(decided())
+        ids.append([event.event_id for event in trail.told])
     assert ids[0] == ids[1]
-    assert len({*ids[0], *ids[2]}) == 4
+    assert len({*ids[0], *ids[2], *ids[3]}) == 6
 
 
-async def test_a_successor_repeats_nothing_and_goes_on_with_the_numbers():
-    events = MemoryEvents()
-    await Trail(events).record(decided())
-    again = Trail(events)
-    await again.record(decided())
-    assert len(events.audits) == 1
-    again.continue_at(9)
-    await again.record(decided())
-    assert trail_numbers(events) == [1, 10]
-
-
-def trail_numbers(events):
-    return [event.sequence for event in events.audits]
+async def test_a_successor_goes_on_with_the_numbers():
+    journal, events = MemoryJournal(), MemoryEvents()
+    first = Trail(journal=await journal.open("rr-1", "run-1"), events=events)
+    first.record(decided())
+    await first.tool_ran(ToolCall("c1", "get_resource", {}), ToolResult("c1", "x", "body"))
+    await first.run.append("tools", b"")
+    second = Trail(journal=await journal.open("rr-1", "run-2"), events=events, run="run-2")
+    await second.tool_ran(ToolCall("c2", "get_resource", {}), ToolResult("c2", "x", "body"))
+    second.record(decided())
+    assert [(3, 2), (4, None)] == [(e.sequence, getattr(e.payload, "index", None)) for e in second.told]
+    assert [1, 2] == [event.sequence for event in events.audits]
 
 
 async def test_a_call_is_told_with_its_size_and_the_start_of_what_is_new():
@@ -140,7 +154,7 @@ async def test_tool_calls_are_counted_over_the_request():
         ToolCall("c1", "get_resource", {"kind": "Pod", "n": 3}), ToolResult("c1", "x", "body")
     )
     await trail.tool_ran(ToolCall("c2", "no\nsuch" + "x" * 300, {}), ToolResult("c2", "x", "error", ok=False))
-    first, second = (event.payload for event in trail.events.audits)
+    first, second = (event.payload for event in trail.told)
     assert (1, "get_resource", {"kind": "Pod", "n": "3"}, True, 4, "body") == (
         first.index,
         first.name,
@@ -210,7 +224,7 @@ async def test_secrets_reach_no_event():
     )
     problem = Problem(ProblemKind.RCA, "p", f"wrong: {SECRET}")
     await trail.judged(Attempt(1, Rejected((problem,)), f"answer {SECRET}"), last=False)
-    published = [m.model_dump_json() for m in (*trail.events.audits, *trail.events.rejections)]
+    published = [m.model_dump_json() for m in (*trail.told, *trail.events.rejections)]
     assert len(published) == 5
     assert not any("FAKE" in body for body in published)
 
@@ -252,5 +266,5 @@ async def test_whatever_a_model_asks_for_can_be_published(name, arguments, text)
     trail = Trail()
     await trail.replied(1, says(text))
     await trail.tool_ran(ToolCall("c", name, arguments), ToolResult("c", name, text))
-    for event in trail.events.audits:
+    for event in trail.told:
         assert event == audit.AuditEvent.model_validate_json(event.model_dump_json())

@@ -43,11 +43,15 @@ LOOK = ("get_resource", {"kind": "Pod"})
 class PassingSteps:
     """Steps that keep nothing."""
 
-    async def reply(self, ask):
+    async def reply(self, announce, ask):
+        await announce()
         return await ask()
 
     async def tools(self, run):
         return await run()
+
+    async def verdict(self, judge):
+        return await judge()
 
 
 @dataclass

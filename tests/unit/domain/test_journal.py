@@ -42,7 +42,7 @@ def test_an_old_death_is_no_suspicion_after_an_orderly_end():
 async def test_done_gives_the_steps_of_earlier_runs_only():
     journal = MemoryJournal()
     first = await journal.open("key", "first")
-    await first.begin()
+    await first.append(BEGIN)
     await first.append("llm", b"one")
     await first.append("tools", b"two")
     await first.append("llm", b"three")
@@ -54,7 +54,7 @@ async def test_done_gives_the_steps_of_earlier_runs_only():
 async def test_paid_claims_calls_and_records():
     journal, seen = MemoryJournal(), []
     run = await journal.open("key", "run")
-    await run.begin()
+    await run.append(BEGIN)
 
     async def call() -> bytes:
         seen.append([step.kind for step in journal.steps["key"] if step])
@@ -75,8 +75,8 @@ async def test_a_replaced_run_does_not_pay():
         return b""
 
     old = await journal.open("key", "old")
-    await old.begin()
-    await (await journal.open("key", "new")).begin()
+    await old.append(BEGIN)
+    await (await journal.open("key", "new")).append(BEGIN)
     with pytest.raises(LostClaim):
         await paid(old, "llm", call)
     assert calls == []

@@ -9,10 +9,21 @@ from hypothesis import strategies as st
 from worker.domain.redact import redact
 
 KEYS = st.sampled_from(
-    ["automountServiceAccountToken", "password", "token", "authorization", "apiKey", "name", "containers", "a"]
+    [
+        "automountServiceAccountToken",
+        "password",
+        "token",
+        "authorization",
+        "apiKey",
+        "name",
+        "containers",
+        "a",
+    ]
 )
 VALUES = st.recursive(
-    st.one_of(st.booleans(), st.none(), st.integers(-(10**9), 10**9), st.sampled_from(["", "x", "postgres:5432"])),
+    st.one_of(
+        st.booleans(), st.none(), st.integers(-(10**9), 10**9), st.sampled_from(["", "x", "postgres:5432"])
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
     max_leaves=8,
 )
@@ -22,7 +33,11 @@ def shape(value):
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [] if all(not isinstance(item, (dict, list)) for item in value) else [shape(item) for item in value]
+        return (
+            []
+            if all(not isinstance(item, (dict, list)) for item in value)
+            else [shape(item) for item in value]
+        )
     return None
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from schemas.recovery import RecoveryRequest
 from tests.fakes.fixed_clock import FixedClock
+from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final, says
-from tests.fakes.memory_nats import MemoryJournalRun
+from tests.fakes.memory_nats import MemoryEvents, MemoryJournalRun
 from tests.fakes.scripted import (
     CONTEXT,
     LOGS,
@@ -20,9 +21,9 @@ from tests.fakes.scripted import (
     chosen,
     event_types,
     incident,
-    job,
     planted_note,
     recovery,
+    rollback,
     shop,
 )
 from worker.domain.analyse import Rules
@@ -62,26 +63,20 @@ class DyingRun:
     def past(self):
         return self.inner.past
 
-    async def begin(self, *, alone=False):
-        await self.inner.begin(alone=alone)
-
     async def append(self, kind, data=b"", **notes):
-        self.appends += 1
+        self.appends += kind != BEGIN
         if self.before and self.appends == self.dies_at:
             raise Killed
         await self.inner.append(kind, data, **notes)
         if self.appends == self.dies_at:
             raise Killed
 
-    async def end(self, outcome, **notes):
-        await self.inner.end(outcome, **notes)
-
 
 async def die_at(world, request, append, *, before=False, name="run-1"):
     """One run that dies around its n-th append. Whether it came to it."""
-    run = DyingRun(await world.open(request, name), append, before)
+    run = DyingRun(await world.opened(request, name), append, before)
     try:
-        await world.analysis().run(job(request, run))
+        await world.analysis().run(await world.open(request, name, run))
     except Killed:
         return True
     return False
@@ -177,17 +172,74 @@ async def test_the_successor_says_to_the_model_exactly_what_would_have_been_said
         assert whole.model.requests[replies:] == world.model.requests
 
 
-async def test_events_are_published_once_and_in_order_whoever_publishes_them():
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("append", range(1, 15))
+async def test_every_event_is_in_the_journal_before_it_is_published_and_none_is_lost_or_told_twice(
+    append, before
+):
     whole, _ = await undisturbed(incident())
-    for append in range(1, 15):
-        world = World(model=MemoryModel(SCRIPT))
-        await die_at(world, incident(), append)
-        world.model = scripted(len(steps(world, LLM)))
-        await world.analyse(run="run-2")
-        assert event_types(whole) == event_types(world)
-        assert [e.event_id for e in whole.events.audits] == [e.event_id for e in world.events.audits]
-        assert [e.sequence for e in whole.events.audits] == [e.sequence for e in world.events.audits]
-        assert len(whole.events.rejections) == len(world.events.rejections)
+    world = World(model=MemoryModel(SCRIPT))
+    await die_at(world, incident(), append, before=before)
+    world.model = scripted(len(steps(world, LLM)))
+    await world.analyse(run="run-2")
+    kept = [record.body for step in world.journal.steps["rr-1"] for record in step.events]
+    assert kept == list(world.events.bodies.values())
+    assert list(range(1, len(kept) + 1)) == [e.sequence for e in world.events.audits]
+    told = event_types(world)
+    resumed = told.pop(told.index("request.resumed"))
+    if told != event_types(whole):  # the call that was outstanding is made again, and told again
+        told.remove("llm.request")
+    assert ("request.resumed", sorted(event_types(whole))) == (resumed, sorted(told))
+    assert len(whole.events.rejections) == len(world.events.rejections)
+
+
+async def test_events_cost_no_step_of_their_own():
+    world, _ = await undisturbed(incident())
+    told = {step.kind: len(step.events) for step in world.journal.steps["rr-1"]}
+    assert {BEGIN, OPENING, CLAIM, LLM, TOOLS, RESULT} == set(told)
+    assert len(world.events.audits) > len(world.journal.steps["rr-1"])
+
+
+class Forgetful:
+    """Events of a process that dies between a step and the publishing of its events."""
+
+    def __init__(self, events, dies_at):
+        self.events, self.left = events, dies_at
+
+    def __getattr__(self, name):
+        return getattr(self.events, name)
+
+    async def audit(self, record):
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        await self.events.audit(record)
+
+
+@pytest.mark.parametrize("published", range(22))
+async def test_events_that_a_dead_run_kept_and_did_not_publish_are_published_as_they_are(published):
+    world, events = World(model=MemoryModel(SCRIPT)), MemoryEvents()
+    world.events = Forgetful(events, published)
+    with pytest.raises(Killed):
+        await world.analyse()
+    assert published == len(events.audits)
+    world.events = events
+    world.clock.advance(100.0)
+    world.model = scripted(len(steps(world, LLM)))
+    await world.analyse(run="run-2")
+    kept = [record.body for step in world.journal.steps["rr-1"] for record in step.events]
+    assert kept == list(events.bodies.values())
+
+
+async def test_a_refused_answer_is_not_judged_again_after_the_model_was_told():
+    world = World(model=MemoryModel([final(WRONG), final(answer())]))
+    await die_at(world, incident(), 4)  # after the claim of the second call
+    world.catalog = MemoryCatalog([workflow(), rollback(), workflow("no-such-workflow")])
+    world.model = MemoryModel([final(answer())])
+    result = await world.analyse(run="run-2")
+    assert [(False, "no-such-workflow"), (True, "restart-v1")] == [
+        (a.is_valid, a.workflow_id) for a in result.validation_attempts
+    ]
 
 
 async def test_a_successor_with_another_clock_takes_the_way_of_the_journal():
@@ -245,7 +297,7 @@ async def test_a_run_that_was_replaced_finds_out_before_it_spends():
     stale = await world.open(request, "stale")
     await world.open(request, "newer")
     with pytest.raises(LostClaim):
-        await world.analysis().run(job(request, stale))
+        await world.analysis().run(stale)
     assert world.model.calls == 0
 
 
@@ -272,7 +324,7 @@ async def test_a_journal_that_is_down_stops_the_run_before_it_spends():
     run = await world.open(request)
     world.journal.down = True
     with pytest.raises(Unavailable):
-        await world.analysis().run(job(request, run))
+        await world.analysis().run(run)
     assert world.model.calls == 0
 
 

@@ -1,0 +1,188 @@
+"""The ways a message ends: answered, refused, or among the dead letters. Each is published before it is settled."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from pydantic import ValidationError
+
+from schemas import audit
+from schemas.analysis import AnalysisResult, Status
+from schemas.failure import (
+    EXCERPT_BYTES,
+    DeadLetter,
+    DeadLetterReason,
+    FieldError,
+    ValidationCode,
+    ValidationFailure,
+    excerpt,
+)
+from worker.app.metrics import Metrics
+from worker.domain.analyse import Job, unanswered
+from worker.domain.audit_trail import Subject, usage_of
+from worker.domain.decode import Rejected
+from worker.domain.delivery import ACK, Delivery, Settlement, term
+from worker.domain.evidence import one_line
+from worker.domain.journal import BEGIN, END
+from worker.domain.outcome import Ending
+from worker.domain.ports import Clock, Events, Step
+from worker.domain.redact import redact
+from worker.domain.resume import BURIED, spent_of
+
+ERROR_CHARS = 300
+READ_BYTES = 2 * EXCERPT_BYTES
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One decoded message. `replayed`: a dead letter that was sent again, whose `failed` result may be replaced."""
+
+    subject: Subject
+    digest: str
+    body: bytes
+    ignored_fields: Sequence[str] = ()
+    replayed: bool = False
+
+    @property
+    def delivery(self) -> Delivery:
+        """Where it came from."""
+        return self.subject.delivery
+
+
+class Closing:
+    """Publishes what became of messages, and says how they are settled then. Raises Unavailable, LostClaim."""
+
+    def __init__(self, events: Events, clock: Clock, metrics: Metrics) -> None:
+        self._events, self._clock, self._metrics = events, clock, metrics
+
+    async def answer(self, result: AnalysisResult, taken: Taken) -> Settlement:
+        """Publish the result, once; whoever published it, the message is done."""
+        stored = await self._events.result(result, replace_failed=taken.replayed)
+        if stored.request_digest != taken.digest:
+            return await self.conflict(taken, answered(stored))
+        self._metrics.published(result)
+        log.info(
+            "result_published",
+            request=taken.subject.key,
+            status=result.status,
+            reason=result.human_review_reason,
+            llm_calls=result.usage.llm_calls,
+        )
+        return ACK
+
+    async def bury(self, job: Job, taken: Taken, reason: DeadLetterReason, error: str) -> Settlement:
+        """First the `failed` result, by the same fence as any other; then the dead letter; then the end.
+
+        A successor finds both in the journal, and does the same again.
+        """
+        step = buried(job.run.steps, taken.delivery.sequence)
+        result = _read(step)
+        if step is None or result is None:
+            result, step = await self._prepare(job, taken, reason, error)
+        stored = await self._events.result(result, replace_failed=taken.replayed)
+        if stored.request_digest != taken.digest:
+            return await self.conflict(taken, answered(stored))
+        if stored.status is not Status.FAILED:
+            return ACK  # somebody has answered it after all
+        letter = _letter(step, taken.delivery)
+        await self._events.dead_letter(letter, taken.body)
+        self._metrics.published(result)
+        self._metrics.dead_letters.labels(letter.reason).inc()
+        log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
+        return term(f"dead letter: {letter.reason}")
+
+    async def _prepare(
+        self, job: Job, taken: Taken, reason: DeadLetterReason, error: str
+    ) -> tuple[AnalysisResult, Step]:
+        phase = next((s.kind for s in reversed(job.run.steps) if s.kind not in {BEGIN, END}), "")
+        usage = usage_of(spent_of(job.run.steps))
+        job.trail.record(
+            audit.ResponseFailed(reason=reason, error=error, phase=phase, usage=usage), audit.Outcome.FAILURE
+        )
+        result = unanswered(job, Ending(dead_letter=f"{reason}: {error}"), self._clock.now())
+        delivery = taken.delivery
+        await job.run.append(
+            BURIED,
+            result.model_dump_json().encode(),
+            message=delivery.sequence,
+            reason=reason,
+            error=error,
+            deliveries=delivery.deliveries,
+        )
+        return result, job.run.steps[-1]
+
+    async def conflict(self, taken: Taken, why: str) -> Settlement:
+        """The key belongs to another request: the answer to that one must not pass for the answer to this one."""
+        request, key = taken.subject.request, taken.subject.key
+        error = FieldError(
+            path="remediation_id",
+            expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
+            got=one_line(request.remediation_id, 80),
+        )
+        rejected = Rejected(
+            ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
+        )
+        return await self.reject(rejected, taken.body, taken.delivery)
+
+    async def reject(self, rejected: Rejected, body: bytes, delivery: Delivery) -> Settlement:
+        """Publish everything that is wrong with a message, with the start of it."""
+        errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
+        failure = ValidationFailure(
+            code=rejected.code,
+            errors=errors,
+            path=errors[0].path,
+            origin_stream=delivery.stream,
+            origin_sequence=delivery.sequence,
+            origin_subject=delivery.subject,
+            request_key=rejected.request_key,
+            remediation_id=rejected.remediation_id,
+            incident_id=rejected.incident_id,
+            excerpt=excerpt(redact(body[:READ_BYTES].decode("utf-8", "replace"))),
+            failed_at=self._clock.now(),
+        )
+        await self._events.reject(failure)
+        self._metrics.rejected.labels(rejected.code).inc()
+        log.info(
+            "request_rejected", code=rejected.code, errors=len(errors), first=str(errors[0])[:ERROR_CHARS]
+        )
+        return term(f"rejected: {rejected.code}")
+
+
+def answered(stored: AnalysisResult) -> str:
+    """Why the key of a stored result is no longer free."""
+    return f"has the result of another request, completed {stored.completed_at.isoformat()}"
+
+
+def short(problem: Exception) -> str:
+    """An error on one line, without secrets."""
+    return redact(one_line(str(problem) or type(problem).__name__, ERROR_CHARS))
+
+
+def buried(steps: Sequence[Step], message: int) -> Step | None:
+    """The step that made a message a dead letter."""
+    ours = (s for s in reversed(steps) if s.kind == BURIED and s.notes.get("message") == message)
+    return next(ours, None)
+
+
+def _read(step: Step | None) -> AnalysisResult | None:
+    """The `failed` result in a step; None when there is none, or none that this version can read."""
+    if step is not None:
+        with contextlib.suppress(ValidationError):
+            return AnalysisResult.model_validate_json(step.data)
+    return None
+
+
+def _letter(step: Step, delivery: Delivery) -> DeadLetter:
+    return DeadLetter(
+        reason=DeadLetterReason(step.notes["reason"]),
+        origin_stream=delivery.stream,
+        origin_sequence=delivery.sequence,
+        origin_subject=delivery.subject,
+        deliveries=step.notes["deliveries"],
+        error=step.notes["error"],
+    )
