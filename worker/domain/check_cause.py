@@ -82,6 +82,10 @@ def _check_existence(affected: ResolvedObject, found: Findings) -> None:
     elif affected.existence is Existence.ABSENT:
         found.notes.append(f"{ref} is not in the cluster, as the evidence shows")
         found.factors.append(f"{ref} is not in the cluster any more, or was never there")
+    if affected.outside:
+        found.factors.append(f"{ref} {affected.outside}")
+    if affected.owners_note:
+        found.factors.append(f"the owners of {ref} are not all known: {affected.owners_note}")
 
 
 def check_outcome(answer: Answer, found: Findings) -> InvestigationOutcome | None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 from schemas.enrichment import EnrichmentResults
 from schemas.incident import IncidentRequest, Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.budget import cut_middle
 from worker.domain.evidence import Evidence
+from worker.domain.kinds import KINDS, SPELLINGS, canonical_kind
 from worker.domain.objects import ObjectRef
 from worker.domain.prompt.sender import sender_fields
 from worker.domain.redact import redact
 from worker.domain.repetition import FailedExecution
 from worker.domain.workflow import SelectionContext
+
+NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?![a-zA-Z0-9-])"
+KIND = rf"(?i:{'|'.join(sorted(SPELLINGS, key=len, reverse=True))})"
+QUOTED = re.compile(rf"""["'`]({NAME})["'`]""")
+BEHIND_SLASH = re.compile(rf"(?<![a-zA-Z0-9./-]){KIND}/({NAME})")
+BEHIND_KIND = re.compile(rf"""(?<![a-zA-Z0-9./-]){KIND}[\s:=(\[]{{1,3}}(?=[a-z.]*[0-9-])({NAME})""")
+"""`pod api-0`: without a sign that it is a name, the next word of a sentence could be one."""
 
 SENDER_TOKENS = 800
 """More than the prompt shows of any text of the sender, however it is cut."""
@@ -43,11 +53,23 @@ def signal_resource(request: Signal) -> ObjectRef:
 
 
 def requested_names(request: Signal) -> frozenset[str]:
-    """Names of objects the request itself mentions: as resource, or as a word of its texts."""
-    words = {request.resource_name, request.resource_namespace}
+    """Names of objects that the request itself gives in its texts, beside its resource; those of its own namespace.
+
+    A word is a name behind the namespace or a kind (`shop/api-0`, `pod/api-0`, `node [worker-1]`), in quotes, or as
+    the value of a label that is called like a kind.
+    """
+    home = request.resource_name if request.resource_kind == "Namespace" else request.resource_namespace
+    behind = re.compile(rf"(?<![a-zA-Z0-9./-]){re.escape(home)}/({NAME})") if home else re.compile(r"(?!)()")
+    names: set[str] = set()
     for text in (request.error_message, request.description, *request.signal_labels.values()):
-        words.update(word.strip(".,:;()[]{}\"'`") for word in text.replace("/", " ").split())
-    return frozenset(words - {""})
+        for form in (behind, QUOTED, BEHIND_SLASH, BEHIND_KIND):
+            names.update(form.findall(text))
+    names.update(value for label, value in request.signal_labels.items() if _is_kind(label))
+    return frozenset(names - {""})
+
+
+def _is_kind(label: str) -> bool:
+    return canonical_kind(label.removesuffix("_name")) in KINDS
 
 
 def sender_texts(request: Signal) -> tuple[Evidence, ...]:

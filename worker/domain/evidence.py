@@ -39,7 +39,7 @@ class Evidence:
 
 
 class EvidenceLog:
-    """Everything a run has seen, in order. The only state of the evidence; grounding asks it."""
+    """Everything a run has seen, in order. The only state of the evidence."""
 
     def __init__(self) -> None:
         self._items: list[Evidence] = []
@@ -54,13 +54,6 @@ class EvidenceLog:
     def items(self) -> tuple[Evidence, ...]:
         """All items so far, oldest first."""
         return tuple(self._items)
-
-    def mentions(self, name: str) -> tuple[str, ...]:
-        """Ids of the items in which `name` stands as a whole word (of the characters of Kubernetes names)."""
-        if not name:
-            return ()
-        whole = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(name)}(?![a-zA-Z0-9-])")
-        return tuple(e.id for e in self._items if e.ok and (whole.search(e.body) or whole.search(e.scope)))
 
 
 def make_visible(text: str) -> str:

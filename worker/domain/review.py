@@ -14,8 +14,10 @@ from schemas.safety import SafetyContext
 from worker.domain.answer import Answer, AnsweredTarget
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.grounding import ENRICHMENT, from_cluster, seen_in
 from worker.domain.history import Known, Lookback, failed_here
 from worker.domain.injection import instructions
+from worker.domain.kinds import canonical_kind
 from worker.domain.labels import detect_labels
 from worker.domain.objects import ObjectRef
 from worker.domain.owners import OwnerChain, owner_chain
@@ -138,31 +140,71 @@ class Reviewer:
             existence = Existence.ABSENT if self._known_absent(named) else Existence.NOT_FOUND
         detail = "" if chain.exists else chain.note
         seen = self._seen(chain.start, existence, namespaced=info.namespaced, detail=detail)
-        return replace(seen, owners=chain.chain[1:]), chain
+        note = chain.note if chain.exists else ""
+        return replace(seen, owners=members_read(chain)[1:], owners_note=note), chain
 
     def _seen(
         self, ref: ObjectRef, existence: Existence, *, namespaced: bool | None, detail: str
     ) -> ResolvedObject:
+        shown, own = seen_in(ref, self.evidence.items, self._home), self._is_signal(ref)
+        near = not ref.namespace or ref.namespace == self._home
         return ResolvedObject(
             ref,
             existence,
             namespaced,
-            seen_in=self.evidence.mentions(ref.name),
-            requested=ref.name in self.requested_names,
+            seen_in=tuple(item.id for item in shown),
+            requested=own or (near and ref.name in self.requested_names),
             detail=detail,
+            outside="" if own else self._outside(ref, shown),
         )
 
+    @property
+    def _home(self) -> str:
+        """The namespace the signal is about, empty for cluster scope."""
+        kind = canonical_kind(self.signal.kind)
+        return self.signal.name if kind == "Namespace" else self.signal.namespace
+
+    def _is_signal(self, ref: ObjectRef) -> bool:
+        """Whether it is the signal's resource. A sender may give a cluster-scoped one a namespace."""
+        namespace = self.signal.namespace if ref.namespace else ""
+        kind = canonical_kind(self.signal.kind)
+        return replace(self.signal, kind=kind, namespace=namespace).same_as(
+            replace(ref, kind=canonical_kind(ref.kind))
+        )
+
+    def _outside(self, ref: ObjectRef, shown: Sequence[Evidence]) -> str:
+        """Why the object need not concern the signal; empty when it is near, or the first look came upon it."""
+        home = self._home
+        if home and ref.namespace:
+            return "" if ref.namespace == home else f"is outside the namespace of the signal ({home})"
+        if (ref.kind, ref.name) == ("Namespace", home) or any(
+            item.source.startswith(ENRICHMENT) for item in shown
+        ):
+            return ""
+        return "was not found around the signal, only by looking elsewhere"
+
     def _known_absent(self, ref: ObjectRef) -> bool:
-        """The signal's own resource was there when it was signalled; for others the evidence must say so."""
-        return ref.same_as(self.signal) or any(said_absent(ref, item.body) for item in self.evidence.items)
+        """The signal's own resource was there when it was signalled; for others the cluster must say so by itself.
+
+        A look-up by the model that failed does not: anybody may ask for what never was.
+        """
+        near = not ref.namespace or ref.namespace == self._home
+        said = from_cluster(self.evidence.items)
+        return self._is_signal(ref) or (near and any(said_absent(ref, item.body) for item in said))
 
     def _final_context(self, chain: OwnerChain | None, labels: DetectedLabels | None) -> SelectionContext:
-        members: Sequence[ObjectRef] = chain.chain if chain else ()
+        members = members_read(chain) if chain else ()
         return replace(
             self.context,
             components=tuple((member.api_version, member.kind) for member in members),
             detected_labels=label_values(labels) if labels else self.context.detected_labels,
         )
+
+
+def members_read(chain: OwnerChain) -> tuple[ObjectRef, ...]:
+    """The object asked for, and the owners that were read: a name in a reference alone may be of something else."""
+    owners = zip(chain.chain[1:], chain.manifests[1:], strict=True)
+    return (chain.start, *(ref for ref, manifest in owners if manifest is not None))
 
 
 def said_absent(ref: ObjectRef, text: str) -> bool:

@@ -57,7 +57,8 @@ class ResolvedObject:
     """An object that an answer names, after it has been looked up.
 
     `namespaced` is None when the kind is not known to the cluster. `owners` follow the controller references, nearest
-    first. `seen_in` are ids of the evidence that names it; `requested` means that the request names it.
+    first; `owners_note` says why there may be more, or others. `seen_in` are ids of the evidence that shows it;
+    `requested` means that the request names it. `outside` says why it need not concern the signal at all.
     """
 
     ref: ObjectRef
@@ -67,6 +68,13 @@ class ResolvedObject:
     seen_in: tuple[str, ...] = ()
     requested: bool = False
     detail: str = ""
+    outside: str = ""
+    owners_note: str = ""
+
+    @property
+    def unverified(self) -> bool:
+        """Whether the cluster did not say that it exists, or whom it belongs to."""
+        return self.existence is Existence.UNVERIFIABLE or bool(self.owners_note)
 
     @property
     def chain(self) -> tuple[ObjectRef, ...]:

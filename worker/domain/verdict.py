@@ -18,7 +18,6 @@ from worker.domain.check_choice import check_choice, known_alternatives
 from worker.domain.evidence import one_line
 from worker.domain.objects import ObjectRef
 from worker.domain.problems import Problem, ProblemKind
-from worker.domain.targets import Existence
 from worker.domain.verdict_facts import NOTHING_TO_DO, Findings, InvestigationOutcome, VerdictFacts
 from worker.domain.workflow import Workflow
 
@@ -88,7 +87,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         parameters=target.parameters,
         confidence=_fraction(chosen.confidence if chosen else answer.confidence),
         alternatives=alternatives,
-        unverified=affected.existence is Existence.UNVERIFIABLE,
+        unverified=affected.unverified,
         misaligned=_misaligned(outcome, facts.workflow if chosen else None, facts.instructions),
         approval_factors=tuple(dict.fromkeys(found.factors)),
         warnings=tuple(dict.fromkeys(found.warnings)),

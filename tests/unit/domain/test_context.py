@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.scripted import FAILED, incident, recovery
 from worker.domain.context import (
@@ -69,14 +71,18 @@ def test_the_resource_of_the_signal(fields, expected):
     assert expected == signal_resource(incident(**fields))
 
 
-def test_names_that_the_request_mentions():
+def test_names_that_the_request_gives():
     request = incident(
-        error_message="Pod shop/api-0 (worker) can't reach 'db'.",
-        description="see node [worker-1]",
-        signal_labels={"pod": "api-0", "claim": "data-api-0"},
+        error_message="Pod shop/api-0 (worker) can't reach 'db', the pod is down; deployment/web payments/ledger",
+        description="see node [worker-1] and statefulset cache-2",
+        signal_labels={"pod": "api-1", "persistentvolumeclaim": "data-api-0", "team": "checkout"},
     )
-    assert {"api", "shop", "api-0", "worker", "db", "worker-1", "data-api-0"} <= requested_names(request)
-    assert "" not in requested_names(request)
+    assert {"api-0", "db", "web", "worker-1", "cache-2", "api-1", "data-api-0"} == requested_names(request)
+
+
+@given(st.text(max_size=300))
+def test_names_are_found_in_any_text(text):
+    assert {"api-7"} <= requested_names(incident(error_message=f"{text[:200]}\n'api-7'\n{text}"))
 
 
 def test_texts_of_the_sender_are_named_by_their_field_and_bounded():

@@ -17,6 +17,7 @@ from worker.domain.conversation import ToolCall
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import EvidenceLog
 from worker.domain.findings import Finding, Target
+from worker.domain.grounding import stands_in
 from worker.domain.objects import KindInfo, Listing
 from worker.domain.redact import redact
 from worker.domain.toolbox import MAX_ALIKE, Tool, Toolbox
@@ -90,7 +91,7 @@ async def test_a_result_is_one_fence_with_the_number_of_its_evidence():
     assert f"</data-{TOKEN}>" == lines[-1]
     assert "Pod" == json.loads(lines[1])["kind"]
     assert ("1", "get_resource", True) == (result.call_id, result.name, result.ok)
-    assert ("E1",) == bench.evidence.mentions("api-b-x2x4z")
+    assert stands_in("api-b-x2x4z", bench.evidence.items)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ async def test_calls_that_cannot_be_run_are_answered_with_what_is_allowed(call, 
 async def test_what_a_failed_call_names_is_no_evidence_for_it():
     bench = Bench()
     await bench.error("get_resource", kind="Pod", name="made-up", namespace="shop")
-    assert () == bench.evidence.mentions("made-up")
+    assert not stands_in("made-up", bench.evidence.items)
 
 
 async def test_text_from_the_cluster_cannot_close_its_fence():

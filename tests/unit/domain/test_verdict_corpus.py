@@ -15,6 +15,7 @@ from worker.domain.answer import UnreadableAnswer, parse_answer
 from worker.domain.answered import Answer
 from worker.domain.conversation import Finish
 from worker.domain.evidence import Evidence, EvidenceLog
+from worker.domain.grounding import seen_in
 from worker.domain.objects import ObjectRef, ref_of
 from worker.domain.selection import signal_types_of
 from worker.domain.targets import Existence, ResolvedObject, other_target
@@ -57,7 +58,7 @@ def look_up(ref: ObjectRef, case: str) -> ResolvedObject:
         Existence.EXISTS if key in known else Existence.NOT_FOUND,
         namespaced,
         tuple(owners),
-        log.mentions(ref.name),
+        tuple(item.id for item in seen_in(ref, log.items, request["resource_namespace"])),
         requested=ref.name == request["resource_name"],
     )
 
