@@ -107,7 +107,7 @@ def _check_target(
     )
     told = {p.path for p in target.problems}
     found.problems += [*target.problems, *(p for p in checked.problems if p.path not in told)]
-    found.factors += target.factors
+    found.factors += [*target.factors, *checked.factors]
     found.notes += [*target.notes, *checked.notes]
     return replace(target, parameters=checked.values)
 

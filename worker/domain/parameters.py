@@ -2,6 +2,9 @@
 
 Nothing is dropped or guessed: a number written as text is converted, everything else that does not fit is a problem
 with the way to mend it. Patterns run in the linear-time regex engine of pydantic.
+
+A workflow may put a value into a command line, an environment file or a template: hidden characters and secrets are
+refused, and what has a meaning there needs a person unless a pattern or a list of values allows it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 import difflib
 import functools
 import math
+import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +21,9 @@ from typing import Any
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
 from schemas.fields import INT64_MAX, INT64_MIN
-from worker.domain.evidence import one_line
+from worker.domain.evidence import HIDDEN_CATEGORIES, one_line
 from worker.domain.problems import Problem, ProblemKind
+from worker.domain.redact import redact
 from worker.domain.workflow import Parameter, ParameterType, Workflow
 
 MAX_VALUE_CHARS = 4096
@@ -26,6 +32,10 @@ MAX_NUMBER_CHARS = 64
 PARAMETERS_PATH = "selected_workflow.parameters"
 SHOWN_CHARS = 80
 SHOWN_CHOICES = 12
+UNSEEN_CATEGORIES = HIDDEN_CATEGORIES | {"Zl", "Zp"}
+REDACTION_MARK = "[REDACTED:"
+RUNS = re.compile(r"[;|&`<>]|\$[({]|\{\{|\{%")
+"""Starts something in a shell or a template."""
 
 
 class BadValueError(ValueError):
@@ -34,11 +44,12 @@ class BadValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CheckedValues:
-    """Converted values, what is wrong with the others, and what was changed."""
+    """Converted values, what is wrong with the others, what was changed, and why a person should look at them."""
 
     values: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
 
 
 def pattern_error(pattern: str) -> str:
@@ -79,7 +90,26 @@ def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collectio
         if values[name] != value or type(values[name]) is not type(value):
             notes.append(f"parameter {name}: {_shown(value)} was read as {_shown(values[name])}")
     problems += _missing(workflow, present)
-    return CheckedValues(values, tuple(problems), tuple(notes))
+    return CheckedValues(values, tuple(problems), tuple(notes), _factors(workflow, values))
+
+
+def _factors(workflow: Workflow, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """One reason for an approval for each value that a shell or a template would act on."""
+    return tuple(
+        f"parameter {one_line(name, SHOWN_CHARS)} holds characters that a shell or a template acts on"
+        for name, value in values.items()
+        if (parameter := workflow.parameter(name)) is not None and _may_run(parameter, value)
+    )
+
+
+def _may_run(parameter: Parameter, value: Any) -> bool:
+    """Whether the value holds such characters, and the parameter does not say which values it may have."""
+    if parameter.pattern or parameter.enum:
+        return False
+    if isinstance(value, list):
+        items = parameter.items or Parameter(name="", type=ParameterType.STRING)
+        return any(_may_run(items, item) for item in value)
+    return isinstance(value, str) and RUNS.search(value) is not None
 
 
 def problem(name: str, message: str) -> Problem:
@@ -125,6 +155,7 @@ def _string(parameter: Parameter, value: Any) -> str:
         raise BadValueError(f"must be a string, not {_json_type(value)}")
     if len(value) > MAX_VALUE_CHARS:
         raise BadValueError(f"must be at most {MAX_VALUE_CHARS} characters long")
+    _check_characters(value)
     if parameter.min_length is not None and len(value) < parameter.min_length:
         raise BadValueError(f"must be at least {parameter.min_length} characters long")
     if parameter.max_length is not None and len(value) > parameter.max_length:
@@ -132,6 +163,17 @@ def _string(parameter: Parameter, value: Any) -> str:
     if parameter.pattern and not _matches(parameter.pattern, value):
         raise BadValueError(f"{_shown(value)} does not match the pattern {one_line(parameter.pattern, 200)}")
     return value
+
+
+def _check_characters(value: str) -> None:
+    if any(unicodedata.category(c) in UNSEEN_CATEGORIES for c in value):
+        raise BadValueError("must not hold line ends, control characters or invisible characters")
+    if REDACTION_MARK in value:
+        raise BadValueError(
+            f"must not hold a hidden secret ({REDACTION_MARK}...]): leave it out, or choose no workflow"
+        )
+    if redact(value) != value:
+        raise BadValueError("must not hold a secret: leave it out, or choose no workflow")
 
 
 def _integer(parameter: Parameter, value: Any) -> int:

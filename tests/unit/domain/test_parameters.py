@@ -57,7 +57,7 @@ def test_values_that_fit_are_taken_in_the_declared_type(parameter, value, expect
             "a; kubectl delete ns x #",
             "does not match the pattern",
         ),
-        (Parameter("P", STRING, pattern=SECRET_NAME), "name\n", "does not match the pattern"),
+        (Parameter("P", STRING, pattern=SECRET_NAME), "name\n", "must not hold line ends"),
         (Parameter("P", STRING, pattern="^(a+)+$"), "a" * 4000 + "b", "does not match the pattern"),
         (Parameter("P", STRING, enum=("Deployment",)), "deployment", "did you mean Deployment?"),
         (Parameter("P", STRING, enum=("images", "logs")), "temp", "must be one of images, logs"),
