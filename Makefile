@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format schemas bench clean
+.PHONY: help install demo test lint format schemas bench drills soak clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -40,6 +40,12 @@ schemas: install ## Write schemas/v1 anew from the models
 
 bench: install ## Measure what an incident costs in CPU
 	$(BIN)/python -m tests.bench
+
+drills: install ## Kill, freeze, cut off and flood real processes; print the table (15 min)
+	$(BIN)/python -m tests.drills
+
+soak: install ## A steady stream for 12 min: does a worker grow or leak?
+	$(BIN)/python -m tests.drills soak
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

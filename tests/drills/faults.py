@@ -51,9 +51,10 @@ async def bad_model(ground: Ground, *, incidents: int = 100, workers: int = 2) -
     )
 
 
-async def bad_cluster(ground: Ground, *, incidents: int = 60) -> Outcome:
+async def bad_cluster(ground: Ground, *, incidents: int = 40) -> Outcome:
     """One request in six each is refused with 429, fails with 500, or is never answered."""
-    async with stage(ground, "bad-cluster", ack_wait_seconds=30.0, slots=8, faults=HALF_FAIL) as s:
+    quick = {"RCA_KUBERNETES__CALL_SECONDS": "3"}
+    async with stage(ground, "bad-cluster", ack_wait_seconds=30.0, slots=8, faults=HALF_FAIL, **quick) as s:
         await s.start(1)
         await s.publish_all(f"k8s-{n}" for n in range(incidents))
         settled = await s.settled(incidents, 240)

@@ -1,0 +1,159 @@
+"""`python -m tests.drills [NAME ...]`: play the drills, print the table; exit code 1 when a row fails."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.drills import broker, deaths, faults, garbage, load
+from tests.drills.stage import Ground, ground
+from tests.drills.table import Drill, Outcome
+
+MAX_SECONDS = 420.0
+DRILLS = (
+    Drill(
+        "load",
+        "1,000 incidents, 4 worker processes, model 200 ms",
+        "lost 0, duplicate results 0",
+        deaths.many_incidents,
+    ),
+    Drill(
+        "kills",
+        "kill -9 a random worker 20 times during 500 incidents",
+        "lost 0, duplicates 0, journaled steps paid again 0, outstanding calls <= 1 per run in flight",
+        deaths.killed_workers,
+    ),
+    Drill(
+        "before-ack", "crash between publish and ack", "extra LLM calls 0, results 1", deaths.crash_before_ack
+    ),
+    Drill(
+        "broker",
+        "nats-server kill -9 and restart x 10 under load",
+        "acknowledged lost 0",
+        broker.broker_killed,
+    ),
+    Drill(
+        "away",
+        "NATS away 60 s",
+        "not ready <= 10 s, back <= 10 s after, lost 0",
+        broker.broker_away,
+    ),
+    Drill(
+        "frozen",
+        "SIGSTOP for 3 x ack_wait, then CONT",
+        "results 1, the stale write refused",
+        deaths.frozen_worker,
+    ),
+    Drill(
+        "sigterm",
+        "SIGTERM mid-run",
+        "exit 0 in drain_seconds + 5 s, redelivered <= 5 s, journal used",
+        deaths.stopped_worker,
+    ),
+    Drill(
+        "poison",
+        "poison that kills its process",
+        "dead letter after 3 deaths while alone, every neighbour gets its result",
+        deaths.poison,
+    ),
+    Drill(
+        "exhausted",
+        "max deliveries exhausted",
+        "in the DLQ <= 60 s, stranded 0",
+        broker.deliveries_exhausted,
+    ),
+    Drill("same", "same id x 10, also outside the duplicate window", "results 1", broker.same_id),
+    Drill("storm", "2,000 P3 queued, a P0 arrives", "P0 starts <= 1 s later", load.storm),
+    Drill(
+        "bad-model",
+        "model 50 % 529, 10 % hang, 5 % cut",
+        "results for 100 %, valid or needs-human, <= 5 tries each",
+        faults.bad_model,
+    ),
+    Drill(
+        "bad-cluster",
+        "Kubernetes 50 % 429/500/timeout",
+        "results 100 %, gaps marked unknown",
+        faults.bad_cluster,
+    ),
+    Drill("garbage", "100,000 generated bodies", "crashes 0, each answered", garbage.generated_bodies),
+    Drill(
+        "leaders",
+        "three local servers, R3, leader killed 10 times",
+        "acknowledged lost 0, results 1 each",
+        broker.leader_killed,
+    ),
+)
+SOAK = Drill(
+    "soak",
+    "10 min at 5 incidents/s after 2 min warm-up",
+    "RSS growth <= 2 MiB, no task or fd leak",
+    load.soak,
+)
+
+
+async def play(drill: Drill, on: Ground, seconds: float) -> Outcome:
+    """One row. A drill that breaks off has failed, whatever the reason."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await drill.run(on)
+    except TimeoutError:
+        return Outcome(passed=False, measured=f"not done within {seconds:.0f} s")
+    except Exception as e:  # noqa: BLE001 - the other rows are still worth playing
+        traceback.print_exc()
+        return Outcome(passed=False, measured=f"broke off: {e!r}"[:200])
+
+
+async def play_all(drills: Sequence[Drill], seconds: float) -> bool:
+    """Print progress to stderr, the table to stdout. Logs of a failed run are kept."""
+    directory, rows, all_began = Path(tempfile.mkdtemp(prefix="rca-drills-")), [], time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"      {text}", file=sys.stderr, flush=True)
+
+    async with ground(directory, tell) as on:
+        for number, drill in enumerate(drills, 1):
+            print(f"[{number}/{len(drills)}] {drill.title}", file=sys.stderr, flush=True)
+            began = time.monotonic()
+            outcome = await play(drill, on, seconds)
+            took = time.monotonic() - began
+            verdict = "passed" if outcome.passed else "FAILED"
+            print(f"      {verdict} in {took:.0f} s: {outcome.measured}", file=sys.stderr, flush=True)
+            rows.append((drill, outcome))
+    print("| drill | must hold | measured | |\n|---|---|---|---|")
+    for drill, outcome in rows:
+        print(
+            f"| {drill.title} | {drill.wanted} | {outcome.measured} | {'pass' if outcome.passed else 'FAIL'} |"
+        )
+    passed = sum(outcome.passed for _, outcome in rows)
+    print(f"\n{passed} of {len(rows)} rows passed in {time.monotonic() - all_began:.0f} s")
+    if passed == len(rows):
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        print(f"logs: {directory}", file=sys.stderr)
+    return passed == len(rows)
+
+
+def main() -> int:
+    """The command line."""
+    by_name = {drill.name: drill for drill in (*DRILLS, SOAK)}
+    parser = argparse.ArgumentParser(prog="python -m tests.drills", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of: {', '.join(by_name)}; all but soak by default"
+    )
+    chosen = parser.parse_args().names
+    if unknown := [name for name in chosen if name not in by_name]:
+        parser.error(f"no drill called {', '.join(unknown)}")
+    drills = [by_name[name] for name in chosen] or list(DRILLS)
+    return 0 if asyncio.run(play_all(drills, 1_200.0 if SOAK in drills else MAX_SECONDS)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
