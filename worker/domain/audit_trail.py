@@ -15,6 +15,7 @@ from schemas.analysis import Usage
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
 from schemas.incident import Signal
 from schemas.taxonomy import RequestKind
+from worker.domain.approval_text import without_secrets
 from worker.domain.audit_record import record_of
 from worker.domain.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.delivery import Delivery
@@ -99,7 +100,7 @@ class AuditTrail:
             correlation_id=subject.request.remediation_id,
             request_key=subject.key,
             incident_id=subject.request.incident_id,
-            payload=payload,
+            payload=self._clean(payload),
         )
         self._run.record(record_of(event))
 
@@ -162,7 +163,7 @@ class AuditTrail:
                 errors=tuple(
                     self._redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems
                 ),
-                workflow_id=attempt.workflow_id or None,
+                workflow_id=self._preview(one_line(attempt.workflow_id, READ_CHARS)) or None,
                 is_final_attempt=last,
             ),
             outcome,
@@ -172,8 +173,11 @@ class AuditTrail:
         delivery, request = self._subject.delivery, self._subject.request
         return ValidationFailure(
             code=CODES[verdict.problems[0].kind],
-            path=verdict.problems[0].path,
-            errors=tuple(FieldError(path=p.path, expected=self._redact(p.message)) for p in verdict.problems),
+            path=self._redact(verdict.problems[0].path),
+            errors=tuple(
+                FieldError(path=self._redact(p.path), expected=self._redact(p.message))
+                for p in verdict.problems
+            ),
             origin_stream=delivery.stream,
             origin_sequence=delivery.sequence,
             origin_subject=delivery.subject,
@@ -184,6 +188,18 @@ class AuditTrail:
             excerpt=excerpt(self._redact(attempt.text)),
             failed_at=self._clock.now(),
         )
+
+    def _clean(self, payload: audit.Payload) -> audit.Payload:
+        """Without secrets in what others put in: names of fields, errors of the cluster, reasons."""
+        if isinstance(payload, audit.RequestAccepted):
+            fields = tuple(self._preview(one_line(name, READ_CHARS)) for name in payload.ignored_fields)
+            return payload.model_copy(update={"ignored_fields": fields})
+        if isinstance(payload, audit.EnrichmentCompleted):
+            sources = tuple(self._preview(source) for source in payload.failed_sources)
+            return payload.model_copy(update={"failed_sources": sources})
+        if isinstance(payload, audit.PolicyDecided):
+            return payload.model_copy(update={"approval": without_secrets(payload.approval, self._redact)})
+        return payload
 
     def _preview(self, text: str) -> str:
         return self._redact(text[:READ_CHARS])[:PREVIEW_CHARS]

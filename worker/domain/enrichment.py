@@ -163,7 +163,7 @@ class _Run:
             await read()
         except ClusterError as error:
             if error.reason is not ClusterReason.UNKNOWN_KIND:
-                self.failed[name] = f"{error.reason.value}: {one_line(error.message, 120)}"
+                self.failed[name] = f"{error.reason.value}: {one_line(redact(error.message), 120)}"
         self.open.discard(name)
 
     def result(self) -> Enrichment:

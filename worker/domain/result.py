@@ -17,6 +17,7 @@ from schemas.failure import excerpt
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
+from worker.domain.approval_text import without_secrets
 from worker.domain.audit_trail import usage_of
 from worker.domain.evidence import Evidence, one_line
 from worker.domain.investigate import Attempt
@@ -72,12 +73,11 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         human_review_reason=conclusion.reason,
         human_review_detail=redact(conclusion.detail),
         is_actionable=conclusion.is_actionable,
-        approval=parts.approval,
+        approval=without_secrets(parts.approval, redact),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
         detected_labels=parts.detected_labels,
         evidence=tuple(
-            analysis.EvidenceItem(id=e.id, source=e.source, summary=one_line(e.scope, SUMMARY_CHARS))
-            for e in parts.evidence
+            analysis.EvidenceItem(id=e.id, source=e.source, summary=_word(e.scope)) for e in parts.evidence
         ),
         validation_attempts=tuple(_attempt(a, parts.completed_at) for a in parts.attempts),
         usage=usage_of(parts.spent),
@@ -112,7 +112,7 @@ def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:
     return analysis.RootCauseAnalysis(
         summary=redact(answer.summary),
         severity=accepted.severity,
-        signal_type=accepted.signal_type,
+        signal_type=_word(accepted.signal_type),
         contributing_factors=_texts(answer.contributing_factors),
     )
 
@@ -136,7 +136,7 @@ def _workflow(accepted: Accepted) -> analysis.SelectedWorkflow | None:
         container_image=workflow.container_image,
         confidence=accepted.confidence or 0.0,
         rationale=redact(chosen.rationale),
-        estimated_risk=chosen.estimated_risk,
+        estimated_risk=_word(chosen.estimated_risk),
         estimated_downtime_seconds=chosen.estimated_downtime_seconds if downtime is None else downtime,
         parameters=dict(accepted.parameters),
     )
@@ -163,13 +163,17 @@ def _attempt(attempt: Attempt, at: datetime) -> analysis.ValidationAttempt:
         attempt=attempt.number,
         is_valid=not problems,
         errors=_texts(f"{p.path}: {p.message}" if p.path else p.message for p in problems),
-        workflow_id=attempt.workflow_id or None,
+        workflow_id=_word(attempt.workflow_id) or None,
         timestamp=at,
     )
 
 
 def _texts(texts: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(redact(text) for text in texts))
+
+
+def _word(text: str) -> str:
+    return one_line(redact(text[:TEXT_CHARS]), SUMMARY_CHARS)
 
 
 def _recovery(parts: Ingredients) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""The texts of an approval, which quote the cluster, the model and the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from schemas.analysis import Approval
+
+
+def without_secrets(approval: Approval, redact: Callable[[str], str]) -> Approval:
+    """The same approval with every reason and risk factor redacted."""
+    factors = tuple(f.model_copy(update={"reason": redact(f.reason)}) for f in approval.risk_factors)
+    return approval.model_copy(
+        update={"reasons": tuple(map(redact, approval.reasons)), "risk_factors": factors}
+    )
