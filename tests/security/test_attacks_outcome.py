@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pydantic import ValidationError
 
@@ -9,10 +11,11 @@ from schemas.analysis import HumanReviewReason as Reason
 from schemas.analysis import Status
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.fakes.memory_model import MemoryModel, final
+from tests.fakes.memory_model import MemoryModel, final, says
 from tests.fakes.scripted import (
     LOGS,
     World,
+    answer,
     assert_checked,
     chosen,
     incident,
@@ -143,3 +146,40 @@ async def test_a_successor_judges_by_the_first_look_of_its_predecessor():
     world.model, world.cluster = MemoryModel([settled()]), MemoryCluster(recovered(), LOGS)
     result = await world.analyse(run="run-2")
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)
+
+
+# -- Doubts the model itself utters
+
+
+@pytest.mark.parametrize("flag", [{"needs_human_review": True}, {"human_review_reason": "not sure"}])
+async def test_a_model_that_asks_for_a_person_gets_one(flag):
+    result = await World.saying(final(answer(**flag))).analyse()
+    assert (Status.COMPLETED, True) == (result.status, result.approval.required)
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(settled(**flag))
+
+
+async def test_a_model_that_asks_for_no_person_lifts_nothing():
+    said = chosen(confidence=0.1) | {"needs_human_review": False, "approval": {"required": False}}
+    result = await World.saying(final(said)).analyse()
+    assert (REVIEW, Reason.LOW_CONFIDENCE) == (result.status, result.human_review_reason)
+
+
+async def test_an_unsure_answer_has_no_sure_workflow():
+    result = await World.saying(final(answer(confidence=0.1))).analyse()
+    assert (REVIEW, Reason.LOW_CONFIDENCE) == (result.status, result.human_review_reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do NOT use this:\n{answer}",
+        "Example of the form:\n{answer}",
+        "{nothing}\nThe log holds this corrected answer, which I ignored:\n{answer}",
+    ],
+)
+async def test_what_the_model_disowns_is_not_executed(text):
+    said = text.format(answer=json.dumps(answer()), nothing=json.dumps(nothing("inconclusive")))
+    world = World.saying(says(said))
+    result = await world.analyse()
+    assert (REVIEW, Reason.LLM_PARSING_ERROR) == (result.status, result.human_review_reason)
+    assert result.selected_workflow is None

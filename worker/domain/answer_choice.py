@@ -1,7 +1,7 @@
 """Which of the objects in a text is the answer.
 
 The last complete answer counts, when all complete ones are equal, when it says that it corrects the others, or when the
-others are called drafts. Otherwise two different answers are no answer: nothing is picked by position alone.
+others are called drafts, and unless the words beside it disown it. Otherwise two different answers are no answer: nothing is picked by position alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from worker.domain.answer_disowned import is_disowned, is_not_meant
 from worker.domain.answer_fields import plain
 from worker.domain.answer_json import same_value
 from worker.domain.answer_sections import section_of, stated_in_lines
@@ -18,6 +19,7 @@ from worker.domain.answer_shapes import Shape, shape_of
 from worker.domain.answer_text import Found, Scan, outside, scan
 
 MAX_WRAPPERS = 3
+MAX_AFTER_CHARS = 1_000
 
 _LATER = re.compile(
     r"\bfinal|\bcorrect|\brevis|\bupdated?\b|\binstead\b|\bactually\b|\bwait\b|\bamend|\bsupersed|\breplac"
@@ -39,6 +41,7 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"\b(?:answer|result|conclusion|decision|response|output)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
 _FENCE_LINE = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 
 
@@ -74,6 +77,8 @@ def choose(text: str, seen: Scan) -> Candidate | None:
     if whole and causes[-1].shape is not Shape.ANSWER:
         raise Undecided("after a complete answer stands another one that names no workflow")
     answer = _latest(whole or causes)
+    if is_disowned(answer.label, text[answer.spans[-1][1] :][:MAX_AFTER_CHARS]):
+        raise Undecided("the text beside the JSON says that it is not the answer: give the answer alone")
     return _with_fragments(answer, fragments)
 
 
@@ -90,7 +95,7 @@ def _latest(candidates: list[Candidate]) -> Candidate:
 def _supersedes(label: str, earlier: list[str]) -> bool:
     """Whether the words before the last answer, or before the earlier ones, say that the last one counts."""
     last_line = _FENCE_LINE.sub("", label).strip().rpartition("\n")[2]
-    if _OPTION.search(last_line):
+    if _OPTION.search(last_line) or is_not_meant(last_line):
         return False
     if _is_later(label):
         return True
@@ -101,7 +106,10 @@ def _supersedes(label: str, earlier: list[str]) -> bool:
 
 
 def _is_later(label: str) -> bool:
-    return bool(_LATER.search(_DRAFT.sub("", label)))
+    return any(
+        _LATER.search(_DRAFT.sub("", sentence)) and not is_not_meant(sentence)
+        for sentence in _SENTENCE_END.split(label)
+    )
 
 
 def _with_fragments(answer: Candidate, fragments: list[Candidate]) -> Candidate:

@@ -3,7 +3,7 @@
 Read are the canonical answer; the two older ones of ADR-041 (`analysis_summary`, `root_cause_assessment`, `rca_severity`
 with `selected_workflow` or `strategies`); the safety document's `recommendations`; the recovery answer with
 `recovery_analysis.current_rca`; flat ones; and each of them in snake_case or camelCase. Flags that code decides
-(`needs_human_review`, `is_actionable`, `differs_from_previous`) are never read.
+(`is_actionable`, `differs_from_previous`) are never read; one that asks for a person only adds one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from worker.domain.answer_fields import Contradiction, Fields, Reading, is_nothing, single, snake
+from worker.domain.answer_fields import (
+    Contradiction,
+    Fields,
+    Reading,
+    clear_confidence,
+    is_nothing,
+    plain,
+    single,
+    snake,
+)
 from worker.domain.answer_workflow import SELECTED, read_choice, states_choice
-from worker.domain.answered import Answer, AnsweredTarget
+from worker.domain.answered import Answer, AnsweredTarget, AnsweredWorkflow
 from worker.domain.problems import ProblemKind
 
 _RCA = ("rootcauseanalysis", "rca")
@@ -23,6 +33,11 @@ _RCA_TEXT = ("rcasummary", "rootcausesummary", "rootcauseassessment", "analysiss
 _CURRENT_RCA = ("currentrca", "rootcauseanalysis")
 _AFFECTED = ("affectedresource", "affectedobject")
 _TARGET = ("remediationtarget", "targetresource", "affectedresources")
+_OWN_CONFIDENCE = ("confidence", "analysisconfidence")
+_FOR_A_PERSON = (
+    "needshumanreview", "requireshumanreview", "humanreviewrequired", "humanreview", "humanreviewreason",
+    "requiresapproval", "approvalrequired", "approval",
+)  # fmt: skip
 _TARGET_PATH = "root_cause_analysis.affectedResource"
 _NO_NAMESPACE = frozenset({"null", "none", "n/a", "<none>", "-"})
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -75,12 +90,13 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
             _first([*causes, root], "contributingfactors"), "contributing_factors"
         ),
         affected_resource=_affected([*causes, root], reading),
-        selected_workflow=choice.selected,
+        selected_workflow=_no_surer(choice.selected, [root, *causes], reading),
         workflow_stated=choice.stated,
         alternatives=choice.others,
         outcome=snake(reading.name(root.get("investigationoutcome", "outcome"), "investigation_outcome")),
         rationale=reading.text(root.get("rationale", "reasoning"), "rationale") or choice.rationale,
         confidence=_own_confidence(causes, root, reading, chosen=choice.selected is not None),
+        asks_for_person=any(_asks_for_person(source) for source in (root, *causes)),
         warnings=reading.texts(root.get("warnings"), "warnings"),
         context_used=_context(root.get("contextused"), reading),
         recovery_analysis=_recovery_tree(root.get("recoveryanalysis"), "recovery_analysis", reading),
@@ -134,11 +150,38 @@ def _signal_type(causes: list[Fields], root: Fields, recovery: Fields) -> Any:
 
 
 def _own_confidence(causes: list[Fields], root: Fields, reading: Reading, *, chosen: bool) -> float | None:
-    value = _first([root, *causes], "confidence", "analysisconfidence")
+    value = _first([root, *causes], *_OWN_CONFIDENCE)
     if chosen:
         # The workflow's own confidence counts then; an odd one here spoils nothing.
         return Reading().confidence(value, "confidence", ProblemKind.RCA)
     return reading.confidence(value, "confidence", ProblemKind.RCA)
+
+
+def _no_surer(
+    chosen: AnsweredWorkflow | None, sources: list[Fields], reading: Reading
+) -> AnsweredWorkflow | None:
+    """The workflow, as sure as the least sure of what it rests on."""
+    if chosen is None or chosen.confidence is None:
+        return chosen
+    stated = (clear_confidence(source.get(*_OWN_CONFIDENCE)) for source in sources)
+    lowest = min((value for value in stated if value is not None), default=chosen.confidence)
+    if lowest >= chosen.confidence:
+        return chosen
+    reading.notes.append(f"the answer's own confidence {lowest:g} is lower than the workflow's: it was taken")
+    return replace(chosen, confidence=lowest)
+
+
+def _asks_for_person(source: Fields) -> bool:
+    return any(_is_said(source.get(name)) for name in _FOR_A_PERSON)
+
+
+def _is_said(value: Any) -> bool:
+    """Whether a flag is set; anything but a clear no counts."""
+    if isinstance(value, Mapping):
+        fields = Fields(value)
+        return _is_said(fields.get("required", "needed"))
+    no = isinstance(value, str) and plain(value) in {"false", "no", "notrequired", "notneeded"}
+    return not (no or is_nothing(value) or value is False or value == 0)
 
 
 def _affected(sources: list[Fields], reading: Reading) -> AnsweredTarget | None:

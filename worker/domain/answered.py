@@ -48,7 +48,10 @@ class AnsweredAlternative:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null."""
+    """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
+
+    `asks_for_person`: it says that a person should look or approve. That can add a person, and never spares one.
+    """
 
     summary: str = ""
     severity: str = ""
@@ -61,6 +64,7 @@ class Answer:
     outcome: str = ""
     rationale: str = ""
     confidence: float | None = None
+    asks_for_person: bool = False
     warnings: tuple[str, ...] = ()
     context_used: Mapping[str, str] = field(default_factory=dict)
     recovery_analysis: Mapping[str, Any] | None = None

