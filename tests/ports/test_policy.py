@@ -313,7 +313,8 @@ SURE = {
 
 
 def facts(**changed) -> dict:
-    return policy_input(PolicyFacts(**(SURE | changed)))
+    values = SURE | changed
+    return policy_input(PolicyFacts(**({"acted_on": values["affected"]} | values)))
 
 
 @pytest.fixture(scope="module")

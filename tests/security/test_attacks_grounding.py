@@ -188,3 +188,24 @@ async def test_owners_that_are_not_known_are_for_a_person_to_approve():
     )
     assert (Status.COMPLETED, True) == (result.status, result.approval.required)
     assert world.policy.asked[-1]["unverified"] is True
+
+
+async def test_leaving_the_signal_type_out_does_not_lift_a_doubt():
+    told = await analyse(final(cause(signal_type="OOMKilled")))
+    silent = await analyse(final(cause(signal_type="")))
+    assert [True, True] == [result.approval.required for _, result in (told, silent)]
+
+
+def asked_about(world):
+    return [(a["remediation_target"]["kind"], a["remediation_target"]["name"]) for a in world.policy.asked]
+
+
+async def test_the_policy_judges_the_object_that_is_acted_on():
+    drain = workflow("restart-v1", labels=labels(component=["Node"]), parameters=target_parameters("Node"))
+    parameters = {"TARGET_RESOURCE_NAME": "worker-1", "TARGET_RESOURCE_KIND": "Node"}
+    world, result = await analyse(
+        final(blame("Deployment", "api", "shop", parameters)), catalog=MemoryCatalog([drain])
+    )
+    assert result.status is Status.COMPLETED
+    assert [("Node", "worker-1")] == asked_about(world)
+    assert "api" == world.policy.asked[0]["affected_resource"]["name"]

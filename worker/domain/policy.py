@@ -29,13 +29,15 @@ UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for nam
 class PolicyFacts:
     """Everything approval may depend on.
 
-    `affected` is the resource the root cause lies in, `target` the one the signal named. `risk_factors` are the
+    `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
+    workflow changes. `risk_factors` are the
     approval factors of the verdict. `confidence` is 0 to 1, None when the answer gave none. `estimated_downtime_seconds`
     is None when nobody knows. `unverified` says that the existence of `affected` could not be checked.
     """
 
     affected: ObjectRef
     target: ObjectRef
+    acted_on: ObjectRef
     environment: str
     priority: str
     severity: str
@@ -70,6 +72,7 @@ def policy_facts(
     return PolicyFacts(
         affected=actionable(accepted),
         target=signal_resource(request),
+        acted_on=accepted.target or actionable(accepted),
         environment=request.environment,
         priority=request.priority,
         severity=accepted.severity,
@@ -97,15 +100,14 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     an unknown downtime is left out too: in Rego `null` is smaller than any number.
     """
     environment = facts.environment.strip().lower()
-    affected = _resource(facts.affected)
     downtime = (
         {}
         if facts.estimated_downtime_seconds is None
         else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
     )
     return {
-        "affected_resource": affected,
-        "remediation_target": affected,
+        "affected_resource": _resource(facts.affected),
+        "remediation_target": _resource(facts.acted_on),
         "target_resource": _resource(facts.target),
         "environment": PRODUCTION if environment in {"", UNKNOWN_ENVIRONMENT} else environment,
         "priority": facts.priority,

@@ -124,10 +124,11 @@ def for_final_choice(context: SelectionContext) -> SelectionContext:
 def concerns(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
     """Why a workflow that fits should still be approved by a person."""
     found = []
-    wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type")
-    if wanted and keys and not wanted.wild and wanted.keys.isdisjoint(keys):
+    wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type", frozenset())
+    if wanted and not wanted.wild and wanted.keys.isdisjoint(keys):
         made_for = " or ".join(workflow.labels["signal_type"])
-        found.append(f"the workflow is made for {made_for}, the cause is {context.signal_type.strip()}")
+        cause = context.signal_type.strip() or "not given a signal type"
+        found.append(f"the workflow is made for {made_for}, the cause is {cause}")
     flags = _detected(context)
     found += [
         f"the workflow requires {name}={str(required).lower()}, which the target is known not to be"

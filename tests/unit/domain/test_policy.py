@@ -14,6 +14,7 @@ from worker.domain.policy import PolicyFacts, merge_approval, policy_input
 FACTS = PolicyFacts(
     affected=ObjectRef("Deployment", "api", "shop", "apps/v1"),
     target=ObjectRef("Pod", "api-0", "shop", "v1"),
+    acted_on=ObjectRef("Node", "worker-1", "", "v1"),
     environment="staging",
     priority="P1",
     severity="high",
@@ -32,7 +33,12 @@ def test_the_input_has_the_fields_of_the_contract():
         replace(FACTS, estimated_downtime_seconds=5, estimated_risk="low", recovery_attempt=2)
     )
     assert resource == made["affected_resource"]
-    assert resource == made["remediation_target"]
+    assert made["remediation_target"] == {
+        "kind": "Node",
+        "name": "worker-1",
+        "namespace": "",
+        "api_version": "v1",
+    }
     assert made["target_resource"] == {
         "kind": "Pod",
         "name": "api-0",

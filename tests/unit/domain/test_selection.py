@@ -134,6 +134,15 @@ def test_the_signal_type_filters_searches_only():
     )
 
 
+def test_a_cause_without_a_signal_type_is_a_concern_like_another_one():
+    context = replace(CONTEXT, signal_type="")
+    assert concerns(workflow(), context) == (
+        "the workflow is made for CrashLoopBackOff, the cause is not given a signal type",
+    )
+    assert () == concerns(workflow(labels={"signal_type": ("*",)}), context)
+    assert () == concerns(workflow(labels={}), context)
+
+
 @pytest.mark.parametrize(
     ("wanted", "known", "worries"),
     [
@@ -145,7 +154,7 @@ def test_the_signal_type_filters_searches_only():
     ],
 )
 def test_a_flag_known_to_differ_is_a_concern(wanted, known, worries):
-    context = SelectionContext(detected_labels=known)
+    context = SelectionContext(signal_type="CrashLoopBackOff", detected_labels=known)
     assert worries == len(concerns(workflow(detected_labels=wanted), context))
 
 
