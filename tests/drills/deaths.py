@@ -8,12 +8,12 @@ import signal
 import time
 
 from schemas.subjects import Lane
-from tests.drills.accounts import journal_steps, stream_messages, until
+from tests.drills.accounts import interrupted, journal_steps, stream_messages, until
 from tests.drills.proxy import wire
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
-from worker.domain.journal import BEGIN, count
+from worker.domain.journal import count
 
 LANES = list(Lane)
 
@@ -37,10 +37,16 @@ async def many_incidents(ground: Ground, *, incidents: int = 1_000, workers: int
 
 
 async def killed_workers(
-    ground: Ground, *, incidents: int = 500, kills: int = 20, workers: int = 4, latency_seconds: float = 0.6
+    ground: Ground,
+    *,
+    incidents: int = 500,
+    kills: int = 20,
+    workers: int = 4,
+    latency_seconds: float = 0.6,
+    ack_wait_seconds: float = 4.0,
 ) -> Outcome:
     """SIGKILL a random worker again and again; it is started again each time, as a Deployment would."""
-    async with stage(ground, "kills", ack_wait_seconds=4.0) as s:
+    async with stage(ground, "kills", ack_wait_seconds=ack_wait_seconds) as s:
         await s.plan(latency_seconds=latency_seconds, looks=2)
         await s.start(workers)
         await s.publish_all(f"kill-{n}" for n in range(incidents))
@@ -177,7 +183,7 @@ async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2) -> O
         murders.cancel()
         account = await s.account()
         journal = (await journal_steps(s.nc, s.subjects)).get("poison", [])
-        died = sum(step.kind == BEGIN for step in journal)
+        died = interrupted(journal)
         alone = count(journal).deaths_alone
         letters = [
             m.subject async for m in stream_messages(s.nc, s.subjects.dlq_stream, s.subjects.dead_letter(">"))

@@ -20,7 +20,9 @@ async def on(tmp_path):
 
 
 async def test_nothing_is_lost_or_answered_twice_when_workers_are_killed(on):
-    outcome = await deaths.killed_workers(on, incidents=12, kills=2, workers=2, latency_seconds=0.3)
+    outcome = await deaths.killed_workers(
+        on, incidents=10, kills=2, workers=2, latency_seconds=0.2, ack_wait_seconds=2.0
+    )
     assert outcome.passed, outcome.measured
 
 
@@ -45,7 +47,7 @@ async def test_a_storm_does_not_delay_what_is_urgent(on):
 
 
 async def test_a_bad_model_costs_answers_but_no_request(on):
-    outcome = await faults.bad_model(on, incidents=12, workers=1)
+    outcome = await faults.bad_model(on, incidents=8, workers=1)
     assert outcome.passed, outcome.measured
 
 
