@@ -10,7 +10,7 @@ from schemas.analysis import Status
 from tests.fakes.memory_catalog import MemoryCatalog, labels, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import calls, final
-from tests.fakes.scripted import LOGS, World, cause, incident, nothing, shop
+from tests.fakes.scripted import LOGS, World, cause, chosen, incident, nothing, shop
 from worker.domain.errors import ClusterReason
 from worker.domain.workflow import Parameter
 
@@ -209,3 +209,53 @@ async def test_the_policy_judges_the_object_that_is_acted_on():
     assert result.status is Status.COMPLETED
     assert [("Node", "worker-1")] == asked_about(world)
     assert "api" == world.policy.asked[0]["affected_resource"]["name"]
+
+
+def declaring(name, **fields):
+    return MemoryCatalog([workflow(parameters=(*target_parameters("Deployment"), Parameter(name)), **fields)])
+
+
+def with_parameter(name, value):
+    return final(chosen(parameters={**chosen()["selected_workflow"]["parameters"], name: value}))
+
+
+@pytest.mark.parametrize("name", ["target_namespace", "targetNamespace", "namespace"])
+async def test_the_target_cannot_be_moved_by_another_spelling(name):
+    _, result = await analyse(with_parameter(name, "payments"), catalog=declaring(name))
+    assert result.status is Status.NEEDS_HUMAN_REVIEW
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "approval"),
+    [
+        ("NODE_NAME", "prod-master-1", True),
+        ("NODE_NAME", "worker-1", False),
+        ("POD_NAME", "ledger-0", True),
+        ("POD_NAME", "api-7d9-x2x", False),
+        ("SOURCE_NAMESPACE", "payments", True),
+        ("SOURCE_NAMESPACE", "shop", False),
+        ("volumeClaim", "ledger-0", True),
+    ],
+)
+async def test_an_object_beside_the_target_was_seen_or_is_for_a_person_to_approve(name, value, approval):
+    _, result = await analyse(with_parameter(name, value), catalog=declaring(name))
+    assert (Status.COMPLETED, approval) == (result.status, result.approval.required)
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [("ledger", Status.NEEDS_HUMAN_REVIEW), ("api", Status.COMPLETED)]
+)
+async def test_a_deployment_beside_a_target_of_another_kind_was_seen_and_is_for_a_person_to_approve(
+    value, status
+):
+    both = workflow(
+        labels=labels(component=["StatefulSet", "Deployment"]),
+        parameters=tuple(Parameter(n) for n in ("TARGET_RESOURCE_NAME", "DEPLOYMENT_NAME")),
+    )
+    _, result = await analyse(
+        final(blame("StatefulSet", "the-db", "shop", {"DEPLOYMENT_NAME": value})),
+        cluster=cluster(stateful_set("the-db", "y")),
+        catalog=MemoryCatalog([both]),
+        request=incident(resource_kind="StatefulSet", resource_name="the-db", error_message="see 'api'"),
+    )
+    assert (status, status is Status.COMPLETED) == (result.status, result.approval.required)

@@ -13,7 +13,7 @@ from worker.domain.problems import ProblemKind
 from worker.domain.repetition import repeats
 from worker.domain.safety import check_safety
 from worker.domain.selection import concerns, for_final_choice, mismatches, works_against_gitops
-from worker.domain.targets import TARGET_PARAMETERS, ResolvedObject, TargetChoice, choose_target, within_scope
+from worker.domain.targets import ResolvedObject, TargetChoice, choose_target, target_part, within_scope
 from worker.domain.verdict_facts import Findings, VerdictFacts, lookup_context
 from worker.domain.workflow import SelectionContext, Workflow
 
@@ -99,12 +99,10 @@ def _check_target(
     found: Findings,
 ) -> TargetChoice:
     other = None if facts.other_target is None else within_scope(facts.other_target)
-    target = choose_target(workflow, chosen.parameters, affected, other)
+    target = choose_target(workflow, chosen.parameters, affected, other, facts.unseen_parameters)
     scope = target.target or affected.ref
-    exempt = {n for n, part in TARGET_PARAMETERS.items() if part == "namespace" and not scope.namespace}
-    checked = check_values(
-        workflow, target.parameters, exempt & {n for n, v in target.parameters.items() if v == ""}
-    )
+    empty = {n for n, v in target.parameters.items() if v == "" and target_part(n) == "namespace"}
+    checked = check_values(workflow, target.parameters, set() if scope.namespace else empty)
     told = {p.path for p in target.problems}
     found.problems += [*target.problems, *(p for p in checked.problems if p.path not in told)]
     found.factors += [*target.factors, *checked.factors]

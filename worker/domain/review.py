@@ -14,7 +14,7 @@ from schemas.safety import SafetyContext
 from worker.domain.answer import Answer, AnsweredTarget
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, EvidenceLog
-from worker.domain.grounding import ENRICHMENT, from_cluster, seen_in
+from worker.domain.grounding import ENRICHMENT, from_cluster, seen_in, stands_in
 from worker.domain.history import Known, Lookback, failed_here
 from worker.domain.injection import instructions
 from worker.domain.kinds import canonical_kind
@@ -24,7 +24,7 @@ from worker.domain.owners import OwnerChain, owner_chain
 from worker.domain.ports import Catalog, Cluster
 from worker.domain.repetition import FailedExecution
 from worker.domain.selection import signal_types_of
-from worker.domain.targets import Existence, ResolvedObject, other_target
+from worker.domain.targets import Existence, ResolvedObject, names_an_object, other_target
 from worker.domain.verdict_facts import VerdictFacts, lookup_context
 from worker.domain.workflow import SelectionContext
 
@@ -108,7 +108,14 @@ class Reviewer:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)
         other = (await self._resolve(meant))[0] if meant else None
-        return replace(facts, workflow=workflow, other_target=other)
+        unseen = frozenset(
+            n for n, v in chosen.parameters.items() if names_an_object(n) and not self._stands(v)
+        )
+        return replace(facts, workflow=workflow, other_target=other, unseen_parameters=unseen)
+
+    def _stands(self, value: object) -> bool:
+        known = {self.signal.name, self.signal.namespace} | self.requested_names
+        return str(value) in known or stands_in(str(value), self.evidence.items)
 
     async def _affected(
         self, named: AnsweredTarget | None

@@ -8,11 +8,13 @@ then the object must exist and stand in the evidence.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from schemas.enrichment import snake_case
 from worker.domain.evidence import one_line
 from worker.domain.objects import ObjectRef
 from worker.domain.parameters import problem
@@ -37,6 +39,26 @@ TARGET_PARAMETERS: Final = MappingProxyType(
     }
 )
 """Parameters that name the object a workflow acts on (Kubernaut workflow schema), and the part each one holds."""
+NAMES_AN_OBJECT: Final = re.compile(
+    r"(?:^|_)(?:NAME|NAMESPACE|NODE|POD|PVC|CLAIM|DEPLOYMENT|STATEFULSET|DAEMONSET|CONFIGMAP|SECRET|SERVICE)$"
+)
+"""How names of other parameters end that name an object."""
+
+
+def spelling(name: str) -> str:
+    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the same."""
+    flat = name.strip().replace("-", "_")
+    return (flat if flat.isupper() else snake_case(flat)).upper()
+
+
+def target_part(name: str) -> str | None:
+    """The part of the target that a parameter holds; None for any other parameter."""
+    return TARGET_PARAMETERS.get(spelling(name))
+
+
+def names_an_object(name: str) -> bool:
+    """Whether a parameter, by its name, holds the name of some object."""
+    return NAMES_AN_OBJECT.search(spelling(name)) is not None
 
 
 class Existence(enum.StrEnum):
@@ -101,7 +123,7 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
     declared = workflow.labels.get("component", ())
     if declared and WILDCARD not in declared:
         return declared
-    only_deployments = any(p.name in DEPLOYMENT_PARAMETERS for p in workflow.parameters)
+    only_deployments = any(spelling(p.name) in DEPLOYMENT_PARAMETERS for p in workflow.parameters)
     return (DEPLOYMENT,) if only_deployments else ()
 
 
@@ -127,14 +149,19 @@ def choose_target(
     given: Mapping[str, Any],
     affected: ResolvedObject,
     other: ResolvedObject | None = None,
+    unseen: frozenset[str] = frozenset(),
 ) -> TargetChoice:
-    """The target and the completed parameters. `other` is what `other_target` named, looked up."""
+    """The target and the completed parameters. `other` is what `other_target` named, looked up.
+
+    `unseen` are the given parameters whose value stands in no evidence.
+    """
     candidates = _candidates(affected, covered_kinds(workflow))
     if candidates:
         target = _best_candidate(candidates, given)
         problems, notes = _conflicts(given, target, affected.chain)
         parameters, more = _filled(workflow, given, target, affected.chain)
-        return TargetChoice(target, parameters, problems, notes=(*notes, *more))
+        wrong, factors = _beside(workflow, given, target, affected.chain, unseen)
+        return TargetChoice(target, parameters, (*problems, *wrong), factors, (*notes, *more))
     meant = other_target(workflow, given, affected)
     wrong = _other_problem(workflow, meant, other)
     if wrong or other is None:
@@ -142,7 +169,8 @@ def choose_target(
     problems, notes = _conflicts(given, other.ref, (other.ref,))
     parameters, more = _filled(workflow, given, other.ref, (other.ref,))
     factor = f"{workflow.workflow_id} acts on {other.ref}, not on the affected resource {affected.ref}"
-    return TargetChoice(other.ref, parameters, problems, (factor,), (*notes, *more))
+    wrong, factors = _beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen)
+    return TargetChoice(other.ref, parameters, (*problems, *wrong), (factor, *factors), (*notes, *more))
 
 
 def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectRef, ...]:
@@ -152,11 +180,11 @@ def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectR
 def _named(given: Mapping[str, Any]) -> dict[str, str]:
     """Parts of a target that the given parameters state, the first stated one of each."""
     named: dict[str, str] = {}
-    for name, part in TARGET_PARAMETERS.items():
-        value = given.get(name)
+    for name, part in _target_names(given):
+        value = given[name]
         if isinstance(value, str) and value.strip():
             named.setdefault(part, value.strip())
-            if name in DEPLOYMENT_PARAMETERS:
+            if spelling(name) in DEPLOYMENT_PARAMETERS:
                 named.setdefault("kind", DEPLOYMENT)
     return named
 
@@ -186,8 +214,8 @@ def _conflicts(
     """Given parts that name something else: another member of the chain is corrected, anything else is a problem."""
     problems: list[Problem] = []
     notes: list[str] = []
-    for name, part in TARGET_PARAMETERS.items():
-        value, expected = given.get(name), _expected(name, target, chain)
+    for name, part in _target_names(given):
+        value, expected = given[name], _expected(name, target, chain)
         if value is None or value == "" or expected is None or value == expected:
             continue
         shown = one_line(str(value), 80) if isinstance(value, str) else type(value).__name__
@@ -200,13 +228,50 @@ def _conflicts(
     return tuple(problems), tuple(notes)
 
 
+def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Those of the names that hold a part of the target, in the order of TARGET_PARAMETERS, and the parts."""
+    order = list(TARGET_PARAMETERS)
+    found = [(name, part) for name in dict.fromkeys(names) if (part := target_part(name))]
+    return sorted(found, key=lambda pair: order.index(spelling(pair[0])))
+
+
+def _beside(
+    workflow: Workflow,
+    given: Mapping[str, Any],
+    target: ObjectRef,
+    chain: Sequence[ObjectRef],
+    unseen: frozenset[str],
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Problems and approval factors of declared parameters that name an object beside the target."""
+    problems: list[Problem] = []
+    factors: list[str] = []
+    namespaces = {target.namespace, *(member.namespace for member in chain)}
+    for name, value in given.items():
+        if value in (None, "") or workflow.parameter(name) is None or not names_an_object(name):
+            continue
+        shown = one_line(str(value), 80)
+        if target_part(name):
+            if _expected(name, target, chain) is not None:
+                continue
+            if name in unseen:
+                problems.append(problem(name, f"{shown} stands in no evidence: look at it before naming it"))
+            else:
+                factors.append(f"parameter {name} names {shown}, which is not the target {target}")
+        elif spelling(name).endswith("NAMESPACE") and value not in namespaces:
+            factors.append(f"parameter {name} names another namespace: {shown}")
+        elif name in unseen:
+            factors.append(f"parameter {name} names {shown}, which stands in no evidence")
+    return tuple(problems), tuple(factors)
+
+
 def _expected(name: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> str | None:
     """What a target parameter must hold; None when nothing is known about it."""
-    if name in DEPLOYMENT_PARAMETERS and target.kind != DEPLOYMENT:
+    if spelling(name) in DEPLOYMENT_PARAMETERS and target.kind != DEPLOYMENT:
         return next((m.name for m in chain if m.kind == DEPLOYMENT), None)
-    if TARGET_PARAMETERS[name] == "api_version":
+    part = TARGET_PARAMETERS[spelling(name)]
+    if part == "api_version":
         return target.api_version or None
-    return str(getattr(target, TARGET_PARAMETERS[name]))
+    return str(getattr(target, part))
 
 
 def _belongs_to_chain(part: str, value: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> bool:
@@ -221,7 +286,7 @@ def _filled(
     """The given parameters with every declared target parameter set. Undeclared ones say nothing new: left out."""
     parameters = dict(given)
     notes: list[str] = []
-    for name, part in TARGET_PARAMETERS.items():
+    for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):
         expected, declared = _expected(name, target, chain), workflow.parameter(name)
         if declared is None:
             if parameters.pop(name, None) is not None:
@@ -247,7 +312,7 @@ def _other_problem(
 ) -> tuple[Problem, ...]:
     """Why the object that is meant cannot be the target although nothing in the chain can."""
     kinds = " or ".join(covered_kinds(workflow))
-    name = next((p.name for p in workflow.parameters if TARGET_PARAMETERS.get(p.name) == "name"), "")
+    name = next((p.name for p in workflow.parameters if target_part(p.name) == "name"), "")
     if not name:
         message = (
             f"{workflow.workflow_id} acts on {kinds}, not on the affected resource: choose another workflow"

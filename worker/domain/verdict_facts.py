@@ -37,6 +37,7 @@ class VerdictFacts:
     `affected`: the resource the answer blames, looked up; None when it names none.
     `workflow`: what the catalog returned for the chosen id in `lookup_context`; None for unknown and unfit alike.
     `other_target`: the object of `targets.other_target`, looked up.
+    `unseen_parameters`: those of the chosen parameters that name an object which stands in no evidence.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `instructions`: texts of the evidence that try to instruct whoever reads them.
     `failed_here`: executions that did not help the affected resource while its spec was what it is now;
@@ -47,6 +48,7 @@ class VerdictFacts:
     affected: ResolvedObject | None = None
     workflow: Workflow | None = None
     other_target: ResolvedObject | None = None
+    unseen_parameters: frozenset[str] = frozenset()
     alternatives: frozenset[str] = frozenset()
     signal_types: frozenset[str] = frozenset()
     safety: SafetyContext | None = None
