@@ -375,3 +375,26 @@ async def test_whatever_the_api_answers_the_first_look_succeeds(manifest, kind):
     namespace = "" if kind == "Node" else "shop"
     found = await enrich(request(kind, "x", namespace), HostileCluster(manifest), FixedClock())
     assert found.owner_chain.chain
+
+
+async def test_what_speaks_against_nothing_to_do_is_kept_apart():
+    found = await enrich(request(), shop(), FixedClock())
+    assert any("api-b-x2x4z" in item for item in found.first_look.trouble)
+    assert found.first_look.unread == ()
+    assert ["Deployment"] == [ref.kind for ref in found.first_look.chain]
+
+
+@pytest.mark.parametrize(("kind", "unread"), [("Pod", "pods"), ("Event", "events")])
+async def test_a_first_look_that_could_not_read_says_so(kind, unread):
+    cluster = shop()
+    cluster.fail(ClusterReason.FORBIDDEN, kind=kind, method="list")
+    found = await enrich(request(), cluster, FixedClock())
+    assert unread in found.first_look.unread
+
+
+async def test_a_target_that_could_not_be_read_is_no_quiet_one():
+    cluster = shop()
+    cluster.fail(ClusterReason.FORBIDDEN, kind="Deployment", method="get")
+    found = await enrich(request(), cluster, FixedClock())
+    assert found.first_look.chain == ()
+    assert found.first_look.unread[:1] == ("Deployment shop/api",)
