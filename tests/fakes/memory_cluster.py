@@ -55,6 +55,10 @@ class MemoryCluster:
         """From now on, calls about this kind (logs count as Pod) end in this error."""
         self._failures[kind, method] = ClusterError(reason, f"{kind} {method}: {reason}")
 
+    def heal(self) -> None:
+        """From now on nothing fails."""
+        self._failures.clear()
+
     async def get(self, ref: ObjectRef) -> Manifest:
         resource = self._readable("get", ref, ref.kind, ref.api_version)
         if resource.namespaced and not ref.namespace:

@@ -9,7 +9,7 @@ import pytest
 from schemas.analysis import Status
 from tests.fakes.memory_catalog import MemoryCatalog, labels, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.fakes.memory_model import calls, final
+from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOGS, World, cause, chosen, incident, nothing, shop
 from worker.domain.errors import ClusterReason
 from worker.domain.workflow import Parameter
@@ -259,3 +259,29 @@ async def test_a_deployment_beside_a_target_of_another_kind_was_seen_and_is_for_
         request=incident(resource_kind="StatefulSet", resource_name="the-db", error_message="see 'api'"),
     )
     assert (status, status is Status.COMPLETED) == (result.status, result.approval.required)
+
+
+@pytest.mark.parametrize("kinds", [["Pod", "Event"], ["Pod"], ["Event"]])
+async def test_a_cluster_that_shows_no_pods_and_no_events_leaves_a_doubt(kinds):
+    world = World.saying(final(cause()))
+    for kind in kinds:
+        world.cluster.fail(ClusterReason.FORBIDDEN, kind=kind)
+    result = await world.analyse()
+    assert (Status.COMPLETED, True) == (result.status, result.approval.required)
+    assert world.policy.asked[0]["unverified"] is True
+
+
+@pytest.mark.parametrize(("namespace", "approval"), [("shop", False), ("payments", True)])
+async def test_only_a_later_look_at_the_same_place_makes_up_for_what_was_not_read(namespace, approval):
+    world = World()
+
+    def script(_, number):
+        if number > 1:
+            return final(cause())
+        world.cluster.heal()
+        return calls(("list_resources", {"kind": "Pod", "namespace": namespace}))
+
+    world.model = MemoryModel(script)
+    world.cluster.fail(ClusterReason.TIMEOUT, kind="Pod")
+    result = await world.analyse()
+    assert (Status.COMPLETED, approval) == (result.status, result.approval.required)

@@ -240,6 +240,7 @@ class _Work:
             extra_signal_types=rules.signal_types,
             sender=sender_texts(job.request),
             lookback=lookback,
+            failed_sources=opening.failed_sources,
         )
         self._review: Reviewed | None = None
 

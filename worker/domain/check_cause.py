@@ -64,6 +64,8 @@ def check_affected(answer: Answer, facts: VerdictFacts, found: Findings) -> Reso
         found.add(ProblemKind.RCA, f"{TARGET_PATH}.namespace", message)
         return None
     _check_existence(affected, found)
+    if facts.not_seen:
+        found.factors.append(f"{' and '.join(facts.not_seen)} around the signal could not be read")
     return affected
 
 

@@ -37,6 +37,9 @@ ABSENCE = re.compile(
 )
 """How Kubernetes components say that an object is not there (kubelet, controllers, API server)."""
 
+LOOKED_FOR = ("pods", "events")
+"""What the first look must have read: without them nobody knows whether anything is wrong."""
+
 NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
 """The cluster has answered: it serves no such kind, or the words name no kind, or more than one."""
 
@@ -56,7 +59,10 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Reviewer:
-    """Looks things up for one request. `signal` is the resource the request names, `sender` what it says in words."""
+    """Looks things up for one request. `signal` is the resource the request names, `sender` what it says in words.
+
+    `failed_sources` are those of the first look that could not be read, by name, each with the reason.
+    """
 
     cluster: Cluster
     catalog: Catalog
@@ -69,6 +75,7 @@ class Reviewer:
     extra_signal_types: frozenset[str] = frozenset()
     sender: Sequence[Evidence] = ()
     lookback: Lookback | None = None
+    failed_sources: Sequence[str] = ()
 
     async def review(self, answer: Answer) -> Reviewed:
         """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
@@ -82,10 +89,26 @@ class Reviewer:
             safety=self.safety,
             failed=self.failed,
             instructions=tuple(line for lines in planted.values() for line in lines),
+            not_seen=self._not_seen(),
         )
         known = await self._history(answer, chain)
         facts = replace(facts, failed_here=failed_here(known), history_problem=known.problem)
         return Reviewed(await self._with_choice(answer, facts), labels, planted, known.spec_hash)
+
+    def _not_seen(self) -> tuple[str, ...]:
+        """Pods and events around the signal, if the first look could not read them and no tool has since."""
+        missing = [name for name in LOOKED_FOR if any(f.startswith(f"{name} (") for f in self.failed_sources)]
+        items = from_cluster(self.evidence.items)
+        return tuple(name for name in missing if not any(self._makes_up_for(name, item) for item in items))
+
+    def _makes_up_for(self, source: str, item: Evidence) -> bool:
+        home = self._home
+        if source == "events":
+            here = re.search(rf"(?<![a-z0-9-]){re.escape(home)}(?![a-z0-9-])", item.scope)
+            return item.source == "get_events" and (here is not None or not home)
+        return item.source in {"list_resources", "get_resource"} and item.scope.startswith(
+            (f"Pod in {home}:", f"Pod in {home} ", f"Pod {home}/", "Pod in all namespaces")
+        )
 
     async def _history(self, answer: Answer, chain: OwnerChain | None) -> Known:
         """Past remediations of the top owner, if a workflow is to be judged by them."""

@@ -42,6 +42,7 @@ class VerdictFacts:
     `instructions`: texts of the evidence that try to instruct whoever reads them.
     `failed_here`: executions that did not help the affected resource while its spec was what it is now;
     `history_problem` says why they are not known.
+    `not_seen` are sources around the signal (pods, events) that nobody could read.
     """
 
     context: SelectionContext
@@ -56,6 +57,7 @@ class VerdictFacts:
     instructions: tuple[str, ...] = ()
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
+    not_seen: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
