@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
 from schemas.fields import MAX_ITEMS, AtMost, Count, Flag, LongText, Message, Removed, Word
 from schemas.taxonomy import PriorityWord
 
 Words = Annotated[tuple[Word, ...], AtMost(MAX_ITEMS)]
+
+
+LIMITS_ELSEWHERE = (
+    "safetyConstraints",
+    "constraints",
+    "actionConstraints",
+    "max_downtime_seconds",
+    "maxDowntimeSeconds",
+    "requires_approval",
+    "requiresApproval",
+    "allowed_actions",
+    "allowedActions",
+    "forbidden_actions",
+    "forbiddenActions",
+)
+"""Where senders put limits by mistake."""
 
 
 class SafetyMessage(Message):
@@ -53,10 +69,11 @@ class RegoPolicy(SafetyMessage):
     """Nothing may run without approval."""
 
 
-class SafetyContext(SafetyMessage):
+class SafetyContext(Message):
     """Constraints and risk around the incident. Everything is optional.
 
-    The verbose form of the same document is refused, and so is every unknown field.
+    The verbose form of the same document is refused, and so is a limit in another place or spelling: it must not be
+    lost silently. Other unknown fields are ignored, as everywhere.
     """
 
     investigation_id: Word = ""
@@ -87,6 +104,12 @@ class SafetyContext(SafetyMessage):
     """The policy behind the constraints."""
     task: LongText = ""
     """An instruction by the sender. Never reaches the model."""
+    limits_elsewhere: Annotated[None, Removed("safety_constraints")] = Field(
+        default=None, exclude=True, validation_alias=AliasChoices(*LIMITS_ELSEWHERE)
+    )
+    policy_elsewhere: Annotated[None, Removed("rego_policy")] = Field(
+        default=None, exclude=True, validation_alias=AliasChoices("regoPolicy", "dry_run", "dryRun")
+    )
     action_constraints: Annotated[None, Removed("safety_constraints")] = Field(default=None, exclude=True)
     risk_factors: Annotated[None, Removed("dependencies, data_criticality and user_impact")] = Field(
         default=None, exclude=True

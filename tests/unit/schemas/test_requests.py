@@ -306,6 +306,10 @@ def test_safety_is_never_lost_silently(field, value):
     assert {field} == {path.partition(".")[0] for path in refused(SafetyContext, {field: value})}
 
 
+def test_other_new_fields_of_the_safety_context_are_ignored_as_everywhere():
+    assert SafetyContext() == SafetyContext.model_validate({"owner_team": "payments"})
+
+
 @pytest.mark.parametrize("field", ["safetyContext", "safety_constraints", "safetyConstraints"])
 def test_safety_in_another_place_is_refused(field):
     assert {field} == refused(IncidentRequest, MINIMAL | {field: {"requires_approval": True}})
