@@ -44,6 +44,7 @@ DRILLS = (
         "NATS away 60 s",
         "not ready <= 10 s, back <= 10 s after, lost 0",
         broker.broker_away,
+        beside=True,
     ),
     Drill(
         "frozen",
@@ -113,32 +114,43 @@ async def play(drill: Drill, on: Ground, seconds: float) -> Outcome:
 
 async def play_all(drills: Sequence[Drill], seconds: float) -> bool:
     """Print progress to stderr, the table to stdout. Logs of a failed run are kept."""
-    directory, rows, all_began = Path(tempfile.mkdtemp(prefix="rca-drills-")), [], time.monotonic()
+    directory, all_began = Path(tempfile.mkdtemp(prefix="rca-drills-")), time.monotonic()
+    outcomes: dict[str, Outcome] = {}
 
-    def tell(text: str) -> None:
-        print(f"      {text}", file=sys.stderr, flush=True)
+    async def one(drill: Drill) -> None:
+        say(f"{drill.name}: {drill.title}")
+        began = time.monotonic()
+        outcome = outcomes[drill.name] = await play(drill, on, seconds)
+        verdict = "passed" if outcome.passed else "FAILED"
+        took = time.monotonic() - began
+        say(
+            f"{drill.name}: {verdict} in {took:.0f} s: {outcome.measured} ({len(outcomes)} of {len(drills)} done)"
+        )
 
-    async with ground(directory, tell) as on:
-        for number, drill in enumerate(drills, 1):
-            print(f"[{number}/{len(drills)}] {drill.title}", file=sys.stderr, flush=True)
-            began = time.monotonic()
-            outcome = await play(drill, on, seconds)
-            took = time.monotonic() - began
-            verdict = "passed" if outcome.passed else "FAILED"
-            print(f"      {verdict} in {took:.0f} s: {outcome.measured}", file=sys.stderr, flush=True)
-            rows.append((drill, outcome))
+    async with ground(directory, lambda text: say(f"      {text}")) as on:
+        beside = [asyncio.create_task(one(drill)) for drill in drills if drill.beside]
+        for drill in drills:
+            if not drill.beside:
+                await one(drill)
+        await asyncio.gather(*beside)
     print("| drill | must hold | measured | |\n|---|---|---|---|")
-    for drill, outcome in rows:
+    for drill in drills:
+        outcome = outcomes[drill.name]
         print(
             f"| {drill.title} | {drill.wanted} | {outcome.measured} | {'pass' if outcome.passed else 'FAIL'} |"
         )
-    passed = sum(outcome.passed for _, outcome in rows)
-    print(f"\n{passed} of {len(rows)} rows passed in {time.monotonic() - all_began:.0f} s")
-    if passed == len(rows):
+    passed = sum(outcome.passed for outcome in outcomes.values())
+    print(f"\n{passed} of {len(drills)} rows passed in {time.monotonic() - all_began:.0f} s")
+    if passed == len(drills):
         shutil.rmtree(directory, ignore_errors=True)
     else:
-        print(f"logs: {directory}", file=sys.stderr)
-    return passed == len(rows)
+        say(f"logs: {directory}")
+    return passed == len(drills)
+
+
+def say(text: str) -> None:
+    """Progress."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:

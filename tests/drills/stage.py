@@ -107,7 +107,7 @@ class Stage:
 
     def tell(self, text: str) -> None:
         """Progress for whoever watches."""
-        self.ground.tell(text)
+        self.ground.tell(f"{self.name}: {text}")
 
     async def plan(self, **fields: Any) -> None:
         """How the model behaves from now on."""

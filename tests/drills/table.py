@@ -19,12 +19,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Drill:
-    """One row. `run` plays it at full size."""
+    """One row. `run` plays it at full size. One that mostly waits is played `beside` the others."""
 
     name: str
     title: str
     wanted: str
     run: Callable[[Ground], Awaitable[Outcome]]
+    beside: bool = False
 
 
 def lost_and_twice(account: Account) -> str:
