@@ -208,7 +208,7 @@ async def serve(script: Script) -> AsyncIterator[ScriptedLLM]:
     llm = ScriptedLLM(script)
     app = web.Application(client_max_size=16 << 20)
     app.router.add_post("/{path:.*}", llm.handle)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

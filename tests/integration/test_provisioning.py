@@ -195,7 +195,8 @@ async def test_two_prefixes_share_an_account(case):
     found = await provision(case.nc, wanted(Subjects("eu-1.rca")))
     assert {finding.action for finding in found} == {Action.CREATED}
     await case.js.publish("eu-1.rca.request.incident.p1", b"x")
-    assert (await case.js.consumer_info("EU_1_RCA_REQUESTS", "p1")).num_pending == 1
+    puller = await case.js.pull_subscribe_bind(consumer="p1", stream="EU_1_RCA_REQUESTS")
+    assert [b"x"] == [message.data for message in await puller.fetch(1)]
     assert await case.count("RCA_REQUESTS") == 0
 
 

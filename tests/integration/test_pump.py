@@ -158,7 +158,62 @@ async def test_lanes_do_not_wait_for_each_other(case):
     assert (busy.peak, urgent.bodies) == (1, [b"0"])
 
 
+async def test_what_waits_in_one_lane_is_no_matter_to_another_and_the_oldest_goes_first(case):
+    busy, urgent = Held(), Held()
+    await asyncio.gather(*(case.js.publish("rca.request.incident.p3", b"%d" % n) for n in range(2_000)))
+    async with pumping(case.nc, busy, lane="p3", slots=3), pumping(case.nc, urgent, lane="p0"):
+        await until(lambda: busy.running == 3)
+        await submit(case, b"now", subject="rca.request.incident.p0")
+        await until(lambda: urgent.running == 1)
+        assert ([1, 2, 3], 2_001) == (
+            [delivery.sequence for delivery in busy.deliveries],
+            await case.count(REQUESTS),
+        )
+        urgent.go.set()
+        busy.go.set()
+        await until(lambda: len(busy.deliveries) > 100)
+    order = [delivery.sequence for delivery in busy.deliveries]
+    assert sorted(order) == order
+
+
 # --- back-pressure
+
+
+class Gate:
+    """Lets nothing be asked for until it is opened."""
+
+    def __init__(self):
+        self.opened, self.waiting = asyncio.Event(), 0
+
+    async def admit(self):
+        waits = not self.opened.is_set()
+        self.waiting += waits
+        await self.opened.wait()
+        return waits
+
+
+async def test_nothing_is_asked_for_before_it_may_be(case):
+    gate, held = Gate(), Held()
+    await submit(case, b"x")
+    async with pumping(case.nc, held, admission=gate, pull_seconds=0.1) as pump:
+        await until(lambda: gate.waiting)
+        await asyncio.sleep(0.5)
+        assert (held.bodies, pump.silent_seconds()) == ([], 0.0)
+        gate.opened.set()
+        await until(lambda: held.running == 1)
+        gate.opened.clear()
+        await submit(case, b"y")
+        held.go.set()
+        await until(lambda: gate.waiting == 2)
+        assert held.bodies == [b"x"]
+        gate.opened.set()
+        await until(lambda: empty(case))
+    assert held.bodies == [b"x", b"y"]
+
+
+async def test_a_pump_that_waits_for_admission_can_be_drained(case):
+    async with pumping(case.nc, Held(), admission=Gate()):
+        pass
 
 
 @dataclass
@@ -399,6 +454,21 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
         (b"long", 2),
         (b"queued", 1),
     ]
+
+
+async def test_in_a_hurry_the_jobs_are_given_back_at_once(case):
+    held, hurry = Held(), asyncio.Event()
+    pump = Pump(case.nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
+    await pump.start()
+    await submit(case, b"x")
+    await until(lambda: pump.running == 1)
+    draining = asyncio.create_task(pump.drain(3_600, hurry))
+    await asyncio.sleep(0.1)
+    assert (draining.done(), held.cancelled) == (False, 0)
+    hurry.set()
+    await draining
+    assert (pump.running, held.cancelled) == (0, 1)
+    assert await case.count(REQUESTS) == 1
 
 
 async def test_what_arrives_while_it_stops_is_given_back(case):

@@ -229,7 +229,9 @@ class Handler:
             return None
         if last.digest != taken.digest:
             return await self._closing.conflict(taken, "is taken by another request that is being analysed")
-        if last.message == taken.delivery.sequence or not await self._is_queued(last.message, taken):
+        if last.message == taken.delivery.sequence or buried(run.steps, last.message):
+            return None
+        if not await self._is_queued(last.message, taken):
             return None
         log.info("published_twice", request=taken.subject.key, first=last.message)
         return ACK  # the other one stays in the queue until there is a result

@@ -72,7 +72,7 @@ class NatsSettings(Group):
     ca_file: Path | None = None
     """CA that signed the server's certificate; switches TLS on."""
     connect_seconds: float = Field(30.0, gt=0)
-    """How long the first connection may take before the worker says so and exits."""
+    """How long a command waits for the first connection. A worker waits for ever, and says what for."""
     replicas: int = Field(1, ge=1, le=5)
     """Copies of each stream made by `rca provision`; 3 on a cluster."""
 

@@ -1,11 +1,33 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.memory_nats import MemoryJournal
 from worker.domain.errors import LostClaim
-from worker.domain.journal import BEGIN, CLAIM, END, FAILED, RELEASED, Counts, count, done, paid
-from worker.domain.ports import Step
+from worker.domain.isolation import Passage, passage
+from worker.domain.journal import (
+    BEGIN,
+    CLAIM,
+    END,
+    FAILED,
+    INTERNAL_ERROR,
+    RELEASED,
+    UNREADABLE,
+    Counts,
+    Owner,
+    count,
+    done,
+    flaw,
+    owner,
+    paid,
+    unconfirmed,
+    usable,
+)
+from worker.domain.ports import AuditRecord, Step
 
 
 def run_of(number: int, run: str, *, alone: bool = False, outcome: str = "") -> list[Step]:
@@ -92,3 +114,92 @@ async def test_a_failed_call_leaves_a_claim_and_no_step():
     with pytest.raises(TimeoutError):
         await paid(run, "llm", call)
     assert [step.kind for step in journal.steps["key"] if step] == [CLAIM]
+
+
+# -- Whose turn it is, and what can be gone on from
+
+
+def begun(number, run, **notes):
+    return Step(number, BEGIN, run, b"", notes)
+
+
+def test_counts_are_those_of_one_message_and_say_since_when():
+    steps = [
+        begun(1, "a", message=7, alone=True, at="2026-06-04T15:34:00+00:00"),
+        begun(2, "b", message=7, at="2026-06-04T16:00:00+00:00"),
+        Step(3, END, "b", b"", {"outcome": FAILED, "reason": INTERNAL_ERROR}),
+        begun(4, "c", message=8, alone=True, at="2026-06-04T17:00:00+00:00"),
+        Step(5, END, "unknown", b"", {"outcome": FAILED}),
+    ]
+    since = datetime(2026, 6, 4, 15, 34, tzinfo=UTC)
+    assert Counts(1, 1, 1, 1, suspect=False, since=since) == count(steps, 7)
+    assert Counts(0, 0, 1, 1, suspect=True, since=since.replace(hour=17, minute=0)) == count(steps, 8)
+    assert Counts() == count(steps, 9)
+    assert 2 == count(steps).deaths
+
+
+def test_the_owner_is_the_last_that_says_for_what_it_runs():
+    steps = [begun(1, "a", message=7, digest="x"), begun(2, "b", message=8, digest="y"), begun(3, "c")]
+    assert (None, Owner("y", 8)) == (owner([]), owner(steps))
+
+
+GONE = Step(2, UNREADABLE, "", b"", {"why": "it is gone"})
+
+
+def test_nothing_is_gone_on_from_that_has_a_hole():
+    steps = [begun(1, "a"), GONE, Step(3, "llm", "a", b"answer")]
+    assert ((), "it is gone") == (usable(steps), flaw(steps))
+    assert (tuple(steps[::2]), "") == (usable(steps[::2]), flaw(steps[::2]))
+
+
+def test_after_a_fresh_start_what_was_before_it_does_not_matter():
+    fresh = [begun(3, "b", afresh=True), Step(4, "llm", "b", b"answer")]
+    steps = [begun(1, "a"), GONE, *fresh]
+    assert (tuple(fresh), "") == (usable(steps), flaw(steps))
+    assert ((), "it is gone") == (usable([*steps, GONE]), flaw([*steps, GONE]))
+
+
+def test_what_a_run_published_before_its_last_step_is_confirmed():
+    def told(number, kind, run):
+        return Step(number, kind, run, b"", {}, (AuditRecord(str(number), "", "", number, b""),))
+
+    kinds = [BEGIN, "opening", CLAIM, "llm", END, BEGIN, BEGIN, CLAIM, END]
+    steps = [told(n, kind, "r") for n, kind in enumerate(kinds, 1)]
+
+    def left(count):
+        return [record.sequence for record in unconfirmed(steps[:count])]
+
+    assert [[], [1], [2], [3], [4], [4, 5], [4, 5, 6], [4, 5, 6, 7], [8], [8, 9]] == [
+        left(count) for count in range(10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "finished", "expected"),
+    [
+        (Counts(), False, Passage.WITH_OTHERS),
+        (Counts(deaths=9, deaths_alone=2), False, Passage.WITH_OTHERS),
+        (Counts(deaths=1, suspect=True), False, Passage.ALONE),
+        (Counts(deaths=9, deaths_alone=2, suspect=True), False, Passage.ALONE),
+        (Counts(deaths=3, deaths_alone=3, suspect=True), False, Passage.NEVER),
+        (Counts(deaths=3, deaths_alone=3), False, Passage.NEVER),
+        (Counts(deaths=9, deaths_alone=9, suspect=True), True, Passage.WITH_OTHERS),
+    ],
+)
+def test_only_deaths_alone_end_in_never(counts, finished, expected):
+    assert expected is passage(counts, max_deaths=3, finished=finished)
+
+
+RUNS = st.lists(st.tuples(st.booleans(), st.sampled_from(["", FAILED, RELEASED])), max_size=12)
+
+
+@given(RUNS)
+def test_a_request_that_never_died_alone_is_never_given_up(runs):
+    steps = []
+    for number, (alone, outcome) in enumerate(runs):
+        steps.append(begun(len(steps) + 1, f"r{number}", alone=alone, message=7))
+        if outcome:
+            steps.append(Step(len(steps) + 1, END, f"r{number}", b"", {"outcome": outcome}))
+    died_alone = sum(alone and not outcome for alone, outcome in runs)
+    how = passage(count(steps, 7), max_deaths=3, finished=False)
+    assert (how is Passage.NEVER) is (died_alone >= 3)

@@ -7,6 +7,7 @@ from worker.adapters.rego_policy import PolicyUnusable
 from worker.app.client import SubmitError
 from worker.app.embedded import EmbeddedError
 from worker.app.intake import IntakeError
+from worker.app.operations import OperationError
 from worker.app.settings import ConfigurationError
 from worker.domain.errors import CatalogUnavailable, ClusterError, Unavailable
 from worker.sandbox.cluster_files import SnapshotError
@@ -20,6 +21,7 @@ KNOWN = (
     IntakeError,
     ModelUnusable,
     NatsServerError,
+    OperationError,
     OSError,
     PolicyUnusable,
     SnapshotError,

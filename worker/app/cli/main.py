@@ -34,8 +34,12 @@ sandbox = typer.Typer(
 app.add_typer(sandbox, name="sandbox")
 catalog = typer.Typer(no_args_is_help=True, help="Check a directory of workflows before a worker uses it.")
 app.add_typer(catalog, name="catalog")
+dlq = typer.Typer(no_args_is_help=True, help="Requests that could not be served: look, send again, delete.")
+app.add_typer(dlq, name="dlq")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for scripts.")]
+LetterId = Annotated[int, typer.Argument(help="Its id, as `rca dlq list` shows it.", min=1)]
+LetterIds = Annotated[list[int], typer.Argument(help="Their ids, as `rca dlq list` shows them.", min=1)]
 Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.")]
 
 
@@ -98,6 +102,18 @@ def submit(
         typer.echo(f"error: {e}", err=True)
         raise typer.Exit(EXIT_ERROR) from None
     _run(run(body, recovery=recovery, wait_seconds=timeout if wait else None, as_json=json_output))
+
+
+@app.command()
+def cancel(
+    key: Annotated[
+        str, typer.Argument(help="The request key: the remediation id, as `rca submit` prints it.")
+    ],
+) -> None:
+    """Stop a request: at its next step if it runs, without any step if it still waits. A person gets it."""
+    from worker.app.cli.cancel import cancel as run
+
+    _run(run(key))
 
 
 @app.command()
@@ -187,6 +203,38 @@ def sandbox_analyst(*, port: Port = 0) -> None:
 
 
 CatalogDirectory = Annotated[Path, typer.Argument(help="Directory of workflows (YAML).")]
+
+
+@dlq.command(name="list")
+def dlq_list(*, json_output: Json = False) -> None:
+    """One line for each, oldest first: id, time, reason, remediation id, error."""
+    from worker.app.cli.dlq import show_all
+
+    _run(show_all(as_json=json_output))
+
+
+@dlq.command(name="show")
+def dlq_show(letter: LetterId, *, json_output: Json = False) -> None:
+    """Why it could not be served, and the request as it was sent."""
+    from worker.app.cli.dlq import show
+
+    _run(show(letter, as_json=json_output))
+
+
+@dlq.command(name="replay")
+def dlq_replay(letters: LetterIds) -> None:
+    """Send requests again, when the cause is mended. What comes out replaces the failed result."""
+    from worker.app.cli.dlq import replay
+
+    _run(replay(letters))
+
+
+@dlq.command(name="drop")
+def dlq_drop(letters: LetterIds) -> None:
+    """Delete dead letters. Their failed results stay."""
+    from worker.app.cli.dlq import drop
+
+    _run(drop(letters))
 
 
 @catalog.command(name="lint")

@@ -1,0 +1,319 @@
+"""`rca worker` as a process: it waits for what it needs, stops when told, and another one goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from typer.testing import CliRunner
+
+from schemas.subjects import Subjects
+from tests.drills.workers import Worker
+from tests.fakes.llm_server import Said
+from tests.fakes.llm_server import serve as serve_llm
+from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
+from tests.nats_servers import Case, connect, free_ports, one_server, provisioned
+from tests.pipeline import CATALOG, final
+from tests.processes import rca
+from worker.adapters.nats_provision import provision, wanted
+from worker.app.cli.main import app
+from worker.sandbox.cluster_server import serve as serve_cluster
+from worker.sandbox.cluster_server import write_kubeconfig
+from worker.sandbox.nats_server import NatsServer
+
+KEY = json.loads(BODY)["remediation_id"]
+
+
+async def until(condition):
+    """Up to 40 s, so that a slow machine is no failure."""
+    for _ in range(800):
+        if await condition():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never happened")
+
+
+async def said(worker):
+    """What /readyz says."""
+    try:
+        return (await worker._get("/readyz"))[1]
+    except (aiohttp.ClientError, TimeoutError, ConnectionError):
+        return ""
+
+
+@dataclass
+class Held:
+    """A model that answers no call from the n-th on, before it is let go."""
+
+    number: int
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    free: bool = False
+
+    def __call__(self, request, number):
+        if number >= self.number and not self.free:
+            self.asked.set()
+            return Said(delay_seconds=120.0)
+        if len(request["messages"]) > 3:  # there are results of tools
+            return final(ANSWER)
+        return Said(tool_calls=[("get_resource_context", TARGET)])
+
+
+@dataclass
+class Stage:
+    """Servers, and the environment of workers on them."""
+
+    case: Case
+    llm: object
+    env: dict[str, str]
+    directory: object
+
+    def worker(self, name="w0", **env):
+        return Worker(name, {**self.env, **env}, self.directory)
+
+    async def submit(self):
+        await self.case.js.publish("rca.request.incident", BODY)
+
+    async def result(self):
+        found = await self.case.messages("RCA_RESULTS", f"rca.result.incident.{KEY}")
+        return json.loads(found[-1].data) if found else None
+
+    async def answered(self):
+        return await self.result() is not None and await self.case.count("RCA_REQUESTS") == 0
+
+
+def settings(server, llm, kubeconfig):
+    return {
+        "RCA_NATS__SERVERS": server.url,
+        "RCA_KUBERNETES__KUBECONFIG": str(kubeconfig),
+        "RCA_LLM__MODEL": "openai-chat:scripted",
+        "RCA_LLM__BASE_URL": f"{llm.url}/v1",
+        "RCA_LLM__API_KEY": "test-key",
+        "RCA_CATALOG__PATH": str(CATALOG),
+        "RCA_WORKER__ACK_WAIT_SECONDS": "2",
+    }
+
+
+@asynccontextmanager
+async def stage(tmp_path, script):
+    kubeconfig = tmp_path / "kubeconfig"
+    async with (
+        one_server(tmp_path) as server,
+        provisioned([server], ack_wait_seconds=2) as case,
+        serve_llm(script) as llm,
+        serve_cluster(CASE) as url,
+    ):
+        write_kubeconfig(kubeconfig, url)
+        yield Stage(case, llm, settings(server, llm, kubeconfig), tmp_path)
+
+
+@asynccontextmanager
+async def started(worker):
+    await worker.start()
+    try:
+        await worker.ready()
+        yield worker
+    finally:
+        await worker.kill()
+
+
+# -- Starting
+
+
+async def test_a_worker_waits_for_whatever_is_missing_and_says_so(tmp_path):
+    kubeconfig, [port] = tmp_path / "kubeconfig", free_ports(1)
+    write_kubeconfig(kubeconfig, f"http://127.0.0.1:{port}")
+    server = NatsServer(tmp_path / "n")
+    await server.start()
+    await server.stop()
+    async with serve_llm(lambda request, number: final(ANSWER)) as llm:
+        worker = Worker("w0", settings(server, llm, kubeconfig), tmp_path)
+        await worker.start()
+        try:
+            await until(lambda: _says(worker, "no NATS server answers at nats://127.0.0.1"))
+            assert 200 == (await worker._get("/livez"))[0]
+            await server.start()
+            await until(lambda: _says(worker, "run `rca provision`"))
+            nc = await connect([server])
+            await provision(nc, wanted(Subjects()))
+            await until(lambda: _says(worker, "the cluster does not answer"))
+            assert [] == worker.events("worker_started")
+            async with serve_cluster(CASE, port=port):
+                await worker.ready()
+                waited = " ".join(event["reason"] for event in worker.events("waiting"))
+                assert all(what in waited for what in ("no NATS server", "rca provision", "the cluster"))
+                worker.send(signal.SIGTERM)
+                assert 0 == await worker.ended()
+            await nc.close()
+        finally:
+            await worker.kill()
+            await server.stop()
+
+
+async def _says(worker, text):
+    return text in await said(worker)
+
+
+async def test_a_worker_that_waits_stops_when_told(tmp_path):
+    [port] = free_ports(1)
+    env = {
+        "RCA_NATS__SERVERS": f"nats://127.0.0.1:{port}",
+        "RCA_KUBERNETES__KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "RCA_LLM__MODEL": "openai-chat:x",
+        "RCA_LLM__BASE_URL": "http://127.0.0.1:9/v1",
+    }
+    write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    worker = Worker("w0", env, tmp_path)
+    await worker.start()
+    await until(lambda: _says(worker, "nats: not connected yet"))
+    worker.send(signal.SIGTERM)
+    assert 0 == await worker.ended()
+    assert "Traceback" not in worker.tail()
+
+
+@pytest.mark.parametrize("command", ["worker", "provision"])
+async def test_refused_credentials_are_a_clear_error(tmp_path, command):
+    users = 'authorization { users: [ {user: "rca", password: "right"} ] }'
+    server = NatsServer(tmp_path / "n", cluster=users)
+    await server.start()
+    write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    env = {
+        "RCA_NATS__SERVERS": server.url,
+        "RCA_NATS__USER": "rca",
+        "RCA_NATS__PASSWORD": "wrong-one",
+        "RCA_LLM__MODEL": "openai-chat:x",
+        "RCA_LLM__BASE_URL": "http://127.0.0.1:9/v1",
+        "RCA_KUBERNETES__KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "RCA_HTTP__PORT": "0",
+        "RCA_HTTP__HOST": "127.0.0.1",
+    }
+    ended = await rca(command, env=env)
+    await server.stop()
+    assert 1 == ended.code
+    assert "refuses the credentials" in ended.err
+    assert "RCA_NATS__PASSWORD" in ended.err
+    assert "wrong-one" not in ended.err
+    assert "Traceback" not in ended.err
+
+
+# -- Dying and stopping
+
+
+async def test_after_a_kill_another_worker_pays_only_for_the_call_that_was_outstanding(tmp_path):
+    script = Held(2)
+    async with stage(tmp_path, script) as s:
+        async with started(s.worker()) as first:
+            await s.submit()
+            await asyncio.wait_for(script.asked.wait(), 40)
+            await first.kill()
+        script.free = True
+        async with started(s.worker("w1")):
+            await until(s.answered)
+        result, audits = await s.result(), await s.case.messages("RCA_AUDIT", "rca.audit.>")
+    assert ("completed", 2, 3) == (result["status"], result["usage"]["llm_calls"], len(s.llm.requests))
+    assert s.llm.requests[1] == s.llm.requests[2]
+    events = [json.loads(message.data) for message in audits]
+    assert len(events) == len({event["event_id"] for event in events})
+    assert list(range(1, len(events) + 1)) == sorted(event["sequence"] for event in events)
+    assert 1 == sum(event["event_type"] == "request.resumed" for event in events)
+
+
+async def test_a_worker_that_is_told_twice_gives_back_at_once_what_it_has_not_finished(tmp_path):
+    script = Held(1)
+    async with stage(tmp_path, script) as s:
+        async with started(s.worker(RCA_WORKER__DRAIN_SECONDS="600")) as first:
+            await s.submit()
+            await asyncio.wait_for(script.asked.wait(), 40)
+            first.send(signal.SIGTERM)
+            await until(lambda: _not_ready(first))
+            first.send(signal.SIGTERM)
+            assert 0 == await first.ended()
+        script.free = True
+        async with started(s.worker("w1")):
+            await until(s.answered)
+        journal = await s.case.messages("KV_RCA_JOURNAL", f"$KV.RCA_JOURNAL.{KEY}.*")
+    heads = [json.loads(message.data.partition(b"\n")[0]) for message in journal]
+    assert [False, False] == [head["notes"]["alone"] for head in heads if head["kind"] == "begin"]
+    assert ["released"] == [head["notes"]["outcome"] for head in heads if head["kind"] == "end"]
+
+
+async def _not_ready(worker):
+    return await worker.readiness() != 200
+
+
+# -- Operators
+
+
+async def command(*arguments, env):
+    """An `rca` command in this process: it starts faster."""
+    return await asyncio.to_thread(CliRunner().invoke, app, arguments, env=env)
+
+
+async def test_dead_letters_are_shown_sent_again_and_deleted(tmp_path):
+    async with stage(tmp_path, Held(1, free=True)) as s:
+        await _exhaust(s)
+        async with started(s.worker()):
+            await until(lambda: _count(s, "RCA_DLQ", "rca.dlq.>", 2))
+            assert "failed" == (await s.result())["status"]
+            listed = json.loads((await command("dlq", "list", "--json", env=s.env)).stdout)
+            assert [("max_deliveries", KEY), ("max_deliveries", "rr-2")] == [
+                (letter["reason"], letter["remediation_id"]) for letter in listed
+            ]
+            first, second = (str(letter["id"]) for letter in listed)
+            shown = await command("dlq", "show", first, "--json", env=s.env)
+            assert BODY.decode() == json.loads(shown.stdout)["body"]
+            again = await command("dlq", "replay", first, "999", env=s.env)
+            assert (1, f"{first}: sent again to rca.request.incident\n") == (again.exit_code, again.stdout)
+            assert "there is no dead letter 999" in again.stderr
+            await until(lambda: _completed(s))
+        dropped = await command("dlq", "drop", second, env=s.env)
+        assert (0, f"{second}: deleted\n") == (dropped.exit_code, dropped.stdout)
+        assert "no dead letters" in (await command("dlq", "list", env=s.env)).stderr
+        assert 0 == await s.case.count("RCA_REQUESTS")
+
+
+async def _exhaust(s):
+    """Two requests that the server delivers no more."""
+    config = (await s.case.js.consumer_info("RCA_REQUESTS", "p2")).config
+    config.max_deliver = 1
+    await s.case.js.add_consumer("RCA_REQUESTS", config)
+    await s.submit()
+    other = json.dumps({**json.loads(BODY), "remediation_id": "rr-2"}).encode()
+    await s.case.js.publish("rca.request.incident", other)
+    puller = await s.case.js.pull_subscribe_bind(consumer="p2", stream="RCA_REQUESTS")
+    for _ in range(2):
+        for message in await puller.fetch(1, timeout=5):
+            await message.nak(delay=0.05)
+    await puller.unsubscribe()
+
+
+async def _count(s, stream, subject, number):
+    return len(await s.case.messages(stream, subject)) == number
+
+
+async def _completed(s):
+    return (await s.result())["status"] == "completed"
+
+
+async def test_requests_are_cancelled_while_they_run_and_while_they_wait(tmp_path):
+    script = Held(2)
+    async with stage(tmp_path, script) as s:
+        assert 0 == (await command("cancel", "rr-2", env=s.env)).exit_code
+        async with started(s.worker(RCA_LLM__CALL_SECONDS="2", RCA_LLM__RETRY_SECONDS="0.1")):
+            await s.submit()
+            await asyncio.wait_for(script.asked.wait(), 40)
+            assert 0 == (await command("cancel", KEY, env=s.env)).exit_code
+            waiting = json.dumps({**json.loads(BODY), "remediation_id": "rr-2"}).encode()
+            await s.case.js.publish("rca.request.incident", waiting)
+            await until(lambda: _count(s, "RCA_RESULTS", "rca.result.>", 2))
+        results = [json.loads(m.data) for m in await s.case.messages("RCA_RESULTS", "rca.result.>")]
+        late = await command("cancel", KEY, env=s.env)
+        wrong = await command("cancel", "no key", env=s.env)
+    assert {"operator_escalation"} == {result["human_review_reason"] for result in results}
+    assert {KEY: 1, "rr-2": 0} == {r["remediation_id"]: r["usage"]["llm_calls"] for r in results}
+    assert (1, True) == (late.exit_code, "has its result already" in late.stderr)
+    assert (1, True) == (wrong.exit_code, "is no request key" in wrong.stderr)

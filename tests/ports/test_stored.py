@@ -1,0 +1,182 @@
+"""Requests, Cancellations and dead letters, read without a consumer: in memory, on one server, and on three."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from schemas.subjects import REPLAY_HEADER, kv_key, request_key
+from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests
+from tests.fakes.messages import dead, new_id
+from tests.nats_servers import connect
+from worker.adapters.nats_publish import FencedStream, NatsEvents
+from worker.adapters.nats_stored import NatsCancellations, NatsDeadLetters, NatsRequests
+from worker.domain.errors import Unavailable
+from worker.domain.ports import StoredRequest
+
+BODY = b'{"remediation_id": "rr-\xc3\xa9"}'
+
+
+def stream(case, name, **options):
+    return FencedStream(case.nc, name, **options)
+
+
+def letters_of(case):
+    return NatsDeadLetters(stream(case, "RCA_DLQ"), stream(case, "RCA_REQUESTS"), case.subjects)
+
+
+def cancellations_of(case):
+    return NatsCancellations(stream(case, "KV_RCA_CANCEL"), "RCA_CANCEL")
+
+
+# -- Requests
+
+
+async def test_a_request_is_read_as_it_is_stored_and_removed(case):
+    ack = await case.js.publish("rca.request.incident.p1", BODY, headers={"x": "y"})
+    requests = NatsRequests(stream(case, "RCA_REQUESTS"))
+    found = await requests.read(ack.seq)
+    assert ("rca.request.incident.p1", ack.seq, BODY, "y") == (
+        found.subject,
+        found.sequence,
+        found.body,
+        found.headers["x"],
+    )
+    assert timedelta(0) == found.stored_at.utcoffset()
+    assert abs(datetime.now(UTC) - found.stored_at) < timedelta(minutes=1)
+    await requests.remove(ack.seq)
+    assert await requests.read(ack.seq) is None
+    await requests.remove(ack.seq)  # again is no error
+
+
+async def test_in_memory_a_request_is_read_and_removed_too():
+    stored = StoredRequest("rca.request.incident", 7, datetime.now(UTC), BODY)
+    requests = MemoryRequests({7: stored})
+    assert (stored, None) == (await requests.read(7), await requests.read(8))
+    await requests.remove(7)
+    assert await requests.read(7) is None
+    await requests.remove(7)
+
+
+async def test_a_request_that_was_settled_is_not_there(case):
+    ack = await case.js.publish("rca.request.incident.p3", BODY)
+    puller = await case.js.pull_subscribe_bind(consumer="p3", stream="RCA_REQUESTS")
+    while True:
+        [message] = await puller.fetch(1)
+        await message.ack_sync()
+        if message.metadata.sequence.stream == ack.seq:
+            break
+    requests = NatsRequests(stream(case, "RCA_REQUESTS"))
+    for _ in range(1_000):  # replicas need a moment
+        if await requests.read(ack.seq) is None:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it is still there")
+
+
+async def test_a_missing_stream_does_not_look_like_a_request_that_is_gone(own_server):
+    await own_server.js.delete_stream("RCA_REQUESTS")
+    requests = NatsRequests(stream(own_server, "RCA_REQUESTS", patience_seconds=0.2))
+    with pytest.raises(Unavailable):
+        await requests.read(1)
+    with pytest.raises(Unavailable):
+        await requests.remove(1)
+
+
+# -- Cancellations
+
+
+async def test_only_the_cancelled_request_is(case):
+    cancellations = cancellations_of(case)
+    key, other = (kv_key(request_key(f"a.b/{new_id()}", attempt)) for attempt in (None, 2))
+    assert await cancellations.cancelled(key) is False
+    await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
+    await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
+    assert (True, False) == (await cancellations.cancelled(key), await cancellations.cancelled(other))
+
+
+async def test_in_memory_only_the_cancelled_request_is_too():
+    cancellations = MemoryCancellations({"rr-1"})
+    assert (True, False) == (await cancellations.cancelled("rr-1"), await cancellations.cancelled("rr-2"))
+
+
+async def test_any_client_can_set_a_flag_and_take_it_back(case):
+    bucket, cancellations = await case.js.key_value("RCA_CANCEL"), cancellations_of(case)
+    key = kv_key(request_key(f"a b.c{new_id()}"))
+    await bucket.put(key, b"please")
+    assert await cancellations.cancelled(key) is True
+    await bucket.delete(key)
+    assert await cancellations.cancelled(key) is False
+    await cancellations.cancel(key, at=datetime.now(UTC), token=new_id())
+    assert await cancellations.cancelled(key) is True
+
+
+async def test_a_server_that_is_away_does_not_look_like_no_flag(own_server):
+    nc = await connect(own_server.servers)
+    log = FencedStream(nc, "KV_RCA_CANCEL", patience_seconds=0.2)
+    await own_server.servers[0].kill()
+    with pytest.raises(Unavailable):
+        await NatsCancellations(log, "RCA_CANCEL").cancelled("key")
+    await nc.close()
+
+
+# -- Dead letters
+
+
+@pytest.fixture
+async def buried(own_server):
+    """A server with three dead letters; and something else among them."""
+    events = NatsEvents(own_server.nc, own_server.subjects)
+    await events.dead_letter(dead(1, "first\nline é"), BODY)
+    advisory = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.RCA_REQUESTS.p0"
+    await own_server.js.publish(advisory, b"{}")
+    await events.dead_letter(dead(2), b"\xff\xfe")
+    await own_server.js.publish("rca.dlq.by_hand", b"")
+    return own_server
+
+
+async def test_letters_are_listed_oldest_first_with_their_facts(buried):
+    found = [letter async for letter in letters_of(buried).all()]
+    assert [
+        (1, "internal_error", "first\nline é", "rca.request.incident", 1, 3, BODY),
+        (3, "internal_error", "boom", "rca.request.incident", 2, 3, b"\xff\xfe"),
+        (4, "", "", "", 0, 0, b""),
+    ] == [(f.id, f.reason, f.error, f.origin_subject, f.origin_sequence, f.deliveries, f.body) for f in found]
+
+
+async def test_what_is_no_letter_is_not_read_as_one(buried):
+    letters = letters_of(buried)
+    assert (await letters.read(3)).body == b"\xff\xfe"
+    assert (None, None) == (await letters.read(2), await letters.read(9))
+
+
+async def test_a_letter_is_sent_again_as_it_was_and_forgotten(buried):
+    letters = letters_of(buried)
+    letter = await letters.read(1)
+    await letters.replay(letter)
+    await letters.replay(letter)  # by two people at once
+    assert [3, 4] == [found.id async for found in letters.all()]
+    [request] = await buried.messages("RCA_REQUESTS", "rca.request.incident")
+    assert (BODY, "1") == (request.data, request.headers[REPLAY_HEADER])
+
+
+async def test_a_letter_that_is_dropped_is_gone(buried):
+    letters = letters_of(buried)
+    await letters.drop(await letters.read(3))
+    assert [1, 4] == [found.id async for found in letters.all()]
+    assert 0 == await buried.count("RCA_REQUESTS")
+
+
+async def test_a_letter_that_the_full_queue_does_not_take_stays(buried):
+    config = (await buried.js.stream_info("RCA_REQUESTS")).config
+    await buried.js.update_stream(config.evolve(max_msgs=1))
+    await buried.js.publish("rca.request.incident", b"x")
+    letters = NatsDeadLetters(
+        stream(buried, "RCA_DLQ"), stream(buried, "RCA_REQUESTS", patience_seconds=0.2), buried.subjects
+    )
+    letter = await letters.read(1)
+    with pytest.raises(Unavailable):
+        await letters.replay(letter)
+    assert letter == await letters.read(1)

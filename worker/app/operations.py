@@ -1,0 +1,80 @@
+"""What an operator does beside the workers: look after dead letters, cancel requests."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from nats.aio.client import Client
+
+from schemas.analysis import AnalysisResult
+from schemas.subjects import Subjects, kv_key
+from schemas.taxonomy import RequestKind
+from worker.adapters.nats_publish import FencedStream, NatsResults
+from worker.adapters.nats_stored import NatsCancellations, NatsDeadLetters, StoredLetter
+
+PATIENCE_SECONDS = 10.0
+KEY = re.compile(r"[A-Za-z0-9_%-]+(\.[0-9]+)?", re.ASCII)
+
+
+class OperationError(Exception):
+    """It cannot be done; the message says why and what to do."""
+
+
+class Operations:
+    """For one prefix, on an open connection. Everything raises Unavailable."""
+
+    def __init__(self, nc: Client, subjects: Subjects) -> None:
+        def stream(name: str) -> FencedStream:
+            return FencedStream(nc, name, patience_seconds=PATIENCE_SECONDS)
+
+        self._subjects = subjects
+        self._results = NatsResults(nc, subjects, patience_seconds=PATIENCE_SECONDS)
+        self._letters = NatsDeadLetters(
+            stream(subjects.dlq_stream), stream(subjects.requests_stream), subjects
+        )
+        bucket = subjects.cancel_bucket
+        self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
+
+    async def letters(self) -> list[StoredLetter]:
+        """All dead letters, oldest first."""
+        return [letter async for letter in self._letters.all()]
+
+    async def letter(self, letter_id: int) -> StoredLetter:
+        """One of them. Raises OperationError when there is none with this id."""
+        found = await self._letters.read(letter_id)
+        if found is None:
+            raise OperationError(f"there is no dead letter {letter_id}; `rca dlq list` shows them")
+        return found
+
+    async def replay(self, letter_id: int) -> StoredLetter:
+        """Send its request again. Raises OperationError when nobody would take it."""
+        letter = await self.letter(letter_id)
+        if self._subjects.parse_request(letter.origin_subject) is None:
+            raise OperationError(
+                f"dead letter {letter_id} does not come from a subject of this prefix: {letter.origin_subject!r}"
+            )
+        await self._letters.replay(letter)
+        return letter
+
+    async def drop(self, letter_id: int) -> StoredLetter:
+        """Delete it; its `failed` result stays."""
+        letter = await self.letter(letter_id)
+        await self._letters.drop(letter)
+        return letter
+
+    async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
+        """Have a request stopped. When it has its result already, that result, and nothing is done.
+
+        `token` is unique for each time. Raises OperationError for a text that is no request key.
+        """
+        if not KEY.fullmatch(key):
+            raise OperationError(
+                f"{key!r} is no request key: it is the remediation id (with `.<attempt>` for a recovery), with every "
+                "byte outside A-Z a-z 0-9 _ - written as %XX; `rca submit` prints it"
+            )
+        kind = RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT
+        stored = await self._results.find(kind, key)
+        if stored is None:
+            await self._cancellations.cancel(kv_key(key), at=at, token=token)
+        return stored
