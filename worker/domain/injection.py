@@ -20,7 +20,7 @@ TRUSTED_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_wor
 """The catalog belongs to the operators, and says when to use a workflow by its office."""
 ESCAPES = re.compile(r"\\(?:u\{[0-9a-f]{1,6}\}|u([0-9a-fA-F]{4})|([nrt]))")
 """What JSON and this worker make of characters: `\\n`, `\\u0041`, `\\u{200b}`."""
-WORD_CHAIN = re.compile(r"[A-Za-z]+(?:[ -][A-Za-z]+){2,}")
+WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?:[ -][A-Za-z]++){2,}+")
 """Three words or more: shorter ones are names and flags."""
 BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=_-])")
 URL_SAFE = str.maketrans("-_", "+/")
