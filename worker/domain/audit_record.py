@@ -22,11 +22,11 @@ def read_record(body: bytes) -> AuditRecord:
 
     Raises ValueError for anything that is no event.
     """
-    event: Any = json.loads(body)
     try:
+        event: Any = json.loads(body)
         names = event["event_id"], event["event_type"], event["request_key"]
         sequence = event["sequence"]
-    except (KeyError, TypeError) as e:
+    except (ValueError, RecursionError, KeyError, TypeError) as e:
         raise ValueError(f"no audit event: {e!r}") from e
     if not all(isinstance(name, str) for name in names) or not isinstance(sequence, int):
         raise ValueError("no audit event: an id, a type, a key and a sequence are needed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -160,6 +161,33 @@ async def test_another_question_does_not_go_on_with_the_journal_of_the_first():
     assert desk.world.model.calls == 0
     assert ACK == await desk.take()
     assert desk.result.status is Status.COMPLETED
+
+
+async def test_another_question_leaves_the_one_that_is_being_analysed_alone():
+    desk = Desk()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryModel):
+        async def ask(self, request):
+            asked.set()
+            await go.wait()
+            return await super().ask(request)
+
+    desk.world.model = Slow([final(answer())])
+    desk.new_process()
+    first = asyncio.create_task(desk.take())
+    await asked.wait()
+    settled = await desk.take(body(description="another one"), sequence=8)
+    assert "rejected: key_conflict" == settled.reason
+    go.set()
+    assert ACK == await first
+    assert (Status.COMPLETED, 1) == (desk.result.status, desk.world.model.calls)
+
+
+async def test_fields_that_were_not_read_are_in_the_audit_trail():
+    desk = Desk()
+    await desk.take(body(ownerChain=[], x={"y": 1}))
+    assert ("ownerChain", "x") == desk.world.events.audits[0].payload.ignored_fields
 
 
 async def test_a_conflict_that_is_found_when_publishing_is_one_too():

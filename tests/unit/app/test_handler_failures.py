@@ -13,6 +13,7 @@ from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason
 from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
+from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.delivery import ACK, LET_GO, Fate
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
@@ -117,6 +118,50 @@ async def test_what_was_paid_for_is_told_even_without_an_answer():
         desk.result.usage.tool_calls,
         desk.result.usage.input_tokens,
     )
+
+
+# -- The broker, once more
+
+
+async def test_a_run_that_lost_its_broker_says_so_as_soon_as_it_can_and_is_no_death():
+    desk = Desk()
+    appends, append = [], MemoryJournalRun.append
+
+    class Failing(MemoryJournal):
+        async def open(self, request_key, run):
+            opened = await super().open(request_key, run)
+            opened.append = lambda *given, **more: failing(opened, *given, **more)
+            return opened
+
+    async def failing(run, kind, *given, **more):
+        appends.append(kind)
+        if 3 <= len(appends) <= 8:  # six times in a row
+            raise Unavailable("cut off")
+        await append(run, kind, *given, **more)
+
+    desk.world.journal = Failing()
+    desk.new_process()
+    assert (await desk.take()).fate is Fate.RETRY
+    assert ["begin", "opening", "claim", *["end"] * 6] == appends
+    assert [(RELEASED, None)] == desk.ends
+    assert ACK == await desk.take()
+    assert [False, False] == [step.notes["alone"] for step in desk.steps if step.kind == BEGIN]
+
+
+async def test_a_run_that_has_not_begun_ends_nothing_of_others():
+    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await desk.take()
+    publish = desk.world.events.audit
+
+    async def unreachable(record):
+        raise Unavailable("the audit stream is full")
+
+    desk.world.events.audit = unreachable
+    desk.steps[-1] = replace(desk.steps[-1], events=desk.steps[0].events)
+    before = len(desk.steps)
+    assert (await desk.take()).fate is Fate.RETRY
+    assert before == len(desk.steps)
+    desk.world.events.audit = publish
 
 
 # -- What only a person can mend

@@ -1,0 +1,151 @@
+"""Who may start: the rules that concern all runs of a process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.fakes.desk import until
+from tests.fakes.fixed_clock import FixedClock
+from worker.app.admission import Admission
+
+
+@pytest.fixture
+def admission():
+    return Admission(FixedClock())
+
+
+class Run:
+    """A run that lasts until it is let go."""
+
+    def __init__(self, admission, message, *, alone=False):
+        self.go, self.admitted = asyncio.Event(), None
+        self.task = asyncio.create_task(self._run(admission, message, alone=alone))
+
+    async def _run(self, admission, message, *, alone):
+        async with admission.running(message, alone=alone) as self.admitted:
+            if self.admitted:
+                await self.go.wait()
+
+    async def end(self):
+        self.go.set()
+        await self.task
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_suspect_waits_for_the_others_and_nothing_starts_beside_it(admission):
+    first, second = Run(admission, 1), Run(admission, 2)
+    await settle()
+    suspect = Run(admission, 3, alone=True)
+    await settle()
+    late = Run(admission, 4)
+    await settle()
+    assert (True, True, None, False) == (first.admitted, second.admitted, suspect.admitted, late.admitted)
+    await first.end()
+    await settle()
+    assert suspect.admitted is None
+    await second.end()
+    await settle()
+    assert suspect.admitted is True
+    await suspect.end()
+    again = Run(admission, 4)
+    await settle()
+    assert again.admitted is True
+    await again.end()
+
+
+async def test_suspects_that_wait_go_one_after_the_other_in_their_order(admission):
+    suspects = [Run(admission, n, alone=True) for n in range(3)]
+    for number, suspect in enumerate(suspects):
+        await settle()
+        assert [True] * (number + 1) + [None] * (2 - number) == [s.admitted for s in suspects]
+        assert await _closed(admission) is True
+        await suspect.end()
+    assert await _closed(admission) is False
+
+
+async def _closed(admission):
+    asking = asyncio.create_task(admission.admit())
+    await settle()
+    closed = not asking.done()
+    asking.cancel()
+    return closed
+
+
+async def test_a_suspect_that_is_given_up_leaves_nothing_behind(admission):
+    busy = Run(admission, 1)
+    suspect = Run(admission, 2, alone=True)
+    await settle()
+    suspect.task.cancel()
+    await settle()
+    assert await _closed(admission) is False
+    await busy.end()
+
+
+async def test_a_run_that_fails_makes_room(admission):
+    with pytest.raises(LookupError):
+        async with admission.running(1, alone=True):
+            raise LookupError
+    with pytest.raises(LookupError):
+        async with admission.running(1, alone=False):
+            raise LookupError
+    suspect = Run(admission, 2, alone=True)
+    await settle()
+    assert suspect.admitted is True
+    await suspect.end()
+
+
+async def test_while_blocked_only_the_one_that_is_tried_runs(admission):
+    admission.block("401")
+    assert await _closed(admission) is False  # nobody is tried yet: one is needed
+    assert (True, True, False) == tuple(admission.becomes_prober(message) for message in (1, 1, 2))
+    assert await _closed(admission) is True
+    other, prober = Run(admission, 2), Run(admission, 1)
+    await settle()
+    assert (False, True) == (other.admitted, prober.admitted)
+    await prober.end()
+    admission.leave(2)
+    assert await _closed(admission) is True
+    admission.leave(1)
+    assert (await _closed(admission), admission.becomes_prober(2)) == (False, True)
+    assert (True, False) == (admission.unblock(), admission.unblock())
+    assert await _closed(admission) is False
+
+
+async def test_after_the_end_nothing_starts_and_nobody_holds_on(admission):
+    busy = Run(admission, 1)
+    await settle()
+    suspect = Run(admission, 2, alone=True)
+    admission._clock.sleep = lambda seconds: asyncio.sleep(60)
+    holding = asyncio.create_task(admission.hold(30.0))
+    await settle()
+    admission.stop()
+    assert await holding is False
+    await suspect.task
+    late = Run(admission, 3)
+    await late.task
+    assert (True, False, False) == (busy.admitted, suspect.admitted, late.admitted)
+    assert await _closed(admission) is True
+    await busy.end()
+
+
+async def test_holding_takes_its_time(admission):
+    before = admission._clock.now()
+    assert await admission.hold(30.0) is True
+    assert 30.0 == (admission._clock.now() - before).total_seconds()
+
+
+async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
+    assert await admission.admit() is False
+    admission.block("401")
+    admission.becomes_prober(1)
+    asking = asyncio.create_task(admission.admit())
+    await settle()
+    admission.unblock()
+    await until(asking.done)
+    assert asking.result() is True
