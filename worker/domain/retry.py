@@ -11,7 +11,10 @@ RATE_LIMIT_FLOOR_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter. A request older than `max_age_seconds` is not tried again."""
+    """Exponential backoff with full jitter. `max_age_seconds` after its first run a request is not tried again.
+
+    The time it waited in the queue before that is no failure of anything.
+    """
 
     first_seconds: float = 2.0
     cap_seconds: float = 300.0
@@ -29,7 +32,8 @@ def next_delay(
 ) -> float | None:
     """Seconds until the next try, or None to stop.
 
-    `attempt` counts from 1, `after` is what the server asked for (Retry-After, never undercut), `jitter` is in [0, 1).
+    `attempt` counts from 1, `age_seconds` from the first run, `after` is what the server asked for (Retry-After, never
+    undercut), `jitter` is in [0, 1).
     """
     ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
     delay = ceiling * jitter
