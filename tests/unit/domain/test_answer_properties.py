@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
@@ -47,7 +48,7 @@ ANSWER = st.fixed_dictionaries({
 LABELS = st.sampled_from(["", "json", "JSON", "jsonc", "python", "text", 'json title="x"', "json5"])
 WRAPPERS = st.lists(
     st.sampled_from(["response", "result", "data", "output", "list", "text"]), max_size=3
-).filter(lambda names: names[-2:] != ["text", "text"])
+).filter(lambda names: ("text", "text") not in pairwise(names))
 
 
 def wrapped(answer, wrappers):
