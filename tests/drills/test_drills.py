@@ -1,4 +1,7 @@
-"""The short drills, at a small size: real processes, a real server, real signals."""
+"""The short drills, at a small size: real processes, a real server, real signals.
+
+Drills that pass or fail by a time are played by `make drills` only: on a busy machine they would tell nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import shutil
 
 import pytest
 
-from tests.drills import broker, deaths, faults, garbage, load
+from tests.drills import broker, deaths, faults, garbage
 from tests.drills.stage import ground
 
 pytestmark = pytest.mark.timeout(180)
@@ -31,18 +34,8 @@ async def test_a_crash_between_publish_and_ack_costs_nothing(on):
     assert outcome.passed, outcome.measured
 
 
-async def test_sigterm_hands_running_work_over(on):
-    outcome = await deaths.stopped_worker(on, drain_seconds=1.0)
-    assert outcome.passed, outcome.measured
-
-
 async def test_the_same_id_ten_times_is_answered_once(on):
     outcome = await broker.same_id(on)
-    assert outcome.passed, outcome.measured
-
-
-async def test_a_storm_does_not_delay_what_is_urgent(on):
-    outcome = await load.storm(on, queued=200, urgent=2, workers=1)
     assert outcome.passed, outcome.measured
 
 
