@@ -1,45 +1,15 @@
-"""Configuration by environment: prefix `RCA_`, groups nested by `__` (`RCA_NATS__SERVERS`).
-
-The models are the documentation: `rca worker --help` and the README's table are made from the fields below. Unknown
-`RCA_` names are errors that name the nearest known one, except what Kubernetes injects for a Service called `rca-...`
-(service links: `RCA_WORKER_PORT`, `RCA_NATS_SERVICE_HOST` and the like).
-"""
+"""The groups of settings. A field's docstring is its documentation, its unit is in its name."""
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
-
-PREFIX = "RCA_"
-SERVICE_LINK = re.compile(
-    r"RCA_(?:[A-Z0-9_]*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
-)
-SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
-SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
-"""What Kubernetes writes into `<NAME>_PORT`: with another value it is a setting that was misspelt."""
-
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
 
 WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
 """Or nothing. Credentials do not belong into an address: it stands in messages."""
-
-
-class ConfigurationError(Exception):
-    """The environment does not make a valid configuration. The message lists every problem."""
 
 
 class Group(BaseModel):
@@ -242,96 +212,3 @@ class LogSettings(Group):
     """debug, info, warning or error."""
     json_lines: bool = True
     """One JSON object a line; false for people."""
-
-
-class Settings(BaseSettings):
-    """Everything. Build it with `load`, which explains what is wrong."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
-    )
-
-    nats: NatsSettings = NatsSettings()
-    kubernetes: KubernetesSettings = KubernetesSettings()
-    llm: LlmSettings = LlmSettings()
-    catalog: CatalogSettings = CatalogSettings()
-    history: HistorySettings = HistorySettings()
-    prometheus: PrometheusSettings = PrometheusSettings()
-    policy: PolicySettings = PolicySettings()
-    worker: WorkerSettings = WorkerSettings()
-    http: HttpSettings = HttpSettings()
-    log: LogSettings = LogSettings()
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Settings:
-        if self.nats.user and not self.nats.password.get_secret_value():
-            raise ValueError("RCA_NATS__USER needs RCA_NATS__PASSWORD")
-        if self.llm.call_seconds > self.llm.max_seconds:
-            raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
-        return self
-
-
-def load() -> Settings:
-    """Settings from the environment. Raises ConfigurationError with every problem at once."""
-    problems = list(unknown_names(os.environ))
-    try:
-        settings = Settings()
-    except ValidationError as e:
-        problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in e.errors()]
-    except SettingsError as e:
-        problems.append(str(e))
-    if problems:
-        raise ConfigurationError("\n".join(problems))
-    return settings
-
-
-def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
-    """One line for each `RCA_` variable that no setting reads, naming the nearest that one does."""
-    known = [name for name, _, _ in documentation()]
-    for name, value in sorted(environment.items()):
-        if not name.startswith(PREFIX) or name.upper() in known or _is_service_link(name, value):
-            continue
-        near = difflib.get_close_matches(name.upper(), known, n=1)
-        yield f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else "")
-
-
-def _is_service_link(name: str, value: str) -> bool:
-    if SERVICE_LINK.fullmatch(name):
-        return True
-    return bool(SERVICE_PORT.fullmatch(name) and SERVICE_ADDRESS.match(value))
-
-
-def documentation() -> list[tuple[str, str, str]]:
-    """(variable, default, meaning) of every setting, in order: the source of `--help` and of the README's table."""
-    rows = []
-    for group_name, group_field in Settings.model_fields.items():
-        group = group_field.annotation
-        if not (isinstance(group, type) and issubclass(group, Group)):
-            raise TypeError(f"{group_name} is not a group of settings")
-        for name, field in group.model_fields.items():
-            default = field.get_default()
-            rows.append(
-                (
-                    f"{PREFIX}{group_name}__{name}".upper(),
-                    _shown_default(default),
-                    " ".join((field.description or "").split()),
-                )
-            )
-    return rows
-
-
-def _shown_default(value: Any) -> str:
-    if isinstance(value, SecretStr):
-        return ""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "" if value is None else str(value)
-
-
-def _variable(location: tuple[int | str, ...]) -> str:
-    return PREFIX + "__".join(str(part) for part in location).upper() if location else "configuration"

@@ -1,0 +1,167 @@
+"""Construction: the only place that makes adapters. What is opened here is closed by one AsyncExitStack, in reverse."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from nats.aio.client import Client
+
+from schemas.subjects import EXHAUSTED, Subjects
+from schemas.subjects import Lane as LaneName
+from worker.adapters.nats_journal import NatsJournal
+from worker.adapters.nats_provision import Action
+from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
+from worker.adapters.nats_pump import Lane
+from worker.adapters.nats_stored import NatsCancellations, NatsRequests
+from worker.app.admission import Admission
+from worker.app.broker import make_broker
+from worker.app.exhausted import ExhaustedDesk
+from worker.app.handler import Handler, Ports
+from worker.app.intake import Desks, Intake, Need
+from worker.app.metrics import Metrics
+from worker.app.provisioning import provision_all
+from worker.app.settings import ConfigurationError, Settings
+from worker.app.wiring.clock import SystemClock
+from worker.app.wiring.models import open_models
+from worker.app.wiring.outside import (
+    ClusterWatch,
+    background,
+    open_catalog,
+    open_cluster,
+    open_datastorage,
+    open_policy,
+    open_prometheus,
+    own_history,
+)
+from worker.app.wiring.rules import analysis_rules, handler_rules
+from worker.domain.analyse import Analysis, Outside
+from worker.domain.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that is ready to run: its intake, what readiness asks, and its metrics.
+
+    `notices` are shown beside readiness and do not end it: with a catalog that is a little old the worker does its work,
+    and no other replica has a better one.
+    """
+
+    intake: Intake
+    checks: Mapping[str, Callable[[], str]]
+    notices: Mapping[str, Callable[[], str]]
+    metrics: Metrics
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
+    """Everything a worker needs, opened. Raises ConfigurationError, CatalogUnavailable, ClusterError, PolicyUnusable."""
+    if not settings.llm.model:
+        raise ConfigurationError(
+            "RCA_LLM__MODEL is not set: name a model, such as openai-chat:gpt-5 or anthropic:claude-sonnet-4-6 "
+            "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
+        )
+    async with AsyncExitStack() as stack:
+        cluster = await open_cluster(settings, stack)
+        catalog = await open_catalog(settings.catalog, stack)
+        policy = await open_policy(settings.policy, stack)
+        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        model = open_models(settings, clock, stack)
+        datastorage = await open_datastorage(settings.history, stack)
+        prometheus = await open_prometheus(settings.prometheus, stack)
+        watch = ClusterWatch(cluster)
+        await stack.enter_async_context(background(watch.run()))
+        metrics.watch_catalog(lambda: bool(catalog.problem()))
+        admission = Admission(clock)
+
+        async def open_desks(nc: Client) -> Desks:
+            outside = Outside(
+                cluster,
+                catalog.catalog,
+                model,
+                policy,
+                clock,
+                random.random,
+                datastorage or own_history(nc, subjects),
+                prometheus,
+            )
+            ports = _ports(nc, subjects, clock, settings.worker.cluster_name)
+            handler = Handler(
+                ports,
+                Analysis(outside, analysis_rules(settings)),
+                handler_rules(settings),
+                subjects,
+                metrics,
+                admission,
+                new_token=lambda: secrets.token_hex(6),
+                jitter=random.random,
+            )
+            return Desks(handler, ExhaustedDesk(ports.requests, handler))
+
+        intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
+        notices = {"catalog": catalog.problem}
+        yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
+
+
+def _ports(nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str) -> Ports:
+    journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
+    return Ports(
+        NatsEvents(nc, subjects, cluster_name=cluster_name),
+        NatsResults(nc, subjects),
+        NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
+        NatsRequests(FencedStream(nc, subjects.requests_stream)),
+        NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
+        clock,
+    )
+
+
+def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
+    """What must be there before messages are taken."""
+
+    async def streams(nc: Client) -> str:
+        try:
+            findings = await provision_all(nc, settings, apply=False)
+        except Unavailable as e:
+            return f"NATS: {e}"
+        missing = [f.name for f in findings if f.action is Action.WOULD_CREATE]
+        return f"not there yet: {', '.join(missing)}; run `rca provision`" if missing else ""
+
+    async def cluster(_: Client) -> str:
+        await watch.ask()
+        return f"the cluster does not answer: {watch.problem}" if watch.problem else ""
+
+    return (streams, cluster)
+
+
+def _intake(
+    settings: Settings,
+    subjects: Subjects,
+    open_desks: Callable[[Client], Awaitable[Desks]],
+    admission: Admission,
+    needs: Sequence[Need],
+) -> Intake:
+    worker = settings.worker
+    return Intake(
+        broker=make_broker(settings.nats),
+        stream=subjects.requests_stream,
+        lanes=[Lane(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in LaneName],
+        dlq_stream=subjects.dlq_stream,
+        advisories=Lane(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        open_desks=open_desks,
+        admission=admission,
+        needs=needs,
+        servers=settings.nats.servers,
+        drain_seconds=worker.drain_seconds,
+        ack_wait_seconds=worker.ack_wait_seconds,
+    )
+
+
+def _checks(intake: Intake, watch: ClusterWatch, admission: Admission) -> dict[str, Callable[[], str]]:
+    return {
+        "nats": intake.trouble,
+        "kubernetes": lambda: watch.problem,
+        "model": lambda: admission.blocked,
+    }

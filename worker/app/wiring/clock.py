@@ -1,0 +1,23 @@
+"""The machine's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Now, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that is never set."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; others run meanwhile."""
+        await asyncio.sleep(seconds)

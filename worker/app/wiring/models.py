@@ -1,0 +1,43 @@
+"""The chain of language models that a worker asks."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import structlog
+
+from worker.adapters.pydantic_ai_model import PydanticAIModel
+from worker.app.settings import Settings
+from worker.domain.breaker import BreakerRule
+from worker.domain.model_chain import ModelChain, ModelNotice, provider_of
+from worker.domain.ports import Clock
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain:
+    """The model of the settings and its fallbacks, closed with the stack."""
+    llm = settings.llm
+    chain = []
+    for name in (llm.model, *llm.fallbacks):
+        same = provider_of(name) == provider_of(llm.model)
+        model = PydanticAIModel(
+            name,
+            base_url=llm.base_url or None if same else None,
+            api_key=llm.api_key.get_secret_value() or None if same else None,
+            max_output_tokens=llm.max_output_tokens,
+            silence_seconds=llm.silence_seconds if llm.stream else None,
+        )
+        stack.push_async_callback(model.close)
+        chain.append(model)
+    rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
+    return ModelChain(chain, clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
+
+
+def _tell(notice: ModelNotice) -> None:
+    if notice.pause_seconds:
+        log.warning(
+            "model_paused", model=notice.model, seconds=round(notice.pause_seconds, 1), error=notice.why
+        )
+    else:
+        log.info("model_resumed", model=notice.model)

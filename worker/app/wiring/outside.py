@@ -1,0 +1,136 @@
+"""The outside world of a worker: cluster, catalog, policy, history and metrics, as the settings name them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import structlog
+from nats.aio.client import Client
+
+from schemas.subjects import Subjects
+from worker.adapters.datastorage_history import DataStorageHistory
+from worker.adapters.file_catalog import FileCatalog
+from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
+from worker.adapters.nats_history import NatsHistory
+from worker.adapters.nats_publish import FencedStream
+from worker.adapters.prometheus_metrics import PrometheusMetrics
+from worker.adapters.rego_policy import RegoPolicy, read_policy
+from worker.app.settings import CatalogSettings, HistorySettings, PolicySettings, PrometheusSettings, Settings
+from worker.domain.errors import ClusterError
+from worker.domain.ports import Catalog, Policy
+
+CLUSTER_CHECK_SECONDS = 15.0
+HISTORY_SECONDS = 3.0
+"""Patience with the broker for what helps and is not needed. Results and the journal have more."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class ClusterWatch:
+    """Whether the cluster answers: asked now and then, for readiness."""
+
+    cluster: KubernetesCluster
+    problem: str = "not asked yet"
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(CLUSTER_CHECK_SECONDS)
+
+    async def ask(self) -> None:
+        """Ask once and note the answer."""
+        try:
+            await self.cluster.ping()
+        except ClusterError as e:
+            if not self.problem:
+                log.warning("cluster_unavailable", error=str(e))
+            self.problem = e.message
+        else:
+            self.problem = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCatalog:
+    """A catalog, and what is wrong with it at the moment; empty when nothing is."""
+
+    catalog: Catalog
+    problem: Callable[[], str]
+
+
+def default_catalog() -> Path:
+    """The shipped example catalog."""
+    return Path(str(files("worker") / "examples" / "catalog"))
+
+
+async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
+    """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
+    catalog = await FileCatalog.open(settings.path or default_catalog())
+    await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
+    return OpenCatalog(catalog, lambda: catalog.problem)
+
+
+async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> Policy:
+    """The approval policy. Raises PolicyUnusable."""
+    return await stack.enter_async_context(RegoPolicy(read_policy(settings.path)))
+
+
+async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster:
+    """The cluster, read only. Raises ClusterError."""
+    kubernetes = settings.kubernetes
+    cluster = KubernetesCluster(
+        kubeconfig=str(kubernetes.kubeconfig) if kubernetes.kubeconfig else None,
+        context=kubernetes.context,
+        limits=ClusterLimits(call_seconds=kubernetes.call_seconds),
+    )
+    return await stack.enter_async_context(cluster)
+
+
+async def open_datastorage(settings: HistorySettings, stack: AsyncExitStack) -> DataStorageHistory | None:
+    """The DataStorage that keeps the history, if one is named."""
+    if not settings.url:
+        return None
+    history = DataStorageHistory(
+        settings.url,
+        token=settings.token.get_secret_value(),
+        cluster_id=settings.cluster_id,
+        call_seconds=settings.call_seconds,
+    )
+    return await stack.enter_async_context(history)
+
+
+def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
+    """Our own results and the outcomes on NATS."""
+
+    def stream(name: str) -> FencedStream:
+        return FencedStream(nc, name, patience_seconds=HISTORY_SECONDS)
+
+    return NatsHistory(stream(f"KV_{subjects.history_bucket}"), stream(subjects.outcomes_stream), subjects)
+
+
+async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -> PrometheusMetrics | None:
+    """The Prometheus, if one is named."""
+    if not settings.url:
+        return None
+    token, seconds = settings.token.get_secret_value(), settings.call_seconds
+    return await stack.enter_async_context(PrometheusMetrics(settings.url, token=token, call_seconds=seconds))
+
+
+@asynccontextmanager
+async def background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run it beside; cancelled at the end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

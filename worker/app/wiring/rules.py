@@ -1,0 +1,44 @@
+"""From settings to the rules of the domain."""
+
+from __future__ import annotations
+
+from worker.app.handler import HandlerRules
+from worker.app.settings import Settings
+from worker.domain.analyse import Rules
+from worker.domain.limits import Limits
+from worker.domain.retry import RetryPolicy
+from worker.domain.tries import TryRule
+
+
+def analysis_rules(settings: Settings) -> Rules:
+    """What one analysis may cost, and when its answer is good enough."""
+    llm, worker = settings.llm, settings.worker
+    return Rules(
+        limits=Limits(
+            llm_calls=llm.max_calls,
+            tool_calls=llm.max_tool_calls,
+            input_tokens=llm.max_input_tokens,
+            cost_usd=llm.max_cost_usd,
+            wall_seconds=llm.max_seconds,
+            call_seconds=llm.call_seconds,
+        ),
+        tries=TryRule(llm.max_tries, llm.retry_seconds),
+        enrichment_seconds=settings.kubernetes.enrichment_seconds,
+        min_confidence=worker.min_confidence,
+        confidence_threshold=settings.policy.confidence_threshold,
+        signal_types=frozenset(worker.signal_types),
+    )
+
+
+def handler_rules(settings: Settings) -> HandlerRules:
+    """When a request is tried again, held, or given up."""
+    worker = settings.worker
+    return HandlerRules(
+        analysis=analysis_rules(settings),
+        cluster_name=worker.cluster_name,
+        max_failures=worker.max_failures,
+        max_deaths=worker.max_deaths,
+        hold_seconds=worker.hold_seconds,
+        probe_seconds=worker.probe_seconds,
+        retries=RetryPolicy(),
+    )
