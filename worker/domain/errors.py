@@ -29,6 +29,10 @@ class CatalogUnavailable(Exception):  # noqa: N818 - a state, not a fault of the
     """The workflow catalog cannot be read: no workflow may be chosen."""
 
 
+class EmbedderUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
+    """Texts cannot be embedded now. The message is short and safe to show."""
+
+
 class HistoryUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
     """Past remediations cannot be read or kept. The message is short and safe to show to the model."""
 

@@ -49,6 +49,21 @@ class Catalog(Protocol):
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage: ...
 
 
+class Embedder(Protocol):
+    """Texts as vectors, whose cosine says how alike two are in meaning. Raises EmbedderUnavailable.
+
+    `name` is the identity of the model: vectors of different names cannot be compared. Each vector has `dimensions`
+    finite numbers, not all zero, in the order of the texts. `query`: the texts are what is looked for, not what is
+    found.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+    async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Sequence[float]]: ...
+
+
 class History(Protocol):
     """Past remediations of a resource, of the last 90 days. Both methods raise HistoryUnavailable.
 
