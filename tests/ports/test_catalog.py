@@ -1,8 +1,9 @@
-"""The Catalog port: the same workflows from files and in memory answer alike."""
+"""The Catalog port: the same workflows answer alike, wherever they are kept."""
 
 from __future__ import annotations
 
 import textwrap
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -135,16 +136,30 @@ CONTEXT = SelectionContext(
 )
 
 
-@pytest.fixture(params=["memory", "files"])
-async def catalog(request, tmp_path):
-    if request.param == "memory":
-        return MemoryCatalog(IN_MEMORY, ACTIONS)
-    (tmp_path / "nested").mkdir()
-    (tmp_path / "nested" / "kubernaut.yaml").write_text(textwrap.dedent(KUBERNAUT))
-    (tmp_path / "flat.yml").write_text(textwrap.dedent(FLAT))
-    (tmp_path / ".hidden.yaml").write_text("workflow_id: hidden")
-    (tmp_path / "notes.txt").write_text("not a catalog file")
-    return await FileCatalog.open(tmp_path)
+@asynccontextmanager
+async def in_memory(request):
+    yield MemoryCatalog(IN_MEMORY, ACTIONS)
+
+
+@asynccontextmanager
+async def in_files(request):
+    directory = request.getfixturevalue("tmp_path")
+    (directory / "nested").mkdir()
+    (directory / "nested" / "kubernaut.yaml").write_text(textwrap.dedent(KUBERNAUT))
+    (directory / "flat.yml").write_text(textwrap.dedent(FLAT))
+    (directory / ".hidden.yaml").write_text("workflow_id: hidden")
+    (directory / "notes.txt").write_text("not a catalog file")
+    yield await FileCatalog.open(directory)
+
+
+IMPLEMENTATIONS = {"memory": in_memory, "files": in_files}
+"""How each one is opened with IN_MEMORY and ACTIONS in it. `request` is pytest's, for further fixtures."""
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+async def catalog(request):
+    async with IMPLEMENTATIONS[request.param](request) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("expected", IN_MEMORY, ids=lambda w: w.workflow_id)
