@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +57,13 @@ async def running(
     *,
     slots: int = 2,
     call_seconds: float = 10.0,
+    model: Mapping[str, Any] | None = None,
     **groups: Any,
 ) -> AsyncIterator[Running]:
-    """`groups` are further groups of settings. Faults of the cluster may be set at any time (`cluster.faults`)."""
+    """`model` are further settings of the model, `groups` further groups of settings.
+
+    Faults of the cluster may be set at any time (`cluster.faults`).
+    """
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(nats_server())
         llm = await stack.enter_async_context(serve_llm(script))
@@ -71,7 +75,10 @@ async def running(
             nats=NatsSettings(servers=(server.url,)),
             kubernetes=KubernetesSettings(kubeconfig=kubeconfig, call_seconds=call_seconds),
             llm=LlmSettings(
-                model="openai-chat:scripted", base_url=f"{llm.url}/v1", api_key=SecretStr("test-key")
+                model="openai-chat:scripted",
+                base_url=f"{llm.url}/v1",
+                api_key=SecretStr("test-key"),
+                **(model or {}),
             ),
             catalog=CatalogSettings(path=CATALOG),
             worker=WorkerSettings(slots=slots, drain_seconds=1.0),
