@@ -50,11 +50,11 @@ class Catalog(Protocol):
 
 
 class Embedder(Protocol):
-    """Texts as vectors, whose cosine says how alike two are in meaning. Raises EmbedderUnavailable.
+    """Texts as vectors, whose dot product (all have length 1) says how alike two are in meaning.
 
-    `name` is the identity of the model: vectors of different names cannot be compared. Each vector has `dimensions`
-    finite numbers, not all zero, in the order of the texts. `query`: the texts are what is looked for, not what is
-    found.
+    Raises EmbedderUnavailable. `name` is the identity of the model: vectors of different names cannot be compared. Each
+    vector has `dimensions` numbers, in the order of the texts; 0 while only a server knows that has not been asked yet.
+    `query`: the texts are what is looked for, not what is found.
     """
 
     @property
