@@ -1,8 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format schemas bench drills soak clean
+.PHONY: help install demo test lint format schemas bench drills soak lock sbom audit clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+UV ?= uv
+RESOLVE = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 STAMP := $(VENV)/.installed
 
 help: ## Show this list
@@ -46,6 +48,20 @@ drills: install ## Kill, freeze, cut off and flood real processes; print the tab
 
 soak: install ## A steady stream for 12 min: does a worker grow or leak?
 	$(BIN)/python -m tests.drills soak
+
+lock: ## Resolve all dependencies anew into the hash-locked files (needs uv)
+	@command -v $(UV) >/dev/null || { echo "uv is not installed: pip install uv, or make lock UV=/path/to/uv"; exit 1; }
+	$(RESOLVE) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(RESOLVE) -c requirements.lock --extra mcp --extra postgres pyproject.toml -o deploy/requirements-image.lock
+	echo "hatchling>=1.27" | $(RESOLVE) -c requirements.lock - -o deploy/requirements-build.lock
+
+sbom: install ## Write sbom.cdx.json: what the container image holds (CycloneDX)
+	@$(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
+	  -o sbom.cdx.json deploy/requirements-image.lock
+	@echo "sbom.cdx.json: $$(grep -c '"purl"' sbom.cdx.json) components"
+
+audit: install ## Ask the vulnerability database about every locked package (needs the internet)
+	@$(BIN)/pip-audit --require-hashes --disable-pip -r requirements.lock
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
