@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from schemas.enrichment import DETECTED_LABELS, snake_case
 from schemas.taxonomy import Priority, Severity, SignalType, normalize_severity
-from worker.adapters.file_catalog.documents import WorkflowDocument
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
 from worker.domain.kinds import canonical_kind
 from worker.domain.selection import DETECTED_TEXTS, label_name
 from worker.domain.workflow import LABELS, WILDCARD
+from worker.domain.workflow_document import WorkflowDocument
 
 ENVIRONMENTS = ("production", "staging", "development", "test")
 TEXTS: Mapping[str, tuple[str, ...]] = {

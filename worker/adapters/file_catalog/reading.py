@@ -9,10 +9,24 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from schemas.enrichment import snake_case
-from worker.adapters.file_catalog.building import build_workflow, one_paragraph
-from worker.adapters.file_catalog.documents import KUBERNAUT, UNUSED, ActionTypeDocument, WorkflowDocument
+from worker.adapters.file_catalog.building import build_workflow
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
 from worker.domain.workflow import ActionText, Workflow
+from worker.domain.workflow_building import one_paragraph
+from worker.domain.workflow_document import (
+    ActionTypeDocument,
+    ExecutionDocument,
+    ParameterDocument,
+    WorkflowDocument,
+)
+
+KUBERNAUT = "kubernaut.ai/v1alpha1"
+UNUSED: Mapping[type[BaseModel], set[str]] = {
+    WorkflowDocument: {"maintainers", "dependencies", "rollback_parameters", "tags", "status"},
+    ExecutionDocument: {"engine_config", "resources"},
+    ParameterDocument: {"examples", "title"},
+}
+"""Names the schemas know and this catalog has no use for, in snake_case."""
 
 Part = TypeVar("Part", bound=BaseModel)
 

@@ -1,4 +1,4 @@
-"""The two forms of catalog documents, as they are written.
+"""The forms in which workflows are written down, whatever catalog they stand in.
 
 The flat form is one mapping with snake_case names. Kubernaut documents (`apiVersion: kubernaut.ai/v1alpha1`, ADR-043)
 hold the same under `spec`, with camelCase names. One set of models reads both.
@@ -13,7 +13,6 @@ from pydantic.alias_generators import to_camel
 
 from worker.domain.workflow import ParameterType
 
-KUBERNAUT = "kubernaut.ai/v1alpha1"
 TYPE_ALIASES = {"int": "integer", "float": "number", "bool": "boolean"}
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -118,11 +117,3 @@ class ActionTypeDocument(_Part):
 
     name: Text = ""
     description: Description = DescriptionDocument()
-
-
-UNUSED = {
-    WorkflowDocument: {"maintainers", "dependencies", "rollback_parameters", "tags", "status"},
-    ExecutionDocument: {"engine_config", "resources"},
-    ParameterDocument: {"examples", "title"},
-}
-"""Names the schemas know and this catalog has no use for, in snake_case."""
