@@ -1,0 +1,59 @@
+"""A server of the OpenAI embeddings API on loopback, with the model of MemoryEmbedder; keeps what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.memory_embedder import vector
+
+
+@dataclass
+class EmbeddingsServer:
+    """`answers` come first, one a request: a response, or None to hang."""
+
+    answers: list[web.Response | None] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        self.requests.append(asked)
+        self.headers.append(dict(request.headers))
+        if self.answers:
+            planned = self.answers.pop(0)
+            if planned is None:
+                await self.closing.wait()
+                return web.Response(status=503)
+            return planned
+        return vectors([vector(text) for text in asked["input"]])
+
+
+def vectors(rows: list[Any]) -> web.Response:
+    """An answer with these vectors, the last one first: their places are what counts."""
+    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+    return web.json_response({"object": "list", "data": data[::-1], "model": "fake"})
+
+
+@asynccontextmanager
+async def serve() -> AsyncIterator[EmbeddingsServer]:
+    """Run the server on a free loopback port."""
+    server = EmbeddingsServer()
+    app = web.Application()
+    app.router.add_post("/v1/embeddings", server.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        yield server
+    finally:
+        server.closing.set()
+        await runner.cleanup()

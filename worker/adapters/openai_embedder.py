@@ -1,0 +1,148 @@
+"""Embedder port on servers that speak the OpenAI embeddings API (`POST <base>/embeddings`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from worker.domain.errors import EmbedderUnavailable
+from worker.domain.fields import mapping, mappings
+from worker.domain.meaning import Vector, unit_vectors
+
+CONNECTIONS = 2
+MAX_BODY_BYTES = 16 * 1024 * 1024
+ATTEMPTS = 2
+PAUSE_SECONDS = 0.5
+TRANSIENT = frozenset({429, 500, 502, 503, 504})
+HINTS = {
+    400: ": it does not take the texts or the model",
+    401: ": the key is not taken",
+    403: ": the key may not use the model",
+    404: ": no such API or model at this address",
+    429: ": it is asked too much",
+}
+
+
+class _FailedError(Exception):
+    """One attempt failed. `again`: another one may work, `after` seconds from now."""
+
+    def __init__(self, message: str, *, again: bool = False, after: float = PAUSE_SECONDS) -> None:
+        super().__init__(message)
+        self.again, self.after = again, after
+
+
+class OpenAIEmbedder:
+    """Implements Embedder. `url` is the base address (`https://api.openai.com/v1`).
+
+    `call_seconds` bounds one call, retries included. The API does not tell queries from passages.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        key: str = "",
+        call_seconds: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._url, self._model, self._call_seconds = f"{url.rstrip('/')}/embeddings", model, call_seconds
+        self._dimensions, self._sleep = 0, sleep
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
+            timeout=call_seconds,
+            trust_env=False,
+        )
+
+    @property
+    def name(self) -> str:
+        """The model, as the server calls it."""
+        return self._model
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of a vector; 0 before the first one has come."""
+        return self._dimensions
+
+    async def __aenter__(self) -> Self:
+        """Opens nothing yet: connections are made with the first texts."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Vector]:  # noqa: ARG002 - see class
+        """One vector a text. Raises EmbedderUnavailable."""
+        plain = [text.encode("utf-8", "replace").decode() or " " for text in texts]
+        if not plain:
+            return []
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                rows = await self._patiently(plain)
+        except TimeoutError as error:
+            raise EmbedderUnavailable(f"{self._model}: no answer within {self._call_seconds:g} s") from error
+        except _FailedError as error:
+            raise EmbedderUnavailable(f"{self._model}: {error}") from error
+        vectors = unit_vectors(rows, len(plain), self._dimensions)
+        self._dimensions = len(vectors[0])
+        return vectors
+
+    async def _patiently(self, texts: list[str]) -> list[Any]:
+        left = ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                return await self._ask(texts)
+            except _FailedError as error:
+                if not left or not error.again or error.after >= self._call_seconds:
+                    raise
+                wait = error.after
+            await self._sleep(wait)
+
+    async def _ask(self, texts: list[str]) -> list[Any]:
+        asked = {"model": self._model, "input": texts, "encoding_format": "float"}
+        try:
+            async with self._http.stream("POST", self._url, json=asked) as answer:
+                if answer.status_code != 200:
+                    raise _refused(answer.status_code, answer.headers.get("Retry-After", ""))
+                return _rows(await _body(answer), len(texts))
+        except httpx.TimeoutException as error:
+            raise _FailedError("no answer in time", again=True) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _FailedError(f"it cannot be reached ({type(error).__name__})", again=True) from error
+
+
+def _refused(status: int, retry_after: str) -> _FailedError:
+    after = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 8 else PAUSE_SECONDS
+    message = f"the server answered {status}{HINTS.get(status, '')}"
+    return _FailedError(message, again=status in TRANSIENT, after=after)
+
+
+async def _body(answer: httpx.Response) -> Any:
+    body = bytearray()
+    async for chunk in answer.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise _FailedError("the answer is too long")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _FailedError("the answer is not JSON") from error
+
+
+def _rows(document: Any, count: int) -> list[Any]:
+    """The vectors in the order of the texts: each says its place, and may stand anywhere."""
+    items = mappings(mapping(document).get("data"))
+    rows = {item["index"]: item.get("embedding") for item in items if type(item.get("index")) is int}
+    if len(items) != count or set(rows) != set(range(count)):
+        raise _FailedError(f"the answer does not have one vector for each of {count} texts")
+    return [rows[n] for n in range(count)]
