@@ -13,9 +13,9 @@ from tests.corpus_files import CORPUS
 from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_catalog import labels, workflow
 from worker.adapters.file_catalog import FileCatalog
-from worker.adapters.file_catalog.text import TextIndex
 from worker.domain.search import parse_query
 from worker.domain.selection import mismatches
+from worker.domain.text_index import TextIndex
 from worker.domain.workflow import SelectionContext
 
 WORKFLOWS = [

@@ -10,10 +10,10 @@ from pathlib import Path
 import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
-from worker.adapters.file_catalog.text import TextIndex
 from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchPage, SearchQuery
+from worker.domain.text_index import TextIndex
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 log = structlog.stdlib.get_logger(__name__)
