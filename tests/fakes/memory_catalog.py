@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from worker.domain.cursor import cursor_after, workflow_of
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.search import Ranked, SearchPage, SearchQuery, graded
+from worker.domain.search import Ranked, SearchPage, SearchQuery, graded, search_page
 from worker.domain.selection import (
     CUSTOM,
     DETECTED,
@@ -91,9 +90,8 @@ class MemoryCatalog:
             Ranked(w, exactness(w, context), (rank(w, context)[:3], scores.get(w.workflow_id))) for w in order
         ]
         alone = Counter(found[0].label for w in self.all if len(found := mismatches(w, context)) == 1)
-        return replace(
-            graded(ranked, query), excluded=exclusions(self.all, context), excluded_alone=dict(alone)
-        )
+        found = graded(ranked, query)
+        return search_page(found, lambda w: w, exclusions(self.all, context), dict(alone))
 
     def text_scores(self, query: SearchQuery, ids: Iterable[str]) -> dict[str, float]:
         """Words shared with the query, by id."""

@@ -8,13 +8,15 @@ about the cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.evidence import one_line
 from worker.domain.workflow import SelectionContext, Workflow
+
+Item = TypeVar("Item")
 
 FORM = "<signal_type> <severity> [keywords]"
 EXAMPLE = "OOMKilled critical deployment memory"
@@ -144,30 +146,47 @@ def _quoted(word: str) -> str:
     return f'"{one_line(word, 60)}"'
 
 
-class Ranked(NamedTuple):
-    """A workflow in its place among others. `alike` is the same for those that nothing but their ids tells apart.
+class Ranked(NamedTuple, Generic[Item]):
+    """A workflow, or what stands for it, in its place among others.
 
-    `exact` counts of signal type and severity those that it declares exactly.
+    `exact` counts of signal type and severity those that it declares exactly. `alike` is the same for those that nothing
+    but their ids tells apart.
     """
 
-    workflow: Workflow
+    item: Item
     exact: int
     alike: Hashable
 
 
-def graded(ranked: Sequence[Ranked], query: SearchQuery) -> SearchPage:
-    """The page of workflows that stand best first. Match quality is by tier, and within a tier by place."""
+class Graded(NamedTuple, Generic[Item]):
+    """The best ones with their match quality, how many are good enough, and how many are not."""
+
+    best: tuple[tuple[Item, float], ...]
+    total: int
+    weaker: int
+
+
+def graded(ranked: Sequence[Ranked[Item]], query: SearchQuery) -> Graded[Item]:
+    """What a query shows of those that stand best first. Match quality is by tier, and within a tier by place."""
     places: tuple[dict[Hashable, int], ...] = tuple({} for _ in TIERS)
     for found in ranked:
         places[found.exact].setdefault(found.alike, len(places[found.exact]))
     counts = [len(tier) for tier in places]
     qualities = [match_quality(r.exact, places[r.exact][r.alike], counts[r.exact]) for r in ranked]
     good = [n for n, quality in enumerate(qualities) if quality >= query.min_confidence]
-    return SearchPage(
-        matches=tuple(Match(ranked[n].workflow, qualities[n]) for n in good[: query.max_results]),
-        total=len(good),
-        weaker=len(ranked) - len(good),
-    )
+    best = tuple((ranked[n].item, qualities[n]) for n in good[: query.max_results])
+    return Graded(best, len(good), len(ranked) - len(good))
+
+
+def search_page(
+    found: Graded[Item],
+    workflow: Callable[[Item], Workflow],
+    excluded: Mapping[str, int],
+    excluded_alone: Mapping[str, int],
+) -> SearchPage:
+    """The page of what was graded; `workflow` tells what an item stands for."""
+    matches = tuple(Match(workflow(item), quality) for item, quality in found.best)
+    return SearchPage(matches, found.total, found.weaker, excluded, excluded_alone)
 
 
 def match_quality(exact: int, place: int, places: int) -> float:

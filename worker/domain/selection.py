@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from schemas.enrichment import DetectedLabels, snake_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_severity
+from worker.domain.cursor import cursor_after
 from worker.domain.workflow import (
     BUSINESS_LABELS,
     LABELS,
@@ -23,6 +24,7 @@ from worker.domain.workflow import (
     ActionSummary,
     SelectionContext,
     Workflow,
+    WorkflowPage,
     WorkflowSummary,
 )
 
@@ -167,6 +169,13 @@ def summary(workflow: Workflow) -> WorkflowSummary:
         gitops_aware=workflow.gitops_aware,
         parameters=tuple(f"{p.name}{'*' if p.required else ''}" for p in workflow.parameters),
     )
+
+
+def workflow_page(found: Sequence[Workflow], size: int, excluded: Mapping[str, int]) -> WorkflowPage:
+    """The page of the first `size` of these; one more than that means that another page follows."""
+    shown = found[:size]
+    cursor = cursor_after(shown[-1].workflow_id) if len(found) > size else ""
+    return WorkflowPage(tuple(summary(w) for w in shown), cursor, excluded)
 
 
 def label_name(name: str) -> str:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.taxonomy import SEVERITY_ALIASES, Severity, SignalType, normalize_severity
-from tests.fakes.memory_catalog import workflow
 from worker.domain.search import (
     EXAMPLE,
     FORM,
@@ -145,10 +144,9 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
 
 def test_those_that_match_alike_have_the_same_quality():
     ranked = [
-        Ranked(workflow(name), exact, alike)
+        Ranked(name, exact, alike)
         for name, exact, alike in (("a", 2, "x"), ("b", 1, "x"), ("c", 2, "x"), ("d", 2, "y"), ("e", 0, "z"))
     ]
-    assert [("a", 0.99), ("b", 0.79), ("c", 0.99), ("d", 0.945), ("e", 0.49)] == [
-        (m.workflow.workflow_id, m.confidence)
-        for m in graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0)).matches
-    ]
+    found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0))
+    assert (("a", 0.99), ("b", 0.79), ("c", 0.99), ("d", 0.945), ("e", 0.49)) == found.best
+    assert (5, 0) == (found.total, found.weaker)
