@@ -32,7 +32,6 @@ GRANTED = {
     "batch": {"cronjobs", "jobs"},
     "discovery.k8s.io": {"endpointslices"},
     "events.k8s.io": {"events"},
-    "metrics.k8s.io": {"nodes", "pods"},
     "networking.k8s.io": {"networkpolicies"},
     "policy": {"poddisruptionbudgets"},
     "storage.k8s.io": {"storageclasses"},
