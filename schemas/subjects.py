@@ -132,53 +132,54 @@ class Subjects:
             )
 
     @property
-    def _stem(self) -> str:
+    def stem(self) -> str:
+        """What names of streams, buckets and accounts begin with."""
         return self.prefix.upper().replace(".", "_").replace("-", "_")
 
     @property
     def requests_stream(self) -> str:
         """Work queue of requests."""
-        return f"{self._stem}_REQUESTS"
+        return f"{self.stem}_REQUESTS"
 
     @property
     def results_stream(self) -> str:
         """Results."""
-        return f"{self._stem}_RESULTS"
+        return f"{self.stem}_RESULTS"
 
     @property
     def validation_stream(self) -> str:
         """Rejected messages and rejected answers."""
-        return f"{self._stem}_VALIDATION"
+        return f"{self.stem}_VALIDATION"
 
     @property
     def audit_stream(self) -> str:
         """Audit events."""
-        return f"{self._stem}_AUDIT"
+        return f"{self.stem}_AUDIT"
 
     @property
     def dlq_stream(self) -> str:
         """Dead letters, and the server's advisories about exhausted deliveries."""
-        return f"{self._stem}_DLQ"
+        return f"{self.stem}_DLQ"
 
     @property
     def outcomes_stream(self) -> str:
         """What remediations did."""
-        return f"{self._stem}_OUTCOMES"
+        return f"{self.stem}_OUTCOMES"
 
     @property
     def journal_bucket(self) -> str:
         """Steps of running requests; also the name of the object store for large steps."""
-        return f"{self._stem}_JOURNAL"
+        return f"{self.stem}_JOURNAL"
 
     @property
     def cancel_bucket(self) -> str:
         """Cancel flags."""
-        return f"{self._stem}_CANCEL"
+        return f"{self.stem}_CANCEL"
 
     @property
     def history_bucket(self) -> str:
         """Past results and outcomes per resource."""
-        return f"{self._stem}_HISTORY"
+        return f"{self.stem}_HISTORY"
 
     def request(self, kind: RequestKind, lane: Lane | None = None) -> str:
         """Where to publish a request; without a lane the default one."""

@@ -1,0 +1,190 @@
+"""Who may publish and subscribe what on NATS: the roles around a worker, with the least they need.
+
+Worker and operator share the account that holds the streams. Every other role has an account of its own and imports
+what it needs. Permissions alone would not keep it out: whoever may publish anything may name any subject as the reply,
+and what the server answers (an acknowledgement, a message it was asked for) is then published there, into the stream
+of results for one. Answers to an import come back to the importing account and go nowhere else.
+
+An account without JetStream can't import `$JS.API` under that name. Roles outside ask for it below `<STEM>.API`: clients
+call that the API prefix (`nc.jetstream(prefix="RCA.API")`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.subjects import EXHAUSTED, Lane, Subjects
+
+API: Final = "$JS.API"
+INBOX: Final = "_INBOX"
+"""Where clients wait for answers unless told otherwise."""
+
+
+class Role(enum.StrEnum):
+    """Those who speak to the streams."""
+
+    WORKER = "worker"
+    """Takes requests, publishes everything else."""
+    OPERATOR = "operator"
+    """Makes streams and durables, cancels requests, looks after dead letters."""
+    GATEWAY = "gateway"
+    """Publishes requests, cancels them, hears which were rejected."""
+    AIANALYSIS = "aianalysis"
+    """Reads results."""
+    EXECUTOR = "executor"
+    """Reports what an executed workflow did."""
+    AUDIT_READER = "audit-reader"
+    """Reads audit events."""
+
+
+INSIDE: Final = (Role.WORKER, Role.OPERATOR)
+"""Roles in the account of the streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one role may do. Subjects are as the role writes them.
+
+    `imports` are pairs (subject in the account of the streams, subject as the role writes it): `services` are published
+    to, `feeds` subscribed to. Both are empty for a role inside.
+    """
+
+    role: Role
+    account: str
+    inbox_prefix: str
+    api_prefix: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    services: tuple[tuple[str, str], ...] = ()
+    feeds: tuple[tuple[str, str], ...] = ()
+
+
+def access(role: Role, subjects: Subjects) -> Access:
+    """The rights of a role under a prefix. Roles inside have an inbox of their own, others an account of their own."""
+    asked, heard = RIGHTS[role](subjects)
+    if role in INSIDE:
+        inbox = f"{INBOX}_{subjects.stem.lower()}_{role}"
+        return Access(role, subjects.stem, inbox, API, asked, (f"{inbox}.>", *heard))
+    account = f"{subjects.stem}_{role.upper().replace('-', '_')}"
+    prefix = f"{subjects.stem}.API"
+    services = tuple((subject, subject.replace(API, prefix)) for subject in asked)
+    return Access(
+        role,
+        account,
+        INBOX,
+        prefix,
+        tuple(local for _, local in services),
+        (f"{INBOX}.>", *heard),
+        services,
+        tuple((subject, subject) for subject in heard),
+    )
+
+
+Rights = tuple[tuple[str, ...], tuple[str, ...]]
+"""Subjects to publish to, subjects to listen to; in the names of the streams' account."""
+
+
+def _worker(s: Subjects) -> Rights:
+    journal, cancel, history = s.journal_bucket, s.cancel_bucket, s.history_bucket
+    read = [s.requests_stream, s.results_stream, s.outcomes_stream]
+    read += [f"KV_{journal}", f"KV_{cancel}", f"KV_{history}", f"OBJ_{journal}"]
+    asked = [
+        *s.result_subjects(),
+        *s.validation_subjects(),
+        s.audit(">"),
+        s.dead_letter(">"),
+        f"$KV.{journal}.>",
+        f"$O.{journal}.C.>",
+        f"$O.{journal}.M.>",
+        f"$KV.{history}.>",
+        *(_api("STREAM.INFO", stream) for stream in streams(s)),
+        *(_api("STREAM.MSG.GET", stream) for stream in read),
+        # One that the server delivers no more. Acknowledging a request removes it as well: no further power.
+        _api("STREAM.MSG.DELETE", s.requests_stream),
+    ]
+    for stream, durable in _durables(s):
+        asked += [_api("CONSUMER.INFO", f"{stream}.{durable}"), *_taking(stream, durable)]
+    return tuple(asked), ()
+
+
+def _operator(s: Subjects) -> Rights:
+    cancel, results = f"KV_{s.cancel_bucket}", s.results_stream
+    durables = [*_durables(s), (results, Role.AIANALYSIS)]
+    made = [f"{stream}.{durable}" for stream, durable in durables]
+    asked = [
+        *s.request_subjects(),
+        f"$KV.{s.cancel_bucket}.>",
+        f"{API}.INFO",
+        f"{API}.STREAM.NAMES",
+        f"{API}.STREAM.LIST",
+        *(_api(f"STREAM.{verb}", name) for verb in ("INFO", "CREATE", "UPDATE") for name in streams(s)),
+        *(_api(f"CONSUMER.{verb}", name) for verb in ("NAMES", "LIST") for name in streams(s)),
+        *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE") for name in made),
+        _api("CONSUMER.CREATE", f"{results}.{Role.AIANALYSIS}.>"),  # with a filter, as clients write it
+        *(_api("STREAM.MSG.GET", name) for name in (s.dlq_stream, results, cancel)),
+        _api("STREAM.MSG.DELETE", s.dlq_stream),
+    ]
+    heard = [*s.result_subjects(), *s.validation_subjects(), s.dead_letter(">"), s.audit(">")]
+    return tuple(asked), tuple(heard)
+
+
+def _gateway(s: Subjects) -> Rights:
+    return (*s.request_subjects(), f"$KV.{s.cancel_bucket}.>"), (s.validation_request(),)
+
+
+def _aianalysis(s: Subjects) -> Rights:
+    durable = f"{s.results_stream}.{Role.AIANALYSIS}"
+    asked = [
+        *_reading(s.results_stream),
+        _api("CONSUMER.INFO", durable),
+        *_taking(s.results_stream, Role.AIANALYSIS),
+    ]
+    return tuple(asked), s.result_subjects()
+
+
+def _executor(s: Subjects) -> Rights:
+    return (s.outcome(">"),), ()
+
+
+def _audit_reader(s: Subjects) -> Rights:
+    return _reading(s.audit_stream), (s.audit(">"),)
+
+
+RIGHTS: Final = {
+    Role.WORKER: _worker,
+    Role.OPERATOR: _operator,
+    Role.GATEWAY: _gateway,
+    Role.AIANALYSIS: _aianalysis,
+    Role.EXECUTOR: _executor,
+    Role.AUDIT_READER: _audit_reader,
+}
+
+
+def streams(s: Subjects) -> tuple[str, ...]:
+    """All streams under a prefix, those of buckets too."""
+    buckets = (s.journal_bucket, s.cancel_bucket, s.history_bucket)
+    kept = (s.requests_stream, s.results_stream, s.validation_stream, s.audit_stream, s.dlq_stream)
+    return (*kept, s.outcomes_stream, *(f"KV_{bucket}" for bucket in buckets), f"OBJ_{s.journal_bucket}")
+
+
+def _durables(s: Subjects) -> Iterable[tuple[str, str]]:
+    """Of the worker: (stream, durable)."""
+    return [*((s.requests_stream, lane.value) for lane in Lane), (s.dlq_stream, EXHAUSTED)]
+
+
+def _api(verb: str, what: str) -> str:
+    return f"{API}.{verb}.{what}"
+
+
+def _reading(stream: str) -> tuple[str, ...]:
+    """Message by message, without a consumer."""
+    return _api("STREAM.INFO", stream), _api("STREAM.MSG.GET", stream)
+
+
+def _taking(stream: str, durable: str) -> tuple[str, ...]:
+    """Pulling from a durable, and both forms of acknowledgement: servers may put domain and account first."""
+    acks = (f"$JS.ACK.{stream}.{durable}.>", f"$JS.ACK.*.*.{stream}.{durable}.>")
+    return _api("CONSUMER.MSG.NEXT", f"{stream}.{durable}"), *acks
