@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_validator
 from pydantic_settings import NoDecode
 
 WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
 """Or nothing. Credentials do not belong into an address: it stands in messages."""
+
+
+NamespacePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$")]
 
 
 class Group(BaseModel):
@@ -67,6 +70,14 @@ class KubernetesSettings(Group):
     """Deadline of one read, retries included."""
     enrichment_seconds: float = Field(3.0, gt=0)
     """Deadline for gathering facts before the first call to the model."""
+    namespaces: Annotated[tuple[NamespacePattern, ...], NoDecode] = ()
+    """Namespaces that may be looked at, separated by commas; `team-*` stands for many. All by default."""
+    denied_namespaces: Annotated[tuple[NamespacePattern, ...], NoDecode] = ()
+    """Namespaces that may not, even when `namespaces` has them."""
+    denied_kinds: Annotated[tuple[str, ...], NoDecode] = ()
+    """Kinds that may not be looked at, such as ConfigMap. Secrets never are."""
+
+    _split = field_validator("namespaces", "denied_namespaces", "denied_kinds", mode="before")(_comma_list)
 
 
 class LlmSettings(Group):

@@ -36,6 +36,7 @@ from worker.app.wiring.outside import (
     open_policy,
     open_prometheus,
     own_history,
+    within_scope,
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.domain.analyse import Analysis, Outside
@@ -79,7 +80,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
 
         async def open_desks(nc: Client) -> Desks:
             outside = Outside(
-                cluster,
+                within_scope(cluster, settings.kubernetes),
                 catalog.catalog,
                 model,
                 policy,

@@ -22,9 +22,17 @@ from worker.adapters.nats_history import NatsHistory
 from worker.adapters.nats_publish import FencedStream
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import RegoPolicy, read_policy
-from worker.app.settings import CatalogSettings, HistorySettings, PolicySettings, PrometheusSettings, Settings
+from worker.app.settings import (
+    CatalogSettings,
+    HistorySettings,
+    KubernetesSettings,
+    PolicySettings,
+    PrometheusSettings,
+    Settings,
+)
 from worker.domain.errors import ClusterError
-from worker.domain.ports import Catalog, Policy
+from worker.domain.ports import Catalog, Cluster, Policy
+from worker.domain.scope import Scope, ScopedCluster
 
 CLUSTER_CHECK_SECONDS = 15.0
 HISTORY_SECONDS = 3.0
@@ -92,6 +100,12 @@ async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesC
         limits=ClusterLimits(call_seconds=kubernetes.call_seconds),
     )
     return await stack.enter_async_context(cluster)
+
+
+def within_scope(cluster: Cluster, settings: KubernetesSettings) -> Cluster:
+    """The part of the cluster that the settings let the worker look at."""
+    scope = Scope(settings.namespaces, settings.denied_namespaces, settings.denied_kinds)
+    return cluster if scope.everything else ScopedCluster(cluster, scope)
 
 
 async def open_datastorage(settings: HistorySettings, stack: AsyncExitStack) -> DataStorageHistory | None:
