@@ -119,7 +119,7 @@ async def test_a_history_that_is_away_does_not_hold_anything_up(tmp_path):
     async with running(look_then_answer(), CASE, tmp_path, history=settings) as run:
         result = await outcome_of(run, "rr-1")
         told = seen_by_tools(run)
-    assert "unknown: DataStorage: it cannot be reached" in told
+    assert "unknown: DataStorage at http://127.0.0.1:9: it cannot be reached" in told
     assert Status.COMPLETED is result.status
     assert any("failed here before is not known" in f.reason for f in result.approval.risk_factors)
 

@@ -20,7 +20,7 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_history import MemoryHistory, place_of
 from tests.fakes.messages import NOON, new_id
 from tests.nats_servers import connect, provisioned
-from worker.adapters.datastorage_history import DataStorageHistory
+from worker.adapters.datastorage import DataStorageHistory
 from worker.adapters.nats_history import MAX_KEPT, NatsHistory
 from worker.adapters.nats_publish import FencedStream
 from worker.domain.errors import HistoryUnavailable

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-
+from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.errors import MetricsError
 from worker.domain.evidence import one_line
 from worker.domain.fields import dig, mapping, mappings, sequence, strings, text
 from worker.domain.metric_series import Series
 
-CONNECTIONS = 8
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_SERIES = 1_000
 MAX_POINTS = 200  # of one series; more were not asked for
 MAX_MESSAGE = 300  # characters
-TRANSIENT = frozenset({429, 500, 502, 503, 504})
 HINTS = {
     401: "the worker's token is not taken",
     403: "the worker may not ask it",
@@ -35,13 +31,8 @@ class PrometheusMetrics:
     """`url` is the base address, with a prefix where there is one; `call_seconds` bounds one query."""
 
     def __init__(self, url: str, *, token: str = "", call_seconds: float = 10.0) -> None:
-        self._base, self._call_seconds = f"{url.rstrip('/')}/api/v1", call_seconds
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
-            timeout=call_seconds,
-            trust_env=False,
-        )
+        self._call_seconds = call_seconds
+        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
 
     async def __aenter__(self) -> Self:
         """Opens nothing yet: connections are made with the first query."""
@@ -51,7 +42,7 @@ class PrometheusMetrics:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        await self._server.aclose()
 
     async def instant(self, query: str, at: datetime) -> Sequence[Series]:
         """The value of each series at a moment. Raises MetricsError."""
@@ -67,53 +58,44 @@ class PrometheusMetrics:
     async def _ask(self, path: str, asked: dict[str, str]) -> Sequence[Series]:
         bounds = {"timeout": f"{self._call_seconds:g}s", "limit": str(MAX_SERIES)}
         try:
-            async with (
-                asyncio.timeout(self._call_seconds),
-                self._http.stream("GET", f"{self._base}/{path}", params={**asked, **bounds}) as answer,
-            ):
-                document = _document(await _body(answer))
-                if answer.status_code != 200 or document.get("status") != "success":
-                    raise _refused(answer.status_code, document)
-                return _series(mapping(document.get("data")))
-        except (TimeoutError, httpx.TimeoutException) as error:
+            async with asyncio.timeout(self._call_seconds):
+                answer = await self._server.get(f"/api/v1/{path}", {**asked, **bounds})
+        except TimeoutError as error:
             message = f"Prometheus gave no answer within {self._call_seconds:g} s; ask for less time or fewer series"
             raise MetricsError(message, passing=True) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except UnreachableError as error:
+            raise MetricsError(f"Prometheus {error}", passing=True) from error
+        except TooLongError as error:
             raise MetricsError(
-                f"Prometheus cannot be reached ({type(error).__name__})", passing=True
+                "the answer of Prometheus is too long; aggregate (sum by, topk) or add labels"
             ) from error
+        document = _document(answer)
+        if answer.status != 200 or document.get("status") != "success":
+            raise _refused(answer, document)
+        return _series(mapping(document.get("data")))
 
 
 def _seconds(moment: datetime) -> str:
     return f"{moment.timestamp():.3f}"
 
 
-async def _body(answer: httpx.Response) -> bytes:
-    body = bytearray()
-    async for chunk in answer.aiter_bytes():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise MetricsError("the answer of Prometheus is too long; aggregate (sum by, topk) or add labels")
-    return bytes(body)
-
-
-def _document(body: bytes) -> dict[str, Any]:
+def _document(answer: Answer) -> dict[str, Any]:
     try:
-        return mapping(json.loads(body))
-    except (ValueError, RecursionError):
+        return mapping(answer.json())
+    except ValueError:
         return {}
 
 
-def _refused(status: int, document: dict[str, Any]) -> MetricsError:
+def _refused(answer: Answer, document: dict[str, Any]) -> MetricsError:
     """What Prometheus says about the query (`parse error: ...`) helps best; a proxy in between says nothing useful."""
     said = one_line(text(document.get("error")), MAX_MESSAGE)
     kind = one_line(text(document.get("errorType")), 40)
     if said:
-        return MetricsError(f"Prometheus says {kind or status}: {said}", passing=status in TRANSIENT)
-    if status == 200:
+        return MetricsError(f"Prometheus says {kind or answer.status}: {said}", passing=answer.may_pass)
+    if answer.status == 200:
         return MetricsError("the answer is not one of Prometheus", passing=True)
-    hint = HINTS.get(status, "it gave no reason")
-    return MetricsError(f"Prometheus answered {status}: {hint}", passing=status in TRANSIENT)
+    hint = HINTS.get(answer.status, "it gave no reason")
+    return MetricsError(f"Prometheus answered {answer.status}: {hint}", passing=answer.may_pass)
 
 
 def _series(data: dict[str, Any]) -> Sequence[Series]:

@@ -1,4 +1,4 @@
-"""When a model is left alone for a while: a circuit breaker as a pure state machine.
+"""When a model, or another server, is left alone for a while: a circuit breaker as a pure state machine.
 
 Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
 `open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a success
@@ -30,7 +30,7 @@ class BreakerRule:
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """What is known of one model. Times are of a monotonic clock; `why` is the error that paused it."""
+    """What is known of one server. Times are of a monotonic clock; `why` is the error of a model that paused it."""
 
     failed: int = 0
     opened: int = 0
@@ -68,12 +68,18 @@ def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRul
             return answered()
         refused = GiveUp(error.reason, error.message)  # not the raised one: it holds on to its frames
         return replace(breaker, probing=False, paused_until=now + REFUSED_SECONDS, why=refused)
-    until = max(breaker.paused_until, now + (error.after or 0.0))
-    after = replace(breaker, probing=False, paused_until=until, why=Retry(error.reason, error.message))
-    if error.reason is RetryReason.MODEL_RATE_LIMITED:
-        return after  # it works, and says when to come back
-    after = replace(after, failed=breaker.failed + 1)
-    if after.failed < rule.failures or now < breaker.paused_until:
-        return after  # of the calls that were on their way when it opened, none opens it further
+    why = Retry(error.reason, error.message)
+    if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
+        until = max(breaker.paused_until, now + (error.after or 0.0))
+        return replace(breaker, probing=False, paused_until=until, why=why)
+    return replace(unavailable(breaker, now, rule, error.after), why=why)
+
+
+def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | None = None) -> Breaker:
+    """After a call that nothing answered. `after` is what was asked to wait for (Retry-After), in seconds."""
+    until = max(breaker.paused_until, now + (after or 0.0))
+    noted = replace(breaker, probing=False, paused_until=until, failed=breaker.failed + 1)
+    if noted.failed < rule.failures or now < breaker.paused_until:
+        return noted  # of the calls that were on their way when it opened, none opens it further
     seconds = min(rule.longest_seconds, rule.open_seconds * 2.0**breaker.opened)
-    return replace(after, opened=breaker.opened + 1, paused_until=max(until, now + seconds))
+    return replace(noted, opened=breaker.opened + 1, paused_until=max(until, now + seconds))

@@ -14,7 +14,7 @@ import structlog
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.datastorage_history import DataStorageHistory
+from worker.adapters.datastorage import DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits

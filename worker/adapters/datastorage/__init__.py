@@ -1,0 +1,5 @@
+"""Kubernaut's DataStorage over HTTP: the history of remediations, and the catalog of workflows."""
+
+from worker.adapters.datastorage.history import DataStorageHistory
+
+__all__ = ["DataStorageHistory"]

@@ -1,0 +1,132 @@
+"""One DataStorage over HTTP: tried again once, within one deadline, and left alone for a while when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.domain.breaker import (
+    Breaker,
+    BreakerRule,
+    abandoned,
+    answered,
+    pause,
+    started,
+    unavailable,
+)
+
+MAX_BODY_BYTES = 2 * 1024 * 1024
+ATTEMPTS = 2
+PAUSE_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 300.0
+RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=LONGEST_PAUSE_SECONDS)
+HINTS = {
+    401: ": the token is not taken",
+    403: ": the worker may not read it",
+    404: ": no such API at this address",
+}
+
+Found = TypeVar("Found")
+
+
+class FailedError(Exception):
+    """A question was not answered. `status` is 0 without an answer; `again`: another try may work, after `after` seconds."""
+
+    def __init__(
+        self, message: str, *, status: int = 0, again: bool = False, after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.again, self.after = status, again, after
+
+
+class DataStorageClient:
+    """`call_seconds` bounds one call of a port, however many questions and tries it takes.
+
+    After three failed calls in a row, or when the server asks for it (Retry-After), nothing is sent for a while and
+    every call fails at once. `failure` makes the port's own error of a message, which names the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        failure: Callable[[str], Exception],
+        *,
+        token: str = "",
+        call_seconds: float = 5.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
+        self._failure, self._call_seconds = failure, call_seconds
+        self._monotonic, self._sleep = monotonic, sleep
+        self._breaker, self._last = Breaker(), ""
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._server.aclose()
+
+    async def call(self, work: Callable[[], Awaitable[Found]]) -> Found:
+        """What `work` finds with `get` before the deadline. Raises the port's error."""
+        if pause(self._breaker, self._monotonic()):
+            raise self._failed(f"it has failed repeatedly and is left alone for a while ({self._last})")
+        self._breaker = started(self._breaker)
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                found = await work()
+        except TimeoutError as error:
+            self._note(f"no answer within {self._call_seconds:g} s", None)
+            raise self._failed(self._last) from error
+        except FailedError as error:
+            self._note(str(error), error.after)
+            raise self._failed(self._last) from error
+        except BaseException:
+            self._breaker = abandoned(self._breaker)
+            raise
+        self._breaker = answered()
+        return found
+
+    async def get(self, path: str, params: Mapping[str, str]) -> Any:
+        """The JSON that is answered with status 200. Raises FailedError; only within `call`."""
+        left = ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                return _document(await self._ask(path, params))
+            except FailedError as error:
+                wait = PAUSE_SECONDS if error.after is None else error.after
+                if not left or not error.again or wait > LONGEST_WAIT_SECONDS:
+                    raise
+            await self._sleep(wait)
+
+    async def _ask(self, path: str, params: Mapping[str, str]) -> Answer:
+        try:
+            return await self._server.get(path, params)
+        except UnreachableError as error:
+            raise FailedError(f"it {error}", again=True) from error
+        except TooLongError as error:
+            raise FailedError("the answer is too long") from error
+
+    def _note(self, why: str, after: float | None) -> None:
+        self._last = why
+        wait = None if after is None else min(after, LONGEST_PAUSE_SECONDS)
+        self._breaker = unavailable(self._breaker, self._monotonic(), RULE, wait)
+
+    def _failed(self, why: str) -> Exception:
+        return self._failure(f"DataStorage at {self._server.url}: {why}")
+
+
+def _document(answer: Answer) -> Any:
+    status = answer.status
+    if status != 200:
+        hint = ": redirects are not followed" if 300 <= status < 400 else HINTS.get(status, "")
+        raise FailedError(
+            f"it answered {status}{hint}", status=status, again=answer.may_pass, after=answer.after
+        )
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise FailedError("the answer is not JSON") from error

@@ -1,0 +1,105 @@
+"""Asking an HTTP server for JSON, whatever it may answer: bounded in size, no redirect followed, no proxy of the environment.
+
+Shared by the adapters of HTTP APIs; what an answer means is theirs.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+CONNECTIONS = 8
+TRANSIENT = frozenset({429, 500, 502, 503, 504})
+"""Statuses with which the same question may be answered later (RFC 9110)."""
+
+
+class UnreachableError(Exception):
+    """There is no connection, or it broke. The message completes a sentence: `cannot be reached (ConnectError)`."""
+
+
+class TooLongError(Exception):
+    """The answer is longer than allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came. `after` is what the server asked to wait for (Retry-After), in seconds."""
+
+    status: int
+    body: bytes
+    after: float | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same question may be answered later."""
+        return self.status in TRANSIENT
+
+    def json(self) -> Any:
+        """The body. Raises ValueError when it is not JSON, or too deep."""
+        try:
+            return json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("nested too deep") from error
+
+
+class JsonServer:
+    """One server. `call_seconds` bounds each wait for it (connecting, reading), `max_bytes` a body."""
+
+    def __init__(self, url: str, *, token: str, call_seconds: float, max_bytes: int) -> None:
+        self.url, self._max_bytes = url.rstrip("/"), max_bytes
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
+            timeout=call_seconds,
+            trust_env=False,
+        )
+
+    async def get(self, path: str, params: Mapping[str, str]) -> Answer:
+        """What it answers to one GET. Raises UnreachableError, TooLongError for a good answer, TimeoutError."""
+        try:
+            async with self._http.stream("GET", f"{self.url}{path}", params=dict(params)) as answer:
+                return Answer(answer.status_code, await self._body(answer), _retry_after(answer.headers))
+        except httpx.TimeoutException as error:
+            raise TimeoutError from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"cannot be reached ({type(error).__name__})") from error
+
+    async def _body(self, answer: httpx.Response) -> bytes:
+        body = bytearray()
+        async for chunk in answer.aiter_bytes():
+            body += chunk
+            if len(body) > self._max_bytes:
+                if answer.status_code == 200:
+                    raise TooLongError
+                break
+        return bytes(body[: self._max_bytes])
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds or a date (RFC 9110, section 10.2.3), which counts from the server's own clock."""
+    said = headers.get("Retry-After", "").strip()
+    if said.isdecimal() and len(said) < 8:
+        return float(said)
+    until = _date(said)
+    if until is None:
+        return None
+    now = _date(headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(said: str) -> datetime | None:
+    try:
+        found = email.utils.parsedate_to_datetime(said)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
