@@ -55,12 +55,16 @@ CALL_INSTEAD_OF_ANSWER = Problem(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge said, and the workflow the answer named (empty for none). A `stop` ends the run as it is."""
+    """What the judge said, and the workflow the answer named (empty for none). A `stop` ends the run as it is.
+
+    `wall_seconds`: from the start to this verdict.
+    """
 
     verdict: Verdict
     workflow_id: str = ""
     stop: Stop | None = None
     stop_detail: str = ""
+    wall_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +106,21 @@ class Asked:
     shrunk: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A turn of tool results, and the wall time from the start to the end of it."""
+
+    turn: ToolTurn
+    wall_seconds: float
+
+
 class Steps(Protocol):
     """The journal as the loop needs it: a step that is there is replayed, any other is done once and kept."""
 
     async def reply(
         self, announce: Callable[[], Awaitable[None]], ask: Callable[[], Awaitable[Asked]]
     ) -> Asked: ...
-    async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn: ...
+    async def tools(self, run: Callable[[], Awaitable[Ran]]) -> Ran: ...
     async def verdict(self, judge: Callable[[], Awaitable[Judged]]) -> Judged: ...
 
 
@@ -171,9 +183,7 @@ async def investigate(job: Investigation) -> Finding:
             return at.finding(job.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
         reply = _take(job, at, asked)
         if reply.tool_calls and not asked.closing:
-            at.turns.append(await _run(job, reply, at.spent))
-            ran = len(_runnable(job, reply, at.spent))
-            at.spent = replace(at.spent, tool_calls=at.spent.tool_calls + ran)
+            await _run(job, at, reply)
         elif finding := await _attempt(job, at, reply):
             return finding
 
@@ -192,9 +202,11 @@ async def _attempt(job: Investigation, at: _State, reply: Reply) -> Finding | No
         judged = await _judge(job, reply)
         if judged.stop is None:
             await job.observer.judged(attempt_of(judged), last=is_last(judged.verdict))
-        return judged
+        at.tick(job.clock.monotonic())
+        return replace(judged, wall_seconds=at.spent.wall_seconds)
 
     judged = await job.steps.verdict(judge)
+    at.spent = replace(at.spent, wall_seconds=judged.wall_seconds)
     if judged.stop is not None:
         return at.finding(reply.model, judged.stop, judged.stop_detail)
     at.attempts.append(attempt_of(judged))
@@ -262,20 +274,25 @@ def _runnable(job: Investigation, reply: Reply, spent: Spent) -> tuple[ToolCall,
     return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
 
-async def _run(job: Investigation, reply: Reply, spent: Spent) -> ToolTurn:
-    async def run() -> ToolTurn:
-        wanted = _runnable(job, reply, spent)
+async def _run(job: Investigation, at: _State, reply: Reply) -> None:
+    wanted = _runnable(job, reply, at.spent)
+    tool_calls = at.spent.tool_calls + len(wanted)
+
+    async def run() -> Ran:
         results = await job.run_tools(wanted)
-        after = replace(spent, tool_calls=spent.tool_calls + len(wanted))
+        at.tick(job.clock.monotonic())
         surplus = _refusals(
             reply.tool_calls[len(wanted) :],
-            NOT_RUN if after.tool_calls >= job.limits.tool_calls else TOO_MANY,
+            NOT_RUN if tool_calls >= job.limits.tool_calls else TOO_MANY,
         )
         for call, result in zip(reply.tool_calls, (*results, *surplus), strict=True):
             await job.observer.tool_ran(call, result)
-        return ToolTurn((*results, *surplus), note=WRAP_UP if must_wrap_up(after, job.limits) else "")
+        wrap_up = must_wrap_up(replace(at.spent, tool_calls=tool_calls), job.limits)
+        return Ran(ToolTurn((*results, *surplus), note=WRAP_UP if wrap_up else ""), at.spent.wall_seconds)
 
-    return await job.steps.tools(run)
+    ran = await job.steps.tools(run)
+    at.turns.append(ran.turn)
+    at.spent = replace(at.spent, tool_calls=tool_calls, wall_seconds=ran.wall_seconds)
 
 
 async def _judge(job: Investigation, reply: Reply) -> Judged:

@@ -1,8 +1,8 @@
 """What a successor needs to go on where a run stopped: the opening, every reply, every turn of tool results.
 
 Steps are written in the order in which they were taken and read back in the same order. A turn of tool results is kept
-with the evidence it added and the target it left behind, so that grounding and label filters are the same after a
-restart as before it. A verdict that refused an answer has no step of its own: it is kept in the claim of the call that
+with the evidence it added and with what the toolbox remembers of it, so that grounding, label filters, the answers to
+repeated calls and the budgets are the same after a restart as before it. A verdict that refused an answer has no step of its own: it is kept in the claim of the call that
 it leads to, since the model is told of it there; before that claim the answer is judged anew.
 """
 
@@ -16,15 +16,14 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from worker.domain.conversation import ToolTurn
 from worker.domain.errors import JournalGap
 from worker.domain.evidence import Evidence, EvidenceLog
-from worker.domain.investigate import NOT_RUN, TOO_MANY, Asked, Judged
+from worker.domain.investigate import NOT_RUN, TOO_MANY, Asked, Judged, Ran
 from worker.domain.journal import CLAIM, done, paid
 from worker.domain.limits import Spent
 from worker.domain.ports import JournalRun, Step
 from worker.domain.problems import Problem
-from worker.domain.toolbox import Target, Toolbox
+from worker.domain.toolbox import Remembered, Toolbox
 from worker.domain.verdict import Rejected
 
 OPENING, LLM, TOOLS, RESULT, BURIED = "opening", "llm", "tools", "result", "buried"
@@ -35,17 +34,18 @@ OPENING, LLM, TOOLS, RESULT, BURIED = "opening", "llm", "tools", "result", "buri
 class SavedTools:
     """One turn of tool results with what it changed."""
 
-    turn: ToolTurn
+    ran: Ran
     evidence: tuple[Evidence, ...]
-    target: Target | None
+    memory: Remembered
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRefusal:
-    """Why an answer was refused, and the workflow it named."""
+    """Why an answer was refused, the workflow it named, and when, counted from the start of the investigation."""
 
     problems: tuple[Problem, ...]
     workflow_id: str
+    wall_seconds: float
 
 
 T = TypeVar("T")
@@ -88,28 +88,29 @@ class JournaledSteps:
         refusal, self._refusal = self._refusal, b""
         return _read(ASKED, await paid(self._run, LLM, call, claim=refusal))
 
-    async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn:
+    async def tools(self, run: Callable[[], Awaitable[Ran]]) -> Ran:
         """The next turn of tool results: from the journal, or run once and recorded."""
         if self._turns:
             saved = _read(SAVED_TOOLS, self._turns.popleft().data)
             for item in saved.evidence:
                 self._evidence.add(item)
-            self._toolbox.last_target = saved.target
-            return saved.turn
+            self._toolbox.recall(saved.ran.turn.results, saved.memory)
+            return saved.ran
         before = len(self._evidence.items)
-        turn = await run()
-        saved = SavedTools(turn, self._evidence.items[before:], self._toolbox.last_target)
+        ran = await run()
+        memory = self._toolbox.remembered(ran.turn.results)
+        saved = SavedTools(ran, self._evidence.items[before:], memory)
         await self._run.append(TOOLS, SAVED_TOOLS.dump_json(saved))
-        return turn
+        return ran
 
     async def verdict(self, judge: Callable[[], Awaitable[Judged]]) -> Judged:
         """The verdict on a final answer: the one that the model was told of, or a new one."""
         if self._refusals:
             saved = _read(SAVED_REFUSAL, self._refusals.popleft().data)
-            return Judged(Rejected(saved.problems), saved.workflow_id)
+            return Judged(Rejected(saved.problems), saved.workflow_id, wall_seconds=saved.wall_seconds)
         judged = await judge()
         if isinstance(judged.verdict, Rejected):
-            refusal = SavedRefusal(judged.verdict.problems, judged.workflow_id)
+            refusal = SavedRefusal(judged.verdict.problems, judged.workflow_id, judged.wall_seconds)
             self._refusal = SAVED_REFUSAL.dump_json(refusal)
         return judged
 
@@ -123,7 +124,7 @@ def spent_of(steps: Sequence[Step]) -> Spent:
                 asked = ASKED.validate_json(step.data)
                 spent = spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
             elif step.kind == TOOLS:
-                results = SAVED_TOOLS.validate_json(step.data).turn.results
+                results = SAVED_TOOLS.validate_json(step.data).ran.turn.results
                 ran = sum(result.content not in {NOT_RUN, TOO_MANY} for result in results)
                 spent = replace(spent, tool_calls=spent.tool_calls + ran)
     return spent

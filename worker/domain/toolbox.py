@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,19 @@ class Tool:
 
     arguments: type[BaseModel]
     run: Callable[[Any], Awaitable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the toolbox has learned from one turn of calls, to be kept beside their results.
+
+    `answers`: what was asked -> position of its answer in the turn. `alike`: how often each object was asked about, in
+    all turns until now. `target`: `last_target` after the turn.
+    """
+
+    answers: Mapping[str, int] = field(default_factory=dict)
+    alike: Mapping[str, int] = field(default_factory=dict)
+    target: Target | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,17 @@ class Toolbox:
                 if isinstance(outcome, Finding) and outcome.target:
                     self.last_target = outcome.target
         return tuple(self._settle(plan, found.get(plan.key)) for plan in plans)
+
+    def remembered(self, results: Sequence[ToolResult]) -> Remembered:
+        """What a successor needs to know beside these results, the last that `run_all` gave."""
+        position = {id(result): at for at, result in enumerate(results)}
+        answers = {key: position[id(kept)] for key, kept in self._answers.items() if id(kept) in position}
+        return Remembered(answers, dict(self._alike), self.last_target)
+
+    def recall(self, results: Sequence[ToolResult], memory: Remembered) -> None:
+        """Take over one turn of calls that an earlier run has made, in place of running them."""
+        self._answers |= {key: results[at] for key, at in memory.answers.items() if at < len(results)}
+        self._alike, self.last_target = Counter(memory.alike), memory.target
 
     def _plan(self, call: ToolCall) -> _Plan:
         key = _key(call.name, call.arguments)

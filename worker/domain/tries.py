@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from worker.domain.conversation import ToolTurn
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
-from worker.domain.investigate import Asked, Judged, Steps
+from worker.domain.investigate import Asked, Judged, Ran, Steps
 from worker.domain.ports import Clock, JournalRun
 from worker.domain.resume import LLM
 
@@ -86,7 +85,7 @@ class TriedSteps:
             raise Retry(error.reason, error.message, pause, tried=error.tried) from error
         await self._clock.sleep(pause)
 
-    async def tools(self, run: Callable[[], Awaitable[ToolTurn]]) -> ToolTurn:
+    async def tools(self, run: Callable[[], Awaitable[Ran]]) -> Ran:
         """The next turn of tool results."""
         return await self._inner.tools(run)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from schemas.recovery import RecoveryRequest
+from tests.fakes.dying_run import Killed, die_at
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final, says
-from tests.fakes.memory_nats import MemoryEvents, MemoryJournalRun
+from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.scripted import (
     CONTEXT,
     LOGS,
@@ -44,42 +45,6 @@ SCRIPT = [
     final(answer()),
 ]
 """A run with everything in it: parallel tools, one that fails, an unreadable answer, a wrong one, a right one."""
-
-
-class Killed(BaseException):
-    """The process dies: nothing in it has a chance to react."""
-
-
-@dataclass
-class DyingRun:
-    """A journal run whose process dies right after an append, or before it."""
-
-    inner: MemoryJournalRun
-    dies_at: int
-    before: bool = False
-    appends: int = 0
-
-    @property
-    def past(self):
-        return self.inner.past
-
-    async def append(self, kind, data=b"", **notes):
-        self.appends += kind != BEGIN
-        if self.before and self.appends == self.dies_at:
-            raise Killed
-        await self.inner.append(kind, data, **notes)
-        if self.appends == self.dies_at:
-            raise Killed
-
-
-async def die_at(world, request, append, *, before=False, name="run-1"):
-    """One run that dies around its n-th append. Whether it came to it."""
-    run = DyingRun(await world.opened(request, name), append, before)
-    try:
-        await world.analysis().run(await world.open(request, name, run))
-    except Killed:
-        return True
-    return False
 
 
 def scripted(number_of_replies_before):
