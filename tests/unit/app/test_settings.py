@@ -18,6 +18,7 @@ from worker.app.settings import (
     documentation,
     load,
 )
+from worker.app.settings.secret_files import secrets
 
 SECRET = "FAKE-hunter2"
 NAMES = [name for name, _, _ in documentation()]
@@ -183,7 +184,28 @@ def test_refused_values_are_not_shown(environment):
 
 def test_a_user_needs_a_password(environment):
     [line] = refused(environment, NATS__USER="rca")
-    assert "RCA_NATS__USER needs RCA_NATS__PASSWORD" in line
+    assert "RCA_NATS__USER and RCA_NATS__PASSWORD need each other" in line
+
+
+def test_a_password_needs_a_user(environment):
+    [line] = refused(environment, NATS__PASSWORD=SECRET)
+    assert "RCA_NATS__USER and RCA_NATS__PASSWORD need each other" in line
+    assert SECRET not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"NATS__USER": "u", "NATS__PASSWORD": SECRET, "NATS__NKEY_FILE": "/n"}, ["USER", "NKEY_FILE"]),
+        ({"NATS__CREDENTIALS_FILE": "/c", "NATS__NKEY_FILE": "/n"}, ["CREDENTIALS_FILE", "NKEY_FILE"]),
+        ({"NATS__CERT_FILE": "/c"}, ["CERT_FILE", "KEY_FILE"]),
+        ({"NATS__KEY_FILE": "/c"}, ["CERT_FILE", "KEY_FILE"]),
+    ],
+)
+def test_credentials_that_contradict_each_other_are_named(environment, given, named):
+    [line] = refused(environment, **given)
+    assert [name for name in named if f"RCA_NATS__{name}" not in line] == []
+    assert SECRET not in line
 
 
 def test_a_call_must_fit_into_the_investigation(environment):
@@ -231,8 +253,9 @@ def test_every_field_of_every_group_is_documented():
         for group, described in Settings.model_fields.items()
         for name in described.annotation.model_fields
     }
-    assert fields == set(NAMES)
-    assert len(NAMES) == len(fields)
+    files = {secret.file_variable for secret in secrets()}
+    assert fields | files == set(NAMES)
+    assert len(NAMES) == len(fields) + len(files)
     for name, _, meaning in documentation():
         assert len(meaning) > 10, name
         assert meaning[0].isupper() or meaning.startswith(("`", "debug")), name

@@ -12,6 +12,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError
 
 from worker.app.settings.groups import Group
+from worker.app.settings.secret_files import read_secret_files, secrets
 from worker.app.settings.settings import PREFIX, Settings
 
 SERVICE_LINK = re.compile(
@@ -29,10 +30,14 @@ class ConfigurationError(Exception):
 def load() -> Settings:
     """Settings from the environment. Raises ConfigurationError with every problem at once."""
     problems = list(unknown_names(os.environ))
+    from_files, unreadable = read_secret_files(os.environ)
+    problems += unreadable
     try:
-        settings = Settings()
+        settings = Settings(**from_files)  # type: ignore[arg-type]  # pydantic-settings merges it into the groups
     except ValidationError as e:
-        problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in e.errors()]
+        # Between settings nothing is known to be wrong while a secret is missing only because of its file.
+        errors = [error for error in e.errors() if error["loc"] or not unreadable]
+        problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in errors]
     except SettingsError as e:
         problems.append(str(e))
     if problems:
@@ -59,19 +64,17 @@ def _is_service_link(name: str, value: str) -> bool:
 def documentation() -> list[tuple[str, str, str]]:
     """(variable, default, meaning) of every setting, in order: the source of `--help` and of the README's table."""
     rows = []
+    by_variable = {secret.variable: secret.file_variable for secret in secrets()}
     for group_name, group_field in Settings.model_fields.items():
         group = group_field.annotation
         if not (isinstance(group, type) and issubclass(group, Group)):
             raise TypeError(f"{group_name} is not a group of settings")
         for name, field in group.model_fields.items():
-            default = field.get_default()
-            rows.append(
-                (
-                    f"{PREFIX}{group_name}__{name}".upper(),
-                    _shown_default(default),
-                    " ".join((field.description or "").split()),
-                )
-            )
+            variable = f"{PREFIX}{group_name}__{name}".upper()
+            meaning = " ".join((field.description or "").split())
+            rows.append((variable, _shown_default(field.get_default()), meaning))
+            if file_variable := by_variable.get(variable):
+                rows.append((file_variable, "", f"File that holds `{name}`, in place of the variable."))
     return rows
 
 

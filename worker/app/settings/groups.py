@@ -43,7 +43,17 @@ class NatsSettings(Group):
     nkey_file: Path | None = None
     """File with an NKey seed."""
     ca_file: Path | None = None
-    """CA that signed the server's certificate; switches TLS on."""
+    """CA that signed the server's certificate; a server without TLS is then refused."""
+    cert_file: Path | None = None
+    """Certificate of the client, for servers that verify clients; with `key_file`."""
+    key_file: Path | None = None
+    """Private key of `cert_file`, without a pass phrase."""
+    tls_server_name: str = ""
+    """Name in the server's certificate, where it is not the one in `servers`."""
+    tls_first: bool = False
+    """Begin with TLS, before the server says anything; it needs `handshake_first`."""
+    inbox_prefix: str = Field("_INBOX", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
+    """Where answers are received: a role with permissions has its own (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
     """How long a command waits for the first connection. A worker waits for ever, and says what for."""
     replicas: int = Field(1, ge=1, le=5)

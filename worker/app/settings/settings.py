@@ -46,8 +46,21 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:
-        if self.nats.user and not self.nats.password.get_secret_value():
-            raise ValueError("RCA_NATS__USER needs RCA_NATS__PASSWORD")
+        self._nats_fits_together()
         if self.llm.call_seconds > self.llm.max_seconds:
             raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
         return self
+
+    def _nats_fits_together(self) -> None:
+        nats = self.nats
+        if bool(nats.user) != bool(nats.password.get_secret_value()):
+            raise ValueError("RCA_NATS__USER and RCA_NATS__PASSWORD need each other")
+        given = {
+            "RCA_NATS__USER": nats.user,
+            "RCA_NATS__CREDENTIALS_FILE": nats.credentials_file,
+            "RCA_NATS__NKEY_FILE": nats.nkey_file,
+        }
+        if len(names := [name for name, value in given.items() if value]) > 1:
+            raise ValueError(f"keep one kind of credentials, there are {', '.join(names)}")
+        if bool(nats.cert_file) != bool(nats.key_file):
+            raise ValueError("RCA_NATS__CERT_FILE and RCA_NATS__KEY_FILE need each other")
