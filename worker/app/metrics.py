@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from schemas.analysis import AnalysisResult
 
@@ -46,6 +54,11 @@ class Metrics:
         self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
         tasks = Gauge("rca_tasks", "Tasks of the event loop: a leak shows here", registry=self.registry)
         tasks.set_function(_tasks)
+        threads = Gauge(
+            "rca_threads", "Threads: some wait for work, no more than a few", registry=self.registry
+        )
+        threads.set_function(threading.active_count)
+        ProcessCollector(registry=self.registry)  # memory, CPU, open files, under their usual names
 
     def published(self, result: AnalysisResult) -> None:
         """Count one published result and what it cost."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 
 import pytest
 
@@ -66,11 +68,21 @@ def test_no_name_of_a_request_becomes_a_label(identifier):
     assert identifier not in metrics.text().decode()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the client library reads /proc")
+def test_what_may_leak_is_shown():
+    metrics = Metrics()
+    assert value(metrics, "process_open_fds") > 2
+    assert value(metrics, "process_resident_memory_bytes") > 1 << 20
+    assert value(metrics, "process_cpu_seconds_total") > 0
+    assert value(metrics, "rca_threads") == threading.active_count()
+    assert value(metrics, "rca_tasks") == 0  # no loop runs
+
+
 def test_the_exposition_names_every_metric_with_its_prefix_and_help():
     metrics = Metrics()
     metrics.published(review_result("rr-1", usage=COSTLY))
     text = metrics.text().decode()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     assert {"rca_results_total", "rca_analysis_seconds", "rca_running", "rca_llm_tokens_total"} <= names
-    assert all(name.startswith("rca_") for name in names)
+    assert all(name.startswith(("rca_", "process_")) for name in names)
     assert set(re.findall(r"^# HELP (\S+)", text, re.MULTILINE)) == names

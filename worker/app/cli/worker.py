@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import structlog
 
 from worker.app import health, logs
@@ -25,6 +27,8 @@ async def work() -> int:
         )
         async with http as port:
             log.info("http_listening", port=port)
+            gc.collect()
+            gc.freeze()  # modules stay: without them a collection is cheap, and comes before much has gathered
             await worker.intake.run()
     log.info("worker_stopped")
     return 0
