@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from schemas.subjects import Lane
 from tests.drills.accounts import until
@@ -13,6 +15,9 @@ from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
 
 MIB = 1 << 20
+MAX_GROWTH_MIB = 2.0
+FEW = 5.0
+"""Tasks, threads or files more or less are no leak: how many incidents run at once is left to chance."""
 
 
 async def storm(ground: Ground, *, queued: int = 2_000, urgent: int = 5, workers: int = 2) -> Outcome:
@@ -41,39 +46,78 @@ async def _time_to_first_call(s: Stage, key: str) -> float:
     return min((call.at for call in s.calls() if call.key == key), default=began + 99.0) - began
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A worker at one moment, `at` seconds after the begin. Bytes, numbers, CPU seconds."""
+
+    at: float
+    rss: float
+    fds: float
+    tasks: float
+    threads: float
+    cpu: float
+
+
 async def soak(
     ground: Ground, *, warm_up_seconds: float = 120.0, seconds: float = 600.0, per_second: float = 5.0
 ) -> Outcome:
-    """A steady stream; memory, files and tasks of the worker at the end and after the warm-up."""
+    """A steady stream; what the worker holds in the first and in the last tenth after the warm-up."""
     async with stage(ground, "soak", ack_wait_seconds=30.0, slots=4) as s:
         await s.plan(latency_seconds=0.2)
         [worker] = await s.start(1)
-        await _few(s)
-        before = await _held(worker)
-        began, samples = time.monotonic(), list[tuple[float, int]]()
         producer = asyncio.create_task(_steady(s, warm_up_seconds + seconds, per_second))
-        while not producer.done():
-            samples.append((time.monotonic() - began, worker.rss_bytes()))
-            if len(samples) % 15 == 0:
-                s.tell(
-                    f"{samples[-1][0]:.0f} s: RSS {samples[-1][1] / MIB:.1f} MiB, {len(s.accepted)} accepted"
-                )
-            await asyncio.sleep(2)
+        samples = await _watch(s, worker, producer)
         published = await producer
         settled = await s.settled(published, 120)
-        warm = [rss for at, rss in samples if warm_up_seconds <= at <= warm_up_seconds + seconds / 10]
-        end = [rss for at, rss in samples if at >= warm_up_seconds + seconds * 0.9]
-        growth = (statistics.median(end) - statistics.median(warm)) / MIB
-        held = await _held(worker)
         account = await s.account()
+    measured = [sample for sample in samples if sample.at >= warm_up_seconds]
+    first = [sample for sample in measured if sample.at <= warm_up_seconds + seconds / 10]
+    last = [sample for sample in measured if sample.at >= warm_up_seconds + seconds * 0.9]
+    rss = [statistics.median(sample.rss for sample in part) / MIB for part in (first, last)]
+    slope = statistics.linear_regression([m.at for m in measured], [m.rss for m in measured]).slope
+    leaks = {
+        name: _growth(name, first, last)
+        for name in ("tasks", "threads", "fds")
+        if _growth(name, first, last) > FEW
+    }
+    cpu = (measured[-1].cpu - measured[0].cpu) / (measured[-1].at - measured[0].at) / per_second
     return Outcome(
-        settled
-        and account.clean
-        and growth <= 2.0
-        and all(h <= b for h, b in zip(held, before, strict=True)),
-        f"{published} incidents at {per_second:g}/s, RSS growth {growth:+.1f} MiB, (tasks, files) of the idle worker {before} "
-        f"before and {held} after, {lost_and_twice(account)}",
+        settled and account.clean and rss[1] - rss[0] <= MAX_GROWTH_MIB and not leaks,
+        f"{published} incidents at {per_second:g}/s, RSS {rss[0]:.1f} to {rss[1]:.1f} MiB "
+        f"({rss[1] - rss[0]:+.1f}, slope {slope * 3_600 / MIB:+.1f} MiB/h), "
+        + ", ".join(f"{name} {_growth(name, first, last):+.0f}" for name in ("tasks", "threads", "fds"))
+        + f", CPU {cpu * 1_000:.0f} ms per incident, {lost_and_twice(account)}",
     )
+
+
+def _growth(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> float:
+    before, after = (statistics.median(getattr(sample, name) for sample in part) for part in (first, last))
+    return after - before
+
+
+async def _watch(s: Stage, worker: Worker, producer: asyncio.Task[int]) -> list[Sample]:
+    """What the worker says of itself, every two seconds while requests are published."""
+    began, samples = time.monotonic(), list[Sample]()
+    while not producer.done():
+        m = await worker.metrics()
+        samples.append(
+            Sample(
+                at=time.monotonic() - began,
+                rss=m["process_resident_memory_bytes"],
+                fds=m["process_open_fds"],
+                tasks=m["rca_tasks"],
+                threads=m["rca_threads"],
+                cpu=m["process_cpu_seconds_total"],
+            )
+        )
+        if len(samples) % 15 == 0:
+            now = samples[-1]
+            s.tell(
+                f"{now.at:.0f} s: RSS {now.rss / MIB:.1f} MiB, tasks {now.tasks:.0f}, threads {now.threads:.0f}, "
+                f"files {now.fds:.0f}, {len(s.accepted)} accepted"
+            )
+        await asyncio.sleep(2)
+    return samples
 
 
 async def _steady(s: Stage, seconds: float, per_second: float) -> int:
@@ -84,15 +128,3 @@ async def _steady(s: Stage, seconds: float, per_second: float) -> int:
         number += 1
         await asyncio.sleep(max(0.0, began + number / per_second - time.monotonic()))
     return number
-
-
-async def _few(s: Stage) -> None:
-    """A few incidents, so that every connection of the worker has been opened once."""
-    await s.publish_all(f"first-{n}" for n in range(8))
-    await s.settled(8, 60)
-
-
-async def _held(worker: Worker) -> tuple[int, int]:
-    """Tasks and open files of a worker that has nothing to do. Connections that rest are closed after a while."""
-    await asyncio.sleep(20)
-    return int((await worker.metrics())["rca_tasks"]), worker.open_files()

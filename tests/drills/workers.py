@@ -18,6 +18,7 @@ from tests.processes import COMMAND, environment
 
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.05
+METRICS_SECONDS = 10.0
 
 
 class Worker:
@@ -64,12 +65,12 @@ class Worker:
 
     async def metrics(self) -> dict[str, float]:
         """Every series without labels."""
-        _, text = await self._get("/metrics")
+        _, text = await self._get("/metrics", METRICS_SECONDS)
         lines = (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#" and "{" not in line)
         return {name: float(value) for name, _, value in lines}
 
-    async def _get(self, path: str) -> tuple[int, str]:
-        timeout = aiohttp.ClientTimeout(total=1.0)
+    async def _get(self, path: str, seconds: float = 1.0) -> tuple[int, str]:
+        timeout = aiohttp.ClientTimeout(total=seconds)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.get(f"http://127.0.0.1:{self.port}{path}") as response,
@@ -117,15 +118,6 @@ class Worker:
                 except ValueError:
                     continue  # cut by a kill
         return found
-
-    def rss_bytes(self) -> int:
-        """Resident memory."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def open_files(self) -> int:
-        """File descriptors."""
-        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def cpu_seconds(self) -> float:
         """User and system time."""
