@@ -62,8 +62,15 @@ class JsonServer:
 
     async def get(self, path: str, params: Mapping[str, str]) -> Answer:
         """What it answers to one GET. Raises UnreachableError, TooLongError for a good answer, TimeoutError."""
+        return await self._ask("GET", path, params=dict(params))
+
+    async def post(self, path: str, document: Mapping[str, Any]) -> Answer:
+        """What it answers to one POST of JSON. Raises as `get`."""
+        return await self._ask("POST", path, json=dict(document))
+
+    async def _ask(self, method: str, path: str, **given: Any) -> Answer:
         try:
-            async with self._http.stream("GET", f"{self.url}{path}", params=dict(params)) as answer:
+            async with self._http.stream(method, f"{self.url}{path}", **given) as answer:
                 return Answer(answer.status_code, await self._body(answer), _retry_after(answer.headers))
         except httpx.TimeoutException as error:
             raise TimeoutError from error

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-
+from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.errors import EmbedderUnavailable
 from worker.domain.fields import mapping, mappings
 from worker.domain.meaning import Vector, unit_vectors
 
-CONNECTIONS = 2
 MAX_BODY_BYTES = 16 * 1024 * 1024
 ATTEMPTS = 2
 PAUSE_SECONDS = 0.5
-TRANSIENT = frozenset({429, 500, 502, 503, 504})
 HINTS = {
     400: ": it does not take the texts or the model",
     401: ": the key is not taken",
@@ -51,14 +47,9 @@ class OpenAIEmbedder:
         call_seconds: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._url, self._model, self._call_seconds = f"{url.rstrip('/')}/embeddings", model, call_seconds
-        self._dimensions, self._sleep = 0, sleep
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
-            timeout=call_seconds,
-            trust_env=False,
-        )
+        self._model, self._call_seconds, self._sleep = model, call_seconds, sleep
+        self._server = JsonServer(url, token=key, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
+        self._dimensions = 0
 
     @property
     def name(self) -> str:
@@ -78,7 +69,7 @@ class OpenAIEmbedder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        await self._server.aclose()
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Vector]:  # noqa: ARG002 - see class
         """One vector a text. Raises EmbedderUnavailable."""
@@ -111,32 +102,23 @@ class OpenAIEmbedder:
     async def _ask(self, texts: list[str]) -> list[Any]:
         asked = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
-            async with self._http.stream("POST", self._url, json=asked) as answer:
-                if answer.status_code != 200:
-                    raise _refused(answer.status_code, answer.headers.get("Retry-After", ""))
-                return _rows(await _body(answer), len(texts))
-        except httpx.TimeoutException as error:
-            raise _FailedError("no answer in time", again=True) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _FailedError(f"it cannot be reached ({type(error).__name__})", again=True) from error
+            answer = await self._server.post("/embeddings", asked)
+        except UnreachableError as error:
+            raise _FailedError(f"the server {error}", again=True) from error
+        except TooLongError as error:
+            raise _FailedError("the answer is too long") from error
+        if answer.status != 200:
+            raise _refused(answer)
+        try:
+            return _rows(answer.json(), len(texts))
+        except ValueError as error:
+            raise _FailedError("the answer is not JSON") from error
 
 
-def _refused(status: int, retry_after: str) -> _FailedError:
-    after = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 8 else PAUSE_SECONDS
-    message = f"the server answered {status}{HINTS.get(status, '')}"
-    return _FailedError(message, again=status in TRANSIENT, after=after)
-
-
-async def _body(answer: httpx.Response) -> Any:
-    body = bytearray()
-    async for chunk in answer.aiter_bytes():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise _FailedError("the answer is too long")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise _FailedError("the answer is not JSON") from error
+def _refused(answer: Answer) -> _FailedError:
+    message = f"the server answered {answer.status}{HINTS.get(answer.status, '')}"
+    after = PAUSE_SECONDS if answer.after is None else answer.after
+    return _FailedError(message, again=answer.may_pass, after=after)
 
 
 def _rows(document: Any, count: int) -> list[Any]:
