@@ -38,11 +38,11 @@ from worker.domain.history import Lookback, record_of
 from worker.domain.investigate import Finding, Investigation, Judged, investigate
 from worker.domain.journal import done
 from worker.domain.limits import Limits
-from worker.domain.metric_tools import QUERY_PROMETHEUS, MetricTools
 from worker.domain.objects import ObjectRef
+from worker.domain.optional_tools import optional_tools
 from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.policy import merge_approval, policy_facts, policy_input
-from worker.domain.ports import Catalog, Clock, Cluster, History, Metrics, Model, Policy
+from worker.domain.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
 from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
 from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
@@ -63,7 +63,7 @@ SHRUNK = "the conversation became too long for the model: it no longer read its 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The outside world of one analysis. `jitter` gives a number in [0, 1). `history` and `metrics` may be missing."""
+    """The outside world of one analysis. `jitter` gives a number in [0, 1). What may be missing has a default."""
 
     cluster: Cluster
     catalog: Catalog
@@ -73,6 +73,7 @@ class Outside:
     jitter: Callable[[], float]
     history: History | None = None
     metrics: Metrics | None = None
+    external: ExternalTools | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ class _Work:
             self._evidence.add(item)
         context, received = base_context(job.request), job.request.received_time
         lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
+        self._optional = optional_tools(outside.metrics, outside.external, received)
         self._toolbox = Toolbox(
             cluster=outside.cluster,
             catalog=outside.catalog,
@@ -225,7 +227,7 @@ class _Work:
             base_context=context,
             redact=redact,
             fence_token=opening.fence_token,
-            extra=MetricTools(outside.metrics, received).tools if outside.metrics else None,
+            extra=self._optional.tools,
             lookback=lookback,
         )
         self._reviewer = Reviewer(
@@ -248,7 +250,7 @@ class _Work:
         """What the loop works with."""
         return Investigation(
             model=self._outside.model,
-            tools=tool_specs([QUERY_PROMETHEUS] if self._outside.metrics else []),
+            tools=tool_specs(self._optional.specs),
             system=SYSTEM_TEXT,
             opening=self._opening.text,
             run_tools=self._toolbox.run_all,

@@ -48,6 +48,17 @@ class MetricsError(Exception):
         self.passing = passing
 
 
+class ExternalToolError(Exception):
+    """A tool of a mounted server gave nothing. The message may be the server's own words, and is as hostile as they are.
+
+    `passing`: the same call may work later.
+    """
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
 class RetryReason(enum.StrEnum):
     """Why a run may succeed later."""
 

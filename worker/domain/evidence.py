@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 FENCE_LOOKALIKE = re.compile(r"<(\s*/?\s*data-)", re.IGNORECASE)
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
+EXTERNAL = "mcp:"
+"""How sources begin that are mounted servers. What they say, their errors too, is from outside."""
 
 
 @dataclass(frozen=True, slots=True)

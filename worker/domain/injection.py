@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from worker.domain.evidence import Evidence, one_line
+from worker.domain.evidence import EXTERNAL, Evidence, one_line
 
 SHOWN_CHARS = 400
 BEFORE_CHARS, AFTER_CHARS = 100, 250
@@ -126,7 +126,14 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
-    """Suspicious texts by the id of the evidence they stand in. Only items with a hit are in the result."""
-    read = (item for item in evidence if item.ok and item.source not in TRUSTED_SOURCES)
+    """Suspicious texts by the id of the evidence they stand in. Only items with a hit are in the result.
+
+    Errors are words of our own, unless they come from a mounted server.
+    """
+    read = (
+        item
+        for item in evidence
+        if item.source.startswith(EXTERNAL) or (item.ok and item.source not in TRUSTED_SOURCES)
+    )
     found = ((item.id, tuple(suspicious_lines(item.body))) for item in read)
     return {id_: lines for id_, lines in found if lines}

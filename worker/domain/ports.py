@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult, Approval
     from schemas.failure import DeadLetter, ValidationFailure
     from worker.domain.conversation import ModelRequest, Reply
+    from worker.domain.external_tools import ExternalAnswer, ExternalTool
     from worker.domain.history import Past, PastRemediation
     from worker.domain.metric_series import Series
     from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
@@ -85,6 +86,16 @@ class Metrics(Protocol):
     ) -> Sequence[Series]: ...
 
 
+class ExternalTools(Protocol):
+    """Tools of other servers that operators have mounted. Only `call` touches a server; it raises ExternalToolError.
+
+    `tools` are those that may be called, also of a server that cannot be reached at the moment.
+    """
+
+    def tools(self) -> Sequence[ExternalTool]: ...
+    async def call(self, server: str, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer: ...
+
+
 class Model(Protocol):
     """A language model. Raises Retry or GiveUp."""
 
@@ -103,13 +114,34 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One audit event as it is published, byte for byte, and what its headers say. `body` is canonical JSON."""
+    """One audit event as it is published, byte for byte, and what its headers and its successor in the chain need.
+
+    `body` is canonical JSON. `hash` is empty for an event of a version without chains.
+    """
 
     event_id: str
     event_type: str
     request_key: str
     sequence: int
     body: bytes
+    chain: str = ""
+    hash: str = ""
+
+
+class Signer(Protocol):
+    """Vouches for texts: Ed25519, so the same text has the same signature of 64 bytes. `key_id` names the public key."""
+
+    @property
+    def key_id(self) -> str: ...
+    def sign(self, text: bytes) -> bytes: ...
+
+
+class SignatureCheck(Protocol):
+    """The public side of a Signer."""
+
+    @property
+    def key_id(self) -> str: ...
+    def good(self, text: bytes, signature: bytes) -> bool: ...
 
 
 class Events(Protocol):

@@ -53,11 +53,13 @@ ALIKE = (
 class Tool:
     """A tool that depends on the configuration: what it is called with, and what runs it.
 
-    `run` raises ToolProblem, ClusterError or TimeoutError; anything else is a programming error.
+    `run` raises ToolProblem, ClusterError or TimeoutError; anything else is a programming error. `source` is what its
+    evidence is said to come from, the name of the tool by default.
     """
 
     arguments: type[BaseModel]
     run: Callable[[Any], Awaitable[Finding]]
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,17 +234,22 @@ class Toolbox:
                 "; ".join(p for p in (cut, f"{shorter.missing} characters in the middle") if p),
             )
         item = self._evidence.add(
-            Evidence(call.name, one_line(self._redact(finding.scope), 240), body, one_line(cut, 400))
+            Evidence(self._source(call), one_line(self._redact(finding.scope), 240), body, one_line(cut, 400))
         )
         return ToolResult(call.id, call.name, fence(item, self._token))
 
     def _error(self, call: ToolCall, problem: ToolProblem) -> ToolResult:
-        name = call.name if call.name in self._tools else "unknown_tool"
         text = one_line(self._redact(problem.message), MAX_ERROR)
         item = self._evidence.add(
-            Evidence(name, one_line(self._redact(problem.scope), 240), f"error: {text}", ok=False)
+            Evidence(
+                self._source(call), one_line(self._redact(problem.scope), 240), f"error: {text}", ok=False
+            )
         )
         return ToolResult(call.id, call.name, fence(item, self._token), ok=False)
+
+    def _source(self, call: ToolCall) -> str:
+        tool = self._tools.get(call.name)
+        return (tool.source or call.name) if tool else "unknown_tool"
 
 
 def _key(name: str, arguments: Mapping[str, Any]) -> str:
