@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ class MemoryPolicy:
     async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
         self.asked.append(policy_input)
         try:
+            json.dumps(dict(policy_input), allow_nan=False)
             return self._rule(policy_input)
         except Exception as e:  # noqa: BLE001 - whatever a rule raises means that there is no decision
             return Approval(required=True, reasons=(f"the approval policy could not be evaluated: {e}",))

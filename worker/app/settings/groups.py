@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode
 
 WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
@@ -172,9 +180,33 @@ class PolicySettings(Group):
     """Who must approve."""
 
     path: Path | None = None
-    """Rego file (package `rca.approval`); the shipped default by default."""
+    """Rego file, or a directory with several (`rca.approval`, `safety`); the shipped default by default."""
+    data: Annotated[tuple[Path, ...], NoDecode] = ()
+    """JSON and YAML files for the policy's `data`, separated by commas."""
+    poll_seconds: float = Field(5.0, gt=0)
+    """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
+    url: str = Field("", pattern=WEB_ADDRESS)
+    """Base address of an OPA server (`http://opa:8181`) to ask instead of files."""
+    decision: str = Field("rca/approval", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*$")
+    """Path of the document on the OPA server that holds `require_approval`."""
+    token: SecretStr = SecretStr("")
+    """Bearer token for the OPA server."""
+    timeout_seconds: float = Field(0.05, gt=0, le=5)
+    """Limit of one decision: CPU time of a policy in files, wall clock for an OPA server. Past it: approval."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
     """Handed to the policy: below it, the shipped policy requires approval."""
+
+    _split = field_validator("data", mode="before")(_comma_list)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.url and (self.path or self.data):
+            raise ValueError(
+                "RCA_POLICY__URL asks a server: RCA_POLICY__PATH and RCA_POLICY__DATA are for files"
+            )
+        if self.data and not self.path:
+            raise ValueError("RCA_POLICY__DATA needs RCA_POLICY__PATH: the shipped policy reads no data")
+        return self
 
 
 class WorkerSettings(Group):

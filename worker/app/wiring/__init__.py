@@ -18,10 +18,11 @@ from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
 from worker.adapters.nats_pump import Lane
 from worker.adapters.nats_stored import NatsCancellations, NatsRequests
 from worker.app.admission import Admission
-from worker.app.broker import make_broker
+from worker.app.broker import make_broker, missing_tls
 from worker.app.exhausted import ExhaustedDesk
 from worker.app.handler import Handler, Ports
 from worker.app.intake import Desks, Intake, Need
+from worker.app.link import Link
 from worker.app.metrics import Metrics
 from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, Settings
@@ -83,7 +84,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 within_scope(cluster, settings.kubernetes),
                 catalog.catalog,
                 model,
-                policy,
+                policy.policy,
                 clock,
                 random.random,
                 datastorage or own_history(nc, subjects),
@@ -103,7 +104,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             return Desks(handler, ExhaustedDesk(ports.requests, handler))
 
         intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
-        notices = {"catalog": catalog.problem}
+        notices = {"policy": policy.problem, "catalog": catalog.problem}
         yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
 
 
@@ -134,7 +135,10 @@ def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
         await watch.ask()
         return f"the cluster does not answer: {watch.problem}" if watch.problem else ""
 
-    return (streams, cluster)
+    async def tls(nc: Client) -> str:
+        return missing_tls(settings.nats, nc)
+
+    return (tls, streams, cluster)
 
 
 def _intake(
@@ -144,9 +148,10 @@ def _intake(
     admission: Admission,
     needs: Sequence[Need],
 ) -> Intake:
-    worker = settings.worker
+    worker, link = settings.worker, Link()
     return Intake(
-        broker=make_broker(settings.nats),
+        broker=make_broker(settings.nats, link),
+        link=link,
         stream=subjects.requests_stream,
         lanes=[Lane(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in LaneName],
         dlq_stream=subjects.dlq_stream,

@@ -20,8 +20,9 @@ from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
 from worker.adapters.nats_history import NatsHistory
 from worker.adapters.nats_publish import FencedStream
+from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
-from worker.adapters.rego_policy import RegoPolicy, read_policy
+from worker.adapters.rego_policy import Bounds, RegoPolicy, read_files
 from worker.app.settings import (
     CatalogSettings,
     HistorySettings,
@@ -74,6 +75,14 @@ class OpenCatalog:
     problem: Callable[[], str]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPolicy:
+    """A policy, and what is wrong with it at the moment; empty when nothing is."""
+
+    policy: Policy
+    problem: Callable[[], str]
+
+
 def default_catalog() -> Path:
     """The shipped example catalog."""
     return Path(str(files("worker") / "examples" / "catalog"))
@@ -86,9 +95,22 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     return OpenCatalog(catalog, lambda: catalog.problem)
 
 
-async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> Policy:
-    """The approval policy. Raises PolicyUnusable."""
-    return await stack.enter_async_context(RegoPolicy(read_policy(settings.path)))
+async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> OpenPolicy:
+    """The approval policy that the settings name. Raises PolicyUnusable when its files are no policy."""
+    if settings.url:
+        server = OpaPolicy(
+            settings.url,
+            decision=settings.decision,
+            token=settings.token.get_secret_value(),
+            timeout_seconds=settings.timeout_seconds,
+        )
+        await stack.enter_async_context(server)
+        return OpenPolicy(server, lambda: server.problem)
+    bounds = Bounds(cpu_seconds=settings.timeout_seconds)
+    policy = RegoPolicy(lambda: read_files(settings.path, settings.data), bounds)
+    await stack.enter_async_context(policy)
+    await stack.enter_async_context(background(policy.follow(settings.poll_seconds)))
+    return OpenPolicy(policy, lambda: policy.problem)
 
 
 async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster:

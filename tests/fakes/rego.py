@@ -1,0 +1,43 @@
+"""Policies as text: what the Policy suites share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.analysis import Approval, RiskFactor
+from worker.adapters.rego_policy import Bounds, PolicyFiles, RegoPolicy
+
+RULES = """
+package rca.approval
+import rego.v1
+
+default require_approval := false
+require_approval if input.environment == "production"
+reasons contains "it is production" if input.environment == "production"
+risk_factors contains {"score": 40, "reason": "production"} if input.environment == "production"
+risk_factors contains {"score": 10, "reason": "always"}
+never := to_number("not a number") if input.environment == "broken"
+require_approval := "no boolean" if input.environment == "odd"
+"""
+LOW, HIGH = RiskFactor(score=10, reason="always"), RiskFactor(score=40, reason="production")
+
+
+def in_python(asked: Mapping[str, Any]) -> Approval:
+    """The same as RULES."""
+    if asked["environment"] in {"broken", "odd"}:
+        raise ValueError(asked["environment"])
+    if asked["environment"] == "production":
+        return Approval(required=True, reasons=("it is production",), risk_factors=(HIGH, LOW))
+    return Approval(required=False, risk_factors=(LOW,))
+
+
+def policy_files(*modules: str, data: Mapping[str, Any] | None = None) -> PolicyFiles:
+    texts = {f"{number}.rego": text.encode() for number, text in enumerate(modules)}
+    return PolicyFiles(texts, {} if data is None else {"data.json": json.dumps(data).encode()})
+
+
+def rego(*modules: str, data: Mapping[str, Any] | None = None, **bounds: float) -> RegoPolicy:
+    files = policy_files(*modules, data=data)
+    return RegoPolicy(lambda: files, Bounds(**bounds))

@@ -1,0 +1,125 @@
+"""What the shipped policy decides, in the process the worker evaluates it in."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from schemas.enrichment import DetectedLabels
+from worker.adapters.rego_policy import RegoPolicy, read_files
+from worker.domain.objects import ObjectRef
+from worker.domain.policy import PolicyFacts, policy_input
+
+SURE = {
+    "affected": ObjectRef("Deployment", "api", "shop", "apps/v1"), "target": ObjectRef("Pod", "api-0", "shop", "v1"),
+    "environment": "production", "priority": "P1", "severity": "high", "signal_type": "OOMKilled",
+    "action_type": "RestartDeployment", "confidence": 0.95, "confidence_threshold": 0.8,
+    "detected_labels": DetectedLabels(), "custom_labels": {},
+}  # fmt: skip
+
+
+def facts(**changed) -> dict:
+    values = SURE | changed
+    return policy_input(PolicyFacts(**({"acted_on": values["affected"]} | values)))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """All decisions of the shipped policy on the inputs below, taken in one process."""
+    asked = {name: facts(**changed) for name, (changed, _) in SHIPPED.items()}
+    whole = facts(environment="staging")
+    asked |= {f"without {field}": {k: v for k, v in whole.items() if k != field} for field in whole}
+    asked |= {"empty": {}}
+
+    async def run():
+        async with RegoPolicy(read_files) as policy:
+            return {name: await policy.decide(one) for name, one in asked.items()}
+
+    return asyncio.run(run())
+
+
+NODE = ObjectRef("Node", "worker-1")
+SHIPPED = {
+    "restart in production": ({}, None),
+    "rolling back in production": ({"action_type": "RollbackDeployment"}, "not known to be low risk"),
+    "not quite sure in production": ({"confidence": 0.85}, "not known to be low risk"),
+    "long downtime": ({"estimated_downtime_seconds": 120}, "not known to be low risk"),
+    "short downtime": ({"estimated_downtime_seconds": 5}, None),
+    "unknown environment": ({"environment": "unknown", "action_type": "RollbackDeployment"}, "in production"),
+    "unheard-of environment": ({"environment": "eu-1", "action_type": "RollbackDeployment"}, "in production"),
+    "rolling back in staging": ({"environment": "Staging", "action_type": "RollbackDeployment"}, None),
+    "unsure in staging": ({"environment": "staging", "confidence": 0.75}, "confidence 0.75 is below 0.8"),
+    "no confidence": ({"environment": "staging", "confidence": None}, "confidence 0"),
+    "another threshold": ({"environment": "staging", "confidence": 0.75, "confidence_threshold": 0.7}, None),
+    "node": ({"affected": NODE, "action_type": "CordonDrainNode"}, "carries more than one workload"),
+    "node in staging": ({"affected": NODE, "environment": "staging", "action_type": "CordonDrainNode"}, None),
+    "stateful set": ({"affected": ObjectRef("StatefulSet", "db", "shop")}, "holds state"),
+    "stateful workload": ({"detected_labels": DetectedLabels(stateful=True)}, "stateful workload"),
+    "warnings": ({"warnings": ["the namespace differs"]}, "has warnings"),
+    "failed detections": ({"detected_labels": DetectedLabels(failed_detections=("hpaEnabled",))}, "hpaEnabled"),
+    "failed detections in staging": (
+        {"environment": "staging", "detected_labels": DetectedLabels(failed_detections=("hpaEnabled",))}, None),
+    "recovery": ({"recovery_attempt": 1}, "earlier remediation"),
+    "recovery in staging": ({"recovery_attempt": 2, "environment": "staging"}, None),
+    "third recovery in staging": ({"recovery_attempt": 3, "environment": "staging"}, "recovery attempt 3"),
+    "deletion in staging": ({"environment": "staging", "action_type": "DeletePersistentVolumeClaim"}, "hard to undo"),
+    "injection in staging": ({"environment": "staging", "injection_detected": True}, "reads like instructions"),
+    "unverified in staging": ({"environment": "staging", "unverified": True}, "could not be verified"),
+    "factor in staging": ({"environment": "staging", "risk_factors": ["it was corrected"]}, "it was corrected"),
+    "no target": ({"environment": "staging", "affected": ObjectRef("", "")}, "not known"),
+    "gitops in staging": ({"environment": "staging", "detected_labels": DetectedLabels(gitops_managed=True)}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_policy(shipped, name):
+    _, reason = SHIPPED[name]
+    decided = shipped[name]
+    assert (reason is not None) == decided.required, decided
+    if reason is None:
+        assert decided.reasons == ()
+        assert all(factor.score < 50 for factor in decided.risk_factors)
+    else:
+        assert any(reason in text for text in decided.reasons), decided.reasons
+        assert set(decided.reasons) <= {factor.reason for factor in decided.risk_factors}
+    assert not any("could not be evaluated" in text for text in decided.reasons)
+
+
+@pytest.mark.parametrize(
+    "field", ["environment", "confidence", "affected_resource", "injection_detected", "unverified"]
+)
+def test_a_missing_field_that_matters_leads_to_approval(shipped, field):
+    decided = shipped[f"without {field}"]
+    if field == "environment":  # production, where a restart may run by itself
+        assert "production" in {factor.reason for factor in decided.risk_factors}
+    else:
+        assert decided.required
+
+
+def test_an_empty_input_leads_to_approval(shipped):
+    assert shipped["empty"].required
+
+
+def test_information_is_given_without_approval(shipped):
+    factors = shipped["gitops in staging"].risk_factors
+    assert [f.reason for f in factors] == ["managed by GitOps: a change beside the repository is reverted"]
+
+
+async def test_the_shipped_policy_is_never_looser_in_production_than_elsewhere():
+    """Every combination of what it looks at: what needs approval in staging needs it in production."""
+    choices = {
+        "confidence": [0.5, 0.85, 0.95],
+        "action_type": ["RestartDeployment", "DeletePod", "PatchHPA"],
+        "affected": [SURE["affected"], NODE, ObjectRef("StatefulSet", "db", "shop")],
+        "warnings": [[], ["x"]],
+        "recovery_attempt": [None, 1, 3],
+        "unverified": [False, True],
+    }
+    async with RegoPolicy(read_files) as policy:
+        for values in itertools.product(*choices.values()):
+            changed = dict(zip(choices, values, strict=True))
+            elsewhere = await policy.decide(facts(environment="staging", **changed))
+            production = await policy.decide(facts(environment="production", **changed))
+            assert production.required >= elsewhere.required, changed

@@ -1,0 +1,389 @@
+"""What only an evaluator in a process can get wrong: limits, deaths, queries, and answers that are no decision."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from schemas.analysis import Approval, RiskFactor
+from tests.fakes.rego import RULES, policy_files, rego
+from worker.adapters.rego_policy import Bounds, Evaluator, PolicyUnusable
+
+HEAD = "package rca.approval\nimport rego.v1\n"
+STUCK = (
+    HEAD
+    + """
+default require_approval := false
+require_approval if {
+    input.n > 0
+    count([1 | some a in numbers.range(1, 3000); some b in numbers.range(1, 3000); a * b == input.n]) > 0
+}
+"""
+)
+HUNGRY = (
+    HEAD
+    + """
+long := concat("", ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" | some _ in numbers.range(1, input.n)])
+require_approval if count([concat("", [long | some _ in numbers.range(1, input.n)]) | some _ in numbers.range(1, input.n)]) < 0
+"""
+)
+
+
+async def decide(module: str, asked=None, **bounds) -> Approval:
+    async with rego(module, **bounds) as policy:
+        return await policy.decide(asked or {})
+
+
+def says(approval: Approval, text: str) -> bool:
+    return (
+        approval.required and text in approval.reasons[0] and "could not be evaluated" in approval.reasons[0]
+    )
+
+
+def pid_of(policy) -> int:
+    return policy._evaluator._process.pid
+
+
+def children() -> set[int]:
+    """Processes of this one, dead ones that nobody waited for included."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text("utf-8").rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
+
+
+# --- Decisions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ("require_approval if input.nothing", "require_approval is not a boolean"),
+        ('require_approval := "false"', "require_approval is not a boolean"),
+        ("require_approval := 0", "require_approval is not a boolean"),
+        ("require_approval(x) := x", "require_approval is not a boolean"),
+        ("require_approval := true\nrequire_approval := false", "0.rego:4:1: rule conflicts"),
+        ("require_approval if other\nother if require_approval", "recursion"),
+        ("require_approval := false\nrisk_factors contains 7", "a risk factor is not"),
+        ("require_approval := false\nrisk_factors := 7", "risk_factors is not"),
+        ('require_approval := false\nrisk_factors contains {"score": true, "reason": "x"}', "a risk factor is not"),
+        ('require_approval := false\nrisk_factors contains {"score": 5, "reason": ""}', "a risk factor is not"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_decision_requires_approval(rules, text):
+    decided = await decide(HEAD + rules)
+    assert says(decided, text), decided
+
+
+async def test_reasons_are_bounded_and_on_one_line():
+    rules = """
+    require_approval := true
+    reasons contains sprintf("%v\\n%v", [n, concat("", ["x y " | some _ in numbers.range(1, 300)])]) if {
+        some n in numbers.range(1, 40)
+    }
+    """
+    decided = await decide(HEAD + rules, cpu_seconds=5)
+    assert len(decided.reasons) == 32
+    assert {500} == {len(reason) for reason in decided.reasons}
+    assert not any("\n" in reason for reason in decided.reasons)
+
+
+async def test_secrets_that_a_policy_says_are_not_repeated():
+    decided = await decide(f'{HEAD}require_approval := true\nreason := "password=hunter2-hunter2"')
+    assert ("password=[REDACTED:password]",) == decided.reasons
+
+
+async def test_a_required_approval_always_has_a_reason():
+    decided = await decide(f"{HEAD}require_approval := true")
+    assert Approval(required=True, reasons=("the approval policy requires it",)) == decided
+
+
+async def test_an_input_that_is_too_long_requires_approval():
+    async with rego(RULES) as policy:
+        assert says(await policy.decide({"environment": "x" * 2**20}), "longer than 1048576 bytes")
+        assert not (await policy.decide({"environment": "dev"})).required
+
+
+# --- Loading -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("package other\nx := 1", r"require_approval in package rca\.approval or .* here are other\.x"),
+        ("package rca.approval\nrequires_approval := true", "the rules here are rca.approval.requires_approval"),
+        ("package safety\nvalidate_actions(a) := true", r"validate_action\(action\) in package safety"),
+        ("package safety\nvalidate_action(a, b) := true", "takes 2 arguments"),
+        (f"{HEAD}require_approval if {{", "0.rego:3:22: expecting expression"),
+        (f"{HEAD}require_approval {{ true }}", "0.rego:3:18: `if` keyword is required"),
+        (f"{HEAD}require_approval if {{ x == unknown }}", "0.rego:3:.*unsafe"),
+        ("", "expecting `package`"),
+    ],
+)  # fmt: skip
+async def test_a_policy_that_cannot_be_used_is_known_at_the_start(module, text):
+    policy = rego(module)
+    with pytest.raises(PolicyUnusable, match=text):
+        await policy.start()
+    assert (await policy.decide({})).required
+    await policy.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"rca": {"approval": {"require_approval": False}}}, "data.rca.approval.require_approval"),
+        ({"rca": {"approval": {"never": {"x": 1}}}}, "data.rca.approval.never"),
+        ({"rca": 7}, "data.rca "),
+    ],
+)
+async def test_a_document_cannot_take_the_place_of_a_rule(data, name):
+    """The evaluator would answer the document, and never look at the rule."""
+    with pytest.raises(PolicyUnusable, match=name):
+        await rego(RULES, data=data).start()
+
+
+async def test_closing_twice_and_before_the_start_is_fine():
+    policy = rego(RULES)
+    await policy.close()
+    await policy.start()
+    await policy.close()
+    await policy.close()
+
+
+# --- The process ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_evaluation_that_takes_too_long_is_killed_and_the_next_one_works():
+    before = children()
+    async with rego(STUCK) as policy:
+        for _ in range(2):
+            assert says(await policy.decide({"n": 9}), "it took longer than 50 ms")
+            assert Approval(required=False) == await policy.decide({"n": 0})
+        assert 1 == len(children() - before)
+    assert set() == children() - before
+
+
+async def test_an_evaluation_that_needs_too_much_memory_is_ended_and_the_next_one_works():
+    before = children()
+    async with rego(HUNGRY, cpu_seconds=60, answer_seconds=60) as policy:
+        assert says(await policy.decide({"n": 1000}), "more than 256 MiB of memory")
+        assert says(await policy.decide({"n": 2}), "is not a boolean")
+    assert set() == children() - before
+
+
+async def test_a_policy_that_needs_too_much_memory_is_known_at_the_start():
+    with pytest.raises(PolicyUnusable, match="memory"):
+        await rego(RULES, data={"x": list(range(500_000))}, memory_bytes=64 * 2**20).start()
+
+
+async def test_a_process_that_died_is_replaced():
+    async with rego(RULES) as policy:
+        process = policy._evaluator._process
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        assert not (await policy.decide({"environment": "dev"})).required
+
+
+async def test_the_wall_clock_bounds_an_evaluator_that_hangs():
+    async with rego(RULES, answer_seconds=0.2) as policy:
+        os.kill(pid_of(policy), signal.SIGSTOP)
+        assert says(await policy.decide({"environment": "dev"}), "no answer within 0.2 s")
+        assert not (await policy.decide({"environment": "dev"})).required
+
+
+async def test_a_cancelled_evaluation_does_not_answer_the_next_one():
+    async with rego(RULES) as policy:
+        os.kill(pid_of(policy), signal.SIGSTOP)
+        asking = asyncio.create_task(policy.decide({"environment": "production"}))
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not (await policy.decide({"environment": "dev"})).required
+
+
+async def test_the_evaluator_gets_no_secrets_of_the_worker(monkeypatch):
+    monkeypatch.setenv("RCA_LLM__API_KEY", "canary")
+    async with rego(RULES) as policy:
+        path = Path(f"/proc/{pid_of(policy)}/environ")
+        assert "canary" not in await asyncio.to_thread(path.read_text, "utf-8")
+
+
+async def test_the_time_of_an_evaluation_is_measured():
+    evaluator = Evaluator(policy_files(RULES).sources(), Bounds())
+    evaluated = await evaluator.evaluate({"environment": "dev"})
+    await evaluator.close()
+    assert not evaluated.approval.required
+    assert 0 < evaluated.cpu_seconds < 0.05
+
+
+# --- The reference system's packages -------------------------------------------------------------------------------
+
+REFERENCE = """
+package aianalysis.approval
+import rego.v1
+
+default require_approval := false
+default reason := "Auto-approved"
+default confidence_threshold := 0.8
+confidence_threshold := input.confidence_threshold if input.confidence_threshold
+
+detection_failed(field) if field in input.failed_detections
+has_target if { input.remediation_target; input.remediation_target.kind != "" }
+is_sensitive if input.remediation_target.kind in {"Node", "StatefulSet"}
+is_sensitive if input.target_resource.kind in {"Node", "StatefulSet"}
+is_production if input.environment == "production"
+
+require_approval if not has_target
+require_approval if is_sensitive
+require_approval if { is_production; input.confidence < confidence_threshold }
+require_approval if { is_production; detection_failed("gitOpsManaged") }
+
+risk_factors contains {"score": 90, "reason": "no target"} if not has_target
+risk_factors contains {"score": 80, "reason": "sensitive kind"} if is_sensitive
+risk_factors contains {"score": 40, "reason": "production"} if is_production
+
+scores contains f.score if some f in risk_factors
+reason := f.reason if { some f in risk_factors; f.score == max(scores) }
+"""
+
+
+async def test_the_package_of_the_reference_system_decides_too():
+    pod, node = {"kind": "Pod"}, {"kind": "Node"}
+    sure = {"environment": "production", "confidence": 0.9, "failed_detections": [], "target_resource": pod}
+    production = RiskFactor(score=40, reason="production")
+    sensitive = RiskFactor(score=80, reason="sensitive kind")
+    async with rego(REFERENCE) as policy:
+        free = await policy.decide(sure | {"remediation_target": pod})
+        assert Approval(required=False, risk_factors=(production,)) == free
+        node_at_fault = await policy.decide(sure | {"remediation_target": node})
+        assert (("sensitive kind",), (sensitive, production)) == (
+            node_at_fault.reasons,
+            node_at_fault.risk_factors,
+        )
+        named = await policy.decide(sure | {"remediation_target": pod, "target_resource": node})
+        assert ("sensitive kind",) == named.reasons
+        assert ("no target",) == (await policy.decide(sure)).reasons
+        unsure = await policy.decide(sure | {"remediation_target": pod, "confidence": 0.7})
+        assert unsure.required
+        unknown = {"remediation_target": pod, "failed_detections": ["gitOpsManaged"]}
+        assert (await policy.decide(sure | unknown)).required
+
+
+async def test_of_several_policies_the_strictest_decides():
+    async with rego(REFERENCE, RULES) as policy:
+        asked = {"environment": "dev", "remediation_target": {"kind": "Node"}, "target_resource": {}}
+        decided = await policy.decide(asked)
+        assert ("sensitive kind",) == decided.reasons
+        assert ["sensitive kind", "always"] == [f.reason for f in decided.risk_factors]
+
+
+# --- Safety policies -----------------------------------------------------------------------------------------------
+
+SAFETY = """
+package safety
+import future.keywords.if
+
+validate_action(action) if {
+    action.action in data.allowed_actions[input.priority]
+    not forbidden(action)
+    action.estimated_downtime_seconds <= data.max_downtime[input.environment]
+    not requires_approval(action)
+}
+
+forbidden(action) if glob.match(data.forbidden_actions[_], [], action.action)
+
+requires_approval(action) if {
+    input.priority == "P0"
+    action.risk_level == "high"
+}
+"""
+LIMITS = {
+    "allowed_actions": {"P0": ["scale_up", "delete_pod"]},
+    "forbidden_actions": ["delete_*"],
+    "max_downtime": {"production": 60, "staging": 600},
+}
+SCALE_UP = {"action": "scale_up", "risk_level": "low", "estimated_downtime_seconds": 10}
+SAFE = {"priority": "P0", "environment": "production", "action": SCALE_UP}
+REFUSED = ("the safety policy does not validate scale_up",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reasons"),
+    [
+        ({}, ()),
+        ({"priority": "P1"}, REFUSED),
+        ({"environment": "unheard-of"}, REFUSED),
+        ({"action": SCALE_UP | {"estimated_downtime_seconds": 90}}, REFUSED),
+        ({"action": SCALE_UP | {"estimated_downtime_seconds": 90}, "environment": "staging"}, ()),
+        ({"action": {"action": "scale_up", "risk_level": "low"}}, REFUSED),
+        ({"action": SCALE_UP | {"action": "delete_pod"}}, ("the safety policy does not validate delete_pod",)),
+        ({"action": SCALE_UP | {"risk_level": "high"}}, ("the safety policy requires approval for scale_up",)),
+        ({"action": None}, ("the safety policy does not validate the action",)),
+    ],
+)  # fmt: skip
+async def test_a_safety_policy_is_a_function_over_data_documents(changed, reasons):
+    async with rego(SAFETY, data=LIMITS) as policy:
+        assert Approval(required=bool(reasons), reasons=reasons) == await policy.decide(SAFE | changed)
+
+
+async def test_without_its_data_a_safety_policy_validates_nothing():
+    async with rego(SAFETY) as policy:
+        assert REFUSED == (await policy.decide(SAFE)).reasons
+
+
+async def test_a_safety_policy_joins_an_approval_policy():
+    async with rego(SAFETY, RULES, data=LIMITS) as policy:
+        assert ("it is production",) == (await policy.decide(SAFE)).reasons
+        staging = SAFE | {"environment": "staging"}
+        assert not (await policy.decide(staging)).required
+        risky = staging | {"action": SCALE_UP | {"risk_level": "high"}}
+        assert (await policy.decide(risky)).reasons == ("the safety policy requires approval for scale_up",)
+
+
+RISK = """
+package safety
+import rego.v1
+
+default validate_action(_) := false
+validate_action(action) if score(action) < data.highest_risk
+score(action) := data.risk[action.risk_level]
+default reasons := []
+reasons := [sprintf("risk %v is too high", [input.action.risk_level])] if not validate_action(input.action)
+risk_factors contains {"score": score(input.action), "reason": sprintf("risk %v", [input.action.risk_level])}
+"""
+
+
+async def test_a_safety_policy_may_weigh_the_risk_and_give_reasons():
+    data = {"risk": {"low": 10, "high": 80}, "highest_risk": 50}
+    async with rego(RISK, data=data) as policy:
+        free = await policy.decide({"action": {"action": "scale_up", "risk_level": "low"}})
+        assert Approval(required=False, risk_factors=(RiskFactor(score=10, reason="risk low"),)) == free
+        refused = await policy.decide({"action": {"action": "scale_up", "risk_level": "high"}})
+        assert (*REFUSED, "risk high is too high") == refused.reasons
+        unknown = await policy.decide({"action": {"action": "scale_up", "risk_level": ""}})
+        assert (True, ()) == (unknown.required, unknown.risk_factors)
+
+
+@pytest.mark.parametrize(
+    ("rule", "required"),
+    [
+        ("validate_action if input.action.action == data.only", False),
+        ("validate_action(action) := action.action == data.only", False),
+        ("validate_action(_) := 1", True),
+        ('validate_action(_) := "true"', True),
+        ("validate_action(_) := true\nrequires_approval := null", True),
+        ("validate_action(_) := true\nrequires_approval := false", False),
+    ],
+)
+async def test_only_true_validates(rule, required):
+    async with rego(f"package safety\nimport rego.v1\n{rule}", data={"only": "scale_up"}) as policy:
+        assert required == (await policy.decide(SAFE)).required

@@ -1,0 +1,130 @@
+"""Approval rules on an OPA server: the Policy port over its Data API (`POST /v1/data/<path>`).
+
+The document at the path has the form of the package `rca.approval`. Whatever goes wrong, approval is required and the
+reason names the server and what was wrong: an answer that is late, undefined, too long, or no decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from schemas.analysis import Approval
+from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.domain.evidence import one_line
+from worker.domain.policy_answer import NoDecision, approval_decision, fail_closed
+
+FIRST_SECONDS = 2.0
+MAX_ANSWER_BYTES = 256 * 1024
+MESSAGE_CHARS = 200
+HINTS = {
+    401: "the token is not taken",
+    403: "the worker may not ask it",
+    404: "no such API at this address",
+}
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class OpaPolicy:
+    """Implements the Policy port. `url` is the server's base address, `decision` the path of the document.
+
+    `timeout_seconds` bounds a decision by the wall clock, from the connection to the last byte. Within that time a
+    question whose connection breaks is asked once more: a server closes idle connections when it likes.
+    """
+
+    def __init__(
+        self, url: str, *, decision: str = "rca/approval", token: str = "", timeout_seconds: float = 0.05
+    ) -> None:
+        self._path, self._document = f"/v1/data/{decision}", f"data.{decision.replace('/', '.')}"
+        self._timeout_seconds = timeout_seconds
+        self._server = JsonServer(url, token=token, call_seconds=FIRST_SECONDS, max_bytes=MAX_ANSWER_BYTES)
+        self._problem = ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.aclose()
+
+    @property
+    def name(self) -> str:
+        """The address of the decision, for the audit."""
+        return f"opa:{self._server.url}{self._path}"
+
+    @property
+    def problem(self) -> str:
+        """What was wrong with the last answer; empty when it was a decision."""
+        return self._problem
+
+    async def start(self) -> None:
+        """Look whether the server is there. Never raises: it may come later."""
+        try:
+            async with asyncio.timeout(FIRST_SECONDS):
+                await self._server.get("/health", {})
+        except (TimeoutError, UnreachableError, TooLongError) as e:
+            self._failed(str(e) or "no answer")
+
+    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+        """The decision on one input. Never raises: see the module."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                answer = await self._ask({"input": dict(policy_input)})
+            approval = approval_decision(_result(answer, self._document), self._document)
+        except TimeoutError:
+            return self._failed(f"no answer within {self._timeout_seconds * 1000:g} ms")
+        except TooLongError:
+            return self._failed(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        except (UnreachableError, ValueError, TypeError, RecursionError) as e:
+            return self._failed(str(e) or type(e).__name__)
+        if self._problem:
+            log.info("policy_server_answers", server=self._server.url)
+        self._problem = ""
+        return approval
+
+    async def _ask(self, question: Mapping[str, Any]) -> Answer:
+        try:
+            return await self._server.post(self._path, question)
+        except UnreachableError:
+            return await self._server.post(self._path, question)
+
+    def _failed(self, why: str) -> Approval:
+        problem = f"the OPA server {self._server.url}: {why}"
+        if problem != self._problem:
+            log.warning("policy_server_failed", server=self._server.url, error=why)
+        self._problem = problem
+        return fail_closed(problem)
+
+
+def _result(answer: Answer, document: str) -> Any:
+    if 300 <= answer.status < 400:
+        raise NoDecision(f"it answered {answer.status}; redirects are not followed")
+    if answer.status != 200:
+        raise NoDecision(f"it answered {answer.status}{_said(answer)}")
+    try:
+        found = answer.json()
+    except ValueError as e:
+        raise NoDecision("the answer is not JSON") from e
+    if not isinstance(found, dict):
+        raise NoDecision("the answer is not an object")
+    if "result" not in found:
+        raise NoDecision(f"{document} is undefined: no such package on the server")
+    return found["result"]
+
+
+def _said(answer: Answer) -> str:
+    """`message` of OPA's error document, or what the status usually means."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    message = found.get("message") if isinstance(found, dict) else None
+    said = one_line(message, MESSAGE_CHARS) if isinstance(message, str) else HINTS.get(answer.status, "")
+    return f": {said}" if said else ""

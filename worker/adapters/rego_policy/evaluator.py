@@ -1,0 +1,170 @@
+"""One version of a policy in a process of its own, which can be killed. The next evaluation gets a new process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.analysis import Approval
+from worker.adapters.rego_policy.files import PolicySources
+from worker.adapters.rego_policy.questions import decision, questions
+from worker.adapters.rego_policy.unusable import PolicyUnusable
+
+PROGRAM = Path(__file__).with_name("process.py")
+MAX_INPUT_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
+END_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one evaluation may take.
+
+    `cpu_seconds` bounds it by the CPU time it takes, so that a busy machine does not change decisions; `answer_seconds`
+    by the wall clock; `start_seconds` the loading of the policy in a new process. `memory_bytes` is all that process may
+    have, 60 MB of which it needs for itself.
+    """
+
+    cpu_seconds: float = 0.05
+    answer_seconds: float = 2.0
+    start_seconds: float = 10.0
+    memory_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A decision, and the CPU time it took."""
+
+    approval: Approval
+    cpu_seconds: float
+
+
+class Evaluator:
+    """Evaluates one version of a policy, one input at a time: the caller sees to that. Close it afterwards."""
+
+    def __init__(self, sources: PolicySources, bounds: Bounds) -> None:
+        self._sources, self._bounds = sources, bounds
+        self._process: Process | None = None
+        self._asked: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Load the policy. Raises PolicyUnusable."""
+        await self._running()
+
+    async def close(self) -> None:
+        """End the process."""
+        await self._end()
+
+    async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
+        """The decision on one input. Raises PolicyUnusable when there is none, and says why."""
+        process = await self._running()
+        try:
+            line = _line({"queries": self._asked, "input": dict(policy_input)})
+            if len(line) > MAX_INPUT_BYTES:
+                raise PolicyUnusable(f"the input is longer than {MAX_INPUT_BYTES} bytes")
+            answer = await self._ask(process, line, self._bounds.answer_seconds)
+            approval = decision(answer["values"], self._asked, _action(policy_input))
+        except (ValueError, TypeError, RecursionError) as e:
+            raise PolicyUnusable(str(e) or type(e).__name__) from e
+        return Evaluated(approval, answer["cpu_seconds"])
+
+    async def _running(self) -> Process:
+        """The process, started and loaded."""
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        await self._end()
+        policy = {
+            "modules": dict(self._sources.modules),
+            "data": dict(self._sources.data),
+            "cpu_seconds": self._bounds.cpu_seconds,
+            "memory_bytes": self._bounds.memory_bytes,
+        }
+        line = _line(policy)
+        process = self._process = await _spawn()
+        try:
+            self._asked = questions((await self._ask(process, line, self._bounds.start_seconds))["rules"])
+        except PolicyUnusable:
+            await self._end()
+            raise
+        return process
+
+    async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:
+        """One line there, one line back. A process that did not answer, or that nobody waited for, is ended."""
+        if process.stdin is None or process.stdout is None:
+            raise PolicyUnusable("the evaluator has no pipes")
+        answered = b""
+        try:
+            async with asyncio.timeout(seconds):
+                process.stdin.write(line)
+                with suppress(ConnectionError):  # it ended early; its exit code tells why
+                    await process.stdin.drain()
+                answered = await process.stdout.readline()
+        except TimeoutError:
+            raise PolicyUnusable(f"no answer within {seconds:g} s") from None
+        except ValueError:
+            raise PolicyUnusable(f"its answer is longer than {MAX_ANSWER_BYTES} bytes") from None
+        finally:
+            if not answered.endswith(b"\n"):
+                code = await self._end(hung=not process.stdout.at_eof())
+        if not answered.endswith(b"\n"):
+            raise PolicyUnusable(self._death(code))
+        answer: dict[str, Any] = json.loads(answered)
+        if "error" in answer:
+            raise PolicyUnusable(str(answer["error"]))
+        return answer
+
+    def _death(self, code: int | None) -> str:
+        if code == -signal.SIGPROF:
+            return f"it took longer than {self._bounds.cpu_seconds * 1000:g} ms"
+        if code == -signal.SIGABRT:
+            return f"it needed more than {self._bounds.memory_bytes // 1024**2} MiB of memory"
+        return f"the evaluator ended with code {code}"
+
+    async def _end(self, *, hung: bool = False) -> int | None:
+        """End the process if there is one. Its exit code, negative for a signal.
+
+        Without its input the process ends by itself. `kill` on one that is about to end would take its exit code away
+        from the event loop (`Popen.send_signal` polls), so only a process that hangs is killed.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        if process.stdin is not None:
+            process.stdin.close()
+        if not hung:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    return await process.wait()
+        with suppress(ProcessLookupError):
+            process.kill()
+        return await process.wait()
+
+
+def _action(policy_input: Mapping[str, Any]) -> str:
+    action = policy_input.get("action")
+    return str(action.get("action") or "the action") if isinstance(action, dict) else "the action"
+
+
+def _line(document: Any) -> bytes:
+    return json.dumps(document, allow_nan=False).encode() + b"\n"
+
+
+async def _spawn() -> Process:
+    """The evaluator. It gets nothing of the worker's environment, and no signals meant for the worker's group."""
+    environment = {k: v for k, v in os.environ.items() if k in {"LD_LIBRARY_PATH", "PATH"}}
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-I", str(PROGRAM), stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
+            env=environment, limit=MAX_ANSWER_BYTES, start_new_session=True,
+        )  # fmt: skip
+    except OSError as e:
+        raise PolicyUnusable(f"the evaluator does not start: {e}") from e

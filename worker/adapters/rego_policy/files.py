@@ -1,0 +1,106 @@
+"""The files a policy consists of: reading them, telling versions apart, and their content as modules and data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from worker.adapters.rego_policy.documents import SUFFIXES, merged, read_document
+from worker.adapters.rego_policy.unusable import PolicyUnusable
+
+MAX_FILES = 64
+MAX_FILE_BYTES = 1024 * 1024
+TESTS = "_test.rego"
+"""How files with tests for `opa test` end. They decide nothing."""
+VERSION_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySources:
+    """Rego modules by file, and the `data` document."""
+
+    modules: Mapping[str, str]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFiles:
+    """The bytes of all files as they were at one moment, by path."""
+
+    modules: Mapping[str, bytes]
+    data: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Eight digits that change with any byte: of `sha256sum FILE`, for several of `sha256sum FILES... | sha256sum`.
+
+        The files are taken by name, and stand there by name without their directories.
+        """
+        found = sorted((Path(path).name, _sha256(content)) for path, content in self._all())
+        if len(found) == 1:
+            return found[0][1][:VERSION_CHARS]
+        listed = "".join(f"{digest}  {name}\n" for name, digest in found)
+        return _sha256(listed.encode())[:VERSION_CHARS]
+
+    @property
+    def names(self) -> str:
+        """The names of the files, for the audit."""
+        return ", ".join(sorted(Path(path).name for path, _ in self._all()))
+
+    def sources(self) -> PolicySources:
+        """What is in them. Raises PolicyUnusable."""
+        modules = {path: _text(path, content) for path, content in self.modules.items()}
+        data = merged([(path, read_document(path, _text(path, c))) for path, c in self.data.items()])
+        return PolicySources(modules, data)
+
+    def _all(self) -> Iterable[tuple[str, bytes]]:
+        return (*self.modules.items(), *self.data.items())
+
+
+def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFiles:
+    """The policy in a file, in a directory (`*.rego`, data in `*.json`, `*.yaml`), or, without a path, the shipped one.
+
+    `data` are more files with data. Raises PolicyUnusable.
+    """
+    if path is None:
+        shipped = files("worker") / "policies" / "approval.rego"
+        return PolicyFiles({"approval.rego": shipped.read_bytes()})
+    try:
+        inside = _inside(path) if path.is_dir() else [path]
+        modules = [p for p in inside if p == path or (p.suffix == ".rego" and not p.name.endswith(TESTS))]
+        documents = [*(p for p in inside if p != path and p.suffix.lower() in SUFFIXES), *data]
+        if not modules:
+            raise PolicyUnusable(f"{path}: no *.rego file in this directory")
+        if len(modules) + len(documents) > MAX_FILES:
+            raise PolicyUnusable(f"{path}: more than {MAX_FILES} files")
+        return PolicyFiles({str(p): _read(p) for p in modules}, {str(p): _read(p) for p in documents})
+    except OSError as e:
+        raise PolicyUnusable(f"{e.filename or path}: {e.strerror or e}") from e
+
+
+def _inside(directory: Path) -> list[Path]:
+    """Regular files of the directory, by name. Hidden ones are left out (mounted ConfigMaps)."""
+    return sorted(p for p in directory.iterdir() if p.is_file() and not p.name.startswith("."))
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise PolicyUnusable(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    return content
+
+
+def _text(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as e:
+        raise PolicyUnusable(f"{path}: not UTF-8") from e
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

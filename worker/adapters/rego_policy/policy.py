@@ -1,0 +1,145 @@
+"""The Policy port on Rego files, which are followed as they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from schemas.analysis import Approval
+from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
+from worker.adapters.rego_policy.files import PolicyFiles
+from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.domain.evidence import one_line
+from worker.domain.policy_answer import fail_closed
+
+MAX_NAME_CHARS = 200
+CHANGED = "the policy files have changed; the new ones decide once they have stayed the same for a while"
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class RegoPolicy:
+    """Implements the Policy port. Start it before use (`start`, or `async with`), close it afterwards.
+
+    `read` gives the files as they are now, or raises PolicyUnusable.
+
+    A change counts once two looks in a row have seen the same, so that files are not read while they are written: until
+    then the policy that was good decides. Then the new one does, from one decision to the next. One that cannot be used
+    means approval for everything until it is mended: its author wanted other rules than the old ones, perhaps stricter
+    ones, and deciding by the old ones for longer would be looser than anything that is written now. `problem` tells.
+    """
+
+    def __init__(self, read: Callable[[], PolicyFiles], bounds: Bounds | None = None) -> None:
+        self._read, self._bounds = read, bounds or Bounds()
+        self._evaluator: Evaluator | None = None
+        self._lock = asyncio.Lock()
+        self._names = self._version = self._unusable = self._notice = ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """The files and their version, for the audit, such as `rego:approval.rego@1a2b3c4d`.
+
+        Read right after a decision, without waiting for anything, it is what that decision was taken by.
+        """
+        name = f"rego:{one_line(self._names, MAX_NAME_CHARS)}@{self._version}"
+        return f"{name}, replaced by one that cannot be used" if self._unusable else name
+
+    @property
+    def problem(self) -> str:
+        """Why the files as they are now do not decide; empty when they do."""
+        return self._unusable or self._notice
+
+    async def start(self) -> None:
+        """Load the policy. Raises PolicyUnusable, so that a worker with a broken policy does not start."""
+        files = await asyncio.to_thread(self._read)
+        await self._serve(files)
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._lock:
+            if self._evaluator is not None:
+                await self._evaluator.close()
+
+    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+        """The decision on one input. Never raises: whatever goes wrong, approval is required and the reason says so."""
+        async with self._lock:
+            try:
+                if self._unusable or self._evaluator is None:
+                    raise PolicyUnusable(self._unusable or "the policy is not loaded")
+                return (await self._evaluator.evaluate(policy_input)).approval
+            except PolicyUnusable as e:
+                return fail_closed(str(e))
+
+    async def follow(self, poll_seconds: float) -> None:
+        """Take over changes of the files until cancelled."""
+        before = self._version
+        while True:
+            await asyncio.sleep(poll_seconds)
+            before = await self._look(before)
+
+    async def _look(self, before: str) -> str:
+        """One look: what was seen, to be compared with the next."""
+        try:
+            files = await asyncio.to_thread(self._read)
+        except PolicyUnusable as e:
+            seen = f"unreadable: {e}"
+            if seen == before:
+                self._refuse(str(e))
+            else:
+                self._notice = CHANGED
+            return seen
+        if files.version == self._version:
+            self._settle()
+        elif files.version == before:
+            await self._take_over(files)
+        else:
+            self._notice = CHANGED
+        return files.version
+
+    async def _take_over(self, files: PolicyFiles) -> None:
+        """Let the new files decide. Tried again at each look while that fails: it may be for want of a process."""
+        try:
+            await self._serve(files)
+        except PolicyUnusable as e:
+            self._refuse(str(e))
+        else:
+            self._settle()
+            log.info("policy_reloaded", policy=self.name)
+
+    async def _serve(self, files: PolicyFiles) -> None:
+        sources = await asyncio.to_thread(files.sources)
+        fresh = Evaluator(sources, self._bounds)
+        try:
+            await fresh.start()
+        except BaseException:
+            await fresh.close()
+            raise
+        async with self._lock:
+            old, self._evaluator = self._evaluator, fresh
+            self._names, self._version = files.names, files.version
+        if old is not None:
+            await old.close()
+
+    def _refuse(self, why: str) -> None:
+        text = f"the policy files have changed and cannot be used, so everything needs approval: {why}"
+        if text != self._unusable:
+            log.error("policy_unusable", error=why)
+        self._unusable, self._notice = text, ""
+
+    def _settle(self) -> None:
+        if self._unusable:
+            log.info("policy_mended", policy=self.name)
+        self._unusable = self._notice = ""

@@ -1,0 +1,148 @@
+"""The process that evaluates Rego. Run as a script of its own: it needs the standard library and `regorus` only.
+
+The evaluator holds the interpreter lock and has no limits, so they are set from outside Python: a timer of the
+operating system on the CPU time of this process, whose signal ends it, and a limit on its address space.
+
+One JSON document a line: first the policy (`modules`, `data`, `cpu_seconds`, `memory_bytes`), answered by the `rules`
+found, each with its number of arguments or null; then one question a line (`queries`, `input`), answered by the
+`values` of those queries that have one and the `cpu_seconds` it took. `{"error": ...}` answers what cannot be done. The
+end of the input ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+
+def limit(memory_bytes: int) -> None:
+    """Bound the memory, where the system can, and leave no core file: it would hold the input.
+
+    Must be called before the evaluator is imported: its allocator reserves a gigabyte of addresses if it may.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
+    """An engine with the modules and the data of the policy, and its rules."""
+    import regorus  # noqa: PLC0415 - after the limits
+
+    engine = regorus.Engine()
+    engine.set_gather_prints(True)
+    for name, source in policy["modules"].items():
+        engine.add_policy(name, source)
+    rules: dict[str, int | None] = {}
+    for module in json.loads(engine.get_ast_as_json()):
+        rules |= rules_of(module["ast"])
+    for rule in rules:
+        if name := shadowed(rule.split("."), policy["data"]):
+            raise ValueError(
+                f"the data document data.{name} has the place of the rule data.{rule}: rename it"
+            )
+    engine.add_data_json(json.dumps(policy["data"]))
+    engine.clone().eval_query_as_json("true")  # compiles all modules: unsafe variables, recursion
+    return engine, rules
+
+
+def rules_of(module: dict[str, Any]) -> dict[str, int | None]:
+    """Full name of every rule, and how many arguments it takes; None for one that is no function."""
+    package = parts_of(module["package"]["refr"])
+    found: dict[str, int | None] = {}
+    for rule in module["rules"]:
+        if "Default" in rule:
+            head, arguments = rule["Default"], rule["Default"]["args"] or None
+        else:
+            head = next(iter(rule["Spec"]["head"].values()))
+            arguments = head.get("args")
+        found[".".join([*package, *parts_of(head["refr"])])] = None if arguments is None else len(arguments)
+    return found
+
+
+def parts_of(reference: dict[str, Any]) -> list[str]:
+    """`a.b["c"][x]` as `a`, `b`, `c`: as far as its names are known."""
+    ((kind, node),) = reference.items()
+    if kind == "Var":
+        return [str(node["value"])]
+    if kind == "RefDot":
+        return [*parts_of(node["refr"]), str(node["field"][-1])]
+    if kind == "RefBrack":
+        index = node["index"].get("String")
+        return [*parts_of(node["refr"]), *([str(index["value"])] if index else [])]
+    return []
+
+
+def shadowed(path: list[str], data: Any) -> str:
+    """The part of the path where a document stands, empty when there is none."""
+    for depth, part in enumerate(path, 1):
+        if part not in data:
+            return ""
+        data = data[part]
+        if not isinstance(data, dict):
+            return ".".join(path[:depth])
+    return ".".join(path)
+
+
+def evaluate(engine: Any, question: dict[str, Any], cpu_seconds: float) -> dict[str, Any]:
+    """The value of each query that has one, and the CPU time."""
+    one = engine.clone()
+    one.set_input_json(json.dumps(question["input"]))
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        found = {name: one.eval_query_as_json(query) for name, query in question["queries"].items()}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    took = time.process_time() - began
+    values = {name: value for name, text in found.items() for value in first_value(json.loads(text))}
+    return {"values": values, "cpu_seconds": took}
+
+
+def first_value(answer: dict[str, Any]) -> Iterator[Any]:
+    """The value of the answer to a query, if it has one."""
+    for row in (answer.get("result") or [])[:1]:
+        yield row["expressions"][0]["value"]
+
+
+def message(error: Exception) -> str:
+    """Where the fault is and what it is, on one line, without source text and backtrace."""
+    text = str(error).partition("Stack backtrace")[0]
+    place = re.search(r"--> (.+:\d+:\d+)$", text, re.MULTILINE)
+    fault = re.search(r"^error: (.+)$", text, re.MULTILINE)
+    said = fault[1] if fault else " ".join(text.split()) or type(error).__name__
+    return f"{place[1]}: {said}" if place else said
+
+
+def answer(document: Any) -> None:
+    """Write one line to the parent."""
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Load the policy, then evaluate one input after the other."""
+    policy = json.loads(sys.stdin.readline())
+    limit(policy["memory_bytes"])
+    try:
+        engine, rules = load(policy)
+    except Exception as e:  # noqa: BLE001 - the evaluator raises bare exceptions for every fault of a policy
+        answer({"error": message(e)})
+        return
+    answer({"rules": rules})
+    for line in sys.stdin:
+        try:
+            answer(evaluate(engine, json.loads(line), policy["cpu_seconds"]))
+        except Exception as e:  # noqa: BLE001 - likewise
+            answer({"error": message(e)})
+
+
+if __name__ == "__main__":
+    main()
