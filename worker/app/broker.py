@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
 
-import nats.errors
-from faststream.nats import JStream, NatsBroker, NatsCredentials, NatsNKey, NatsUserPassword
-from faststream.security import BaseSecurity
+from faststream.nats import JStream, NatsBroker
+from nats.aio.client import Client
 
 from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent
 from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
+from worker.app.credentials import security
+from worker.app.link import Link
 from worker.app.settings import NatsSettings
 
 CONNECTION: dict[str, Any] = {
@@ -24,24 +24,32 @@ CONNECTION: dict[str, Any] = {
 }
 
 
-def make_broker(settings: NatsSettings, *, name: str = "rca-worker") -> NatsBroker:
-    """A broker that reconnects for ever. Not connected yet."""
+def make_broker(settings: NatsSettings, link: Link, *, name: str = "rca-worker") -> NatsBroker:
+    """A broker that reconnects for ever, and tells `link` what happens to it. Not connected yet.
+
+    Raises ConfigurationError for credentials and certificates that cannot be read.
+    """
     broker = NatsBroker(
-        list(settings.servers), security=_security(settings), name=name, logger=None, **CONNECTION
+        list(settings.servers),
+        security=security(settings),
+        name=name,
+        logger=None,
+        inbox_prefix=settings.inbox_prefix,
+        error_cb=link.on_error,
+        closed_cb=link.on_closed,
+        reconnected_cb=link.on_reconnected,
+        **CONNECTION,
     )
     _declare(broker, Subjects(settings.prefix))
     return broker
 
 
-def _security(settings: NatsSettings) -> BaseSecurity | None:
-    context = ssl.create_default_context(cafile=str(settings.ca_file)) if settings.ca_file else None
-    if settings.credentials_file:
-        return NatsCredentials(str(settings.credentials_file), ssl_context=context)
-    if settings.nkey_file:
-        return NatsNKey.from_file(str(settings.nkey_file), ssl_context=context)
-    if settings.user:
-        return NatsUserPassword(settings.user, settings.password.get_secret_value(), ssl_context=context)
-    return BaseSecurity(ssl_context=context) if context else None
+def missing_tls(settings: NatsSettings, nc: Client) -> str:
+    """What is wrong when TLS is wanted and the server has none; nats-py then goes on without a word."""
+    wanted = settings.ca_file or settings.cert_file
+    if not wanted or nc._server_info.get("tls_required"):  # noqa: SLF001 - nats-py says it nowhere else
+        return ""
+    return "the NATS server speaks no TLS, which RCA_NATS__CA_FILE and RCA_NATS__CERT_FILE ask for"
 
 
 def _declare(broker: NatsBroker, subjects: Subjects) -> None:
@@ -57,14 +65,3 @@ def _declare(broker: NatsBroker, subjects: Subjects) -> None:
     ]
     for subject, stream, model in outputs:
         broker.publisher(subject, stream=JStream(stream, declare=False), schema=model)
-
-
-def refusal(problem: Exception) -> str:
-    """What to do about credentials that the server does not take; empty for any other problem."""
-    said = str(problem)
-    if isinstance(problem, nats.errors.Error) and "auth" in said.lower():
-        return (
-            f"the NATS server refuses the credentials ({said}); check RCA_NATS__USER and RCA_NATS__PASSWORD, "
-            "RCA_NATS__NKEY_FILE or RCA_NATS__CREDENTIALS_FILE"
-        )
-    return ""

@@ -19,11 +19,12 @@ import structlog
 from faststream import FastStream
 from faststream.nats import ConsumerConfig, JStream, NatsBroker, PullSub
 from nats.aio.client import Client
-from nats.errors import ConnectionReconnectingError
+from nats.errors import ConnectionClosedError, ConnectionReconnectingError
+from nats.errors import Error as NatsError
 
 from worker.adapters.nats_pump import Lane, Pump
 from worker.app.admission import Admission
-from worker.app.broker import refusal
+from worker.app.link import Link, refusal
 from worker.domain.delivery import Handler
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
@@ -57,6 +58,7 @@ class Intake:
     """
 
     broker: NatsBroker
+    link: Link
     stream: str
     lanes: Sequence[Lane]
     dlq_stream: str
@@ -77,6 +79,9 @@ class Intake:
         """Why no message is taken at the moment; empty when they are. For readiness."""
         if self.draining:
             return "shutting down"
+        return self.link.over or self.link.because(self._trouble())
+
+    def _trouble(self) -> str:
         if self.problem:
             return self.problem
         if self._client is not None and not self._client.is_connected:
@@ -138,21 +143,20 @@ class Intake:
         try:
             while not (await asyncio.wait({connecting}, timeout=SAY_SECONDS))[0]:
                 self.problem = f"no NATS server answers at {', '.join(self.servers)}"
-                log.warning("waiting", reason=self.problem)
+                log.warning("waiting", reason=self.link.because(self.problem))
             return await connecting
-        except Exception as e:
-            if said := refusal(e):
-                raise IntakeError(said) from e
-            raise
+        except (NatsError, OSError) as e:
+            raise IntakeError(refusal(e) or f"{', '.join(self.servers)}: {e!r}") from e
         finally:
             connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
 
     async def _wait_for(self, need: Need, nc: Client) -> None:
         said_at, loop = 0.0, asyncio.get_running_loop()
         while missing := await need(nc):
             self.problem = missing
             if loop.time() - said_at >= SAY_SECONDS:
-                log.warning("waiting", reason=missing)
+                log.warning("waiting", reason=self.link.because(missing))
                 said_at = loop.time()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -178,11 +182,15 @@ class Intake:
         try:
             yield
         finally:
-            with contextlib.suppress(ConnectionReconnectingError, ConnectionError):
+            self.link.closing = True
+            with contextlib.suppress(ConnectionReconnectingError, ConnectionClosedError, ConnectionError):
                 await app.stop()  # closing raises while the server is away: no failure, all is settled
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT; then what runs has `drain_seconds`, and nothing after a second signal."""
+        """Until SIGTERM or SIGINT; then what runs has `drain_seconds`, and nothing after a second signal.
+
+        Raises IntakeError when the server refuses the connection, at the start or later.
+        """
         told = asyncio.Event()
 
         def on_signal() -> None:
@@ -193,13 +201,19 @@ class Intake:
 
         with _signals(on_signal):
             work = asyncio.ensure_future(self._run_until(told))
-            waiting = asyncio.ensure_future(told.wait())
-            await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
+            events = [asyncio.ensure_future(event.wait()) for event in (told, self.link.ended)]
+            await asyncio.wait({work, *events}, return_when=asyncio.FIRST_COMPLETED)
+            for event in events:
+                event.cancel()
+            if self.link.over:  # nothing can be given back any more; another worker goes on from the journal
+                self._hurry.set()
+                told.set()
             if not self.pumps:  # still waiting for something: there is nothing to give back
                 work.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await work
+        if self.link.over:
+            raise IntakeError(self.link.over)
 
     async def _run_until(self, told: asyncio.Event) -> None:
         async with self.running():

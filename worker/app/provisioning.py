@@ -3,37 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import nats.errors
+from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
 from worker.adapters.nats_provision import Finding, provision, wanted
-from worker.app.broker import make_broker, refusal
+from worker.app.broker import make_broker, missing_tls
+from worker.app.link import Link, refusal
 from worker.app.settings import NatsSettings, Settings
 from worker.domain.errors import Unavailable
 
 
 @asynccontextmanager
 async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
-    """A connection with the configured credentials. Raises Unavailable when nobody answers, or the server refuses."""
-    broker = make_broker(settings, name=name)
+    """A connection with the configured credentials, for a command: whatever the server denies ends it.
+
+    Raises ConfigurationError, and Unavailable when nobody answers, or the server refuses or denies something.
+    """
+    link = Link()
+    broker = make_broker(settings, link, name=name)
+    nc = await _connect(broker, link, settings)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as scope:
+            link.on_denied = lambda _: scope.reschedule(loop.time())
+            yield nc
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise Unavailable(link.denied) from None
+    finally:
+        link.closing = True
+        with contextlib.suppress(nats.errors.ConnectionClosedError):
+            await broker.stop()
+
+
+async def _connect(broker: NatsBroker, link: Link, settings: NatsSettings) -> Client:
+    servers = ", ".join(settings.servers)
     try:
         async with asyncio.timeout(settings.connect_seconds):
             nc = await broker.connect()
     except TimeoutError:
-        raise Unavailable(
-            f"no server answered at {', '.join(settings.servers)} within {settings.connect_seconds:.0f} s; "
-            "check RCA_NATS__SERVERS"
-        ) from None
-    except nats.errors.Error as e:
-        raise Unavailable(refusal(e) or f"{', '.join(settings.servers)}: {e!r}") from e
-    try:
-        yield nc
-    finally:
+        said = f"no server answered at {servers} within {settings.connect_seconds:.0f} s"
+        raise Unavailable(f"{link.because(said)}; check RCA_NATS__SERVERS") from None
+    except (nats.errors.Error, OSError) as e:
+        raise Unavailable(refusal(e) or f"{servers}: {e!r}") from e
+    if wrong := missing_tls(settings, nc):
+        link.closing = True
         await broker.stop()
+        raise Unavailable(f"{servers}: {wrong}")
+    return nc
 
 
 async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Finding]:

@@ -1,0 +1,114 @@
+"""Credentials and TLS for NATS, from files. Whatever is wrong with a file is said with the variable that names it.
+
+Files are read once. After a renewal the server ends the connection of an old JWT, and the worker is started again.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nkeys
+from faststream.nats import NatsCredentials, NatsNKey, NatsUserPassword
+from faststream.nats.security import NatsSecurity
+
+from worker.app.settings import ConfigurationError, NatsSettings
+
+MAX_BYTES = 1_000_000
+JWT_BEGIN, SEED_BEGIN = "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED"
+JWT_PARTS = 3
+
+
+def security(settings: NatsSettings) -> NatsSecurity:
+    """As FastStream wants it. Raises ConfigurationError."""
+    tls: dict[str, Any] = {
+        "ssl_context": _context(settings),
+        "tls_hostname": settings.tls_server_name or None,
+        "tls_handshake_first": settings.tls_first,
+    }
+    if settings.credentials_file:
+        return NatsCredentials.from_raw(_credentials(settings.credentials_file), **tls)
+    if settings.nkey_file:
+        name = "RCA_NATS__NKEY_FILE"
+        return NatsNKey.from_seed(_seed(name, _text(name, settings.nkey_file)), **tls)
+    if settings.user:
+        return NatsUserPassword(settings.user, settings.password.get_secret_value(), **tls)
+    return NatsSecurity(**tls)
+
+
+def _context(settings: NatsSettings) -> ssl.SSLContext | None:
+    if not (settings.ca_file or settings.cert_file or settings.tls_first):
+        return None  # a server that requires TLS is verified with the system's authorities
+    context = ssl.create_default_context()
+    if settings.ca_file:
+        text = _text("RCA_NATS__CA_FILE", settings.ca_file)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # this authority and no other
+        with _explained("RCA_NATS__CA_FILE: not a PEM certificate"):
+            context.load_verify_locations(cadata=text)
+    if settings.cert_file and settings.key_file:
+        for name, path in (
+            ("RCA_NATS__CERT_FILE", settings.cert_file),
+            ("RCA_NATS__KEY_FILE", settings.key_file),
+        ):
+            _text(name, path)
+        with _explained(
+            "RCA_NATS__CERT_FILE, RCA_NATS__KEY_FILE: not a PEM certificate and its key, without a pass phrase"
+        ):
+            # Without the argument OpenSSL asks the terminal for the pass phrase of a key that has one.
+            context.load_cert_chain(settings.cert_file, settings.key_file, password="")
+    return context
+
+
+def _credentials(path: Path) -> str:
+    name = "RCA_NATS__CREDENTIALS_FILE"
+    text = _text(name, path)
+    jwt, seed = _after(JWT_BEGIN, text), _after(SEED_BEGIN, text)
+    if jwt.count(".") != JWT_PARTS - 1:
+        raise ConfigurationError(f"{name}: no user JWT in {path}")
+    _seed(name, seed)
+    return text
+
+
+def _after(marker: str, text: str) -> str:
+    """The line after the one with the marker; empty when there is none."""
+    lines = iter(text.splitlines())
+    return next((next(lines, "").strip() for line in lines if marker in line), "")
+
+
+def _seed(name: str, text: str) -> str:
+    seed = text.strip()
+    try:
+        pair = nkeys.from_seed(bytearray(seed.encode()))
+        is_user = pair.public_key.startswith(b"U")
+        pair.wipe()
+    except Exception:  # noqa: BLE001 - nkeys raises what its parts raise: binascii.Error, ValueError, its own
+        is_user = False
+    if not is_user:
+        raise ConfigurationError(f"{name}: not the NKey seed of a user (SU...)") from None
+    return seed
+
+
+def _text(name: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode()
+    except OSError as e:
+        raise ConfigurationError(f"{name}: cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{name}: {path} is no text") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"{name}: {path} is larger than {MAX_BYTES} bytes")
+    return text
+
+
+@contextmanager
+def _explained(problem: str) -> Iterator[None]:
+    try:
+        yield
+    except (ssl.SSLError, ValueError) as e:
+        reason = e.reason if isinstance(e, ssl.SSLError) and e.reason else type(e).__name__
+        raise ConfigurationError(f"{problem} ({reason})") from None

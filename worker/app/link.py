@@ -1,0 +1,111 @@
+"""What a connection to NATS says beside the calls made on it: why it cannot be made, what is denied, that it is over.
+
+A connection that the server refuses is over at once: neither credentials nor trust come right by trying again, and a
+process that is started anew reads its files anew. Everything else is tried again for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import nats.errors
+import structlog
+
+DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
+UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
+"""In the reasons of OpenSSL, whichever side does not trust the other."""
+MAX_LOGGED = 100
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Link:
+    """The state of one connection. `on_denied` is called with each denial."""
+
+    problem: str = ""
+    """Why the newest try to connect failed."""
+    denied: str = ""
+    """The newest denial, for who gets no answer."""
+    over: str = ""
+    """Why there will be no connection any more."""
+    on_denied: Callable[[str], None] | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it is over."""
+    closing: bool = False
+    """It is we who end it."""
+    _logged: set[str] = field(default_factory=set)
+
+    async def on_error(self, error: Exception) -> None:
+        """For nats-py. Raises an error that is the end, which ends `connect` too."""
+        if denial := denied(error):
+            self._deny(denial)
+            return
+        self.problem = str(error) or repr(error)
+        if said := refusal(error):
+            self._end(said)
+            raise error
+
+    async def on_closed(self) -> None:
+        """For nats-py: it does not try again."""
+        if not self.closing:
+            self._end(
+                self.over or f"the NATS server has ended the connection: {self.problem or 'no reason given'}"
+            )
+
+    async def on_reconnected(self) -> None:
+        """For nats-py: what was wrong is no longer."""
+        self.problem = self.denied = ""
+
+    def because(self, text: str) -> str:
+        """The text, with what the server has denied or why it cannot be reached, if that is known."""
+        why = self.denied or self.problem
+        return f"{text} ({why})" if text and why else text
+
+    def _deny(self, denial: str) -> None:
+        self.denied = denial
+        if denial not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(denial)
+            log.error("nats_denied", reason=denial)
+        if self.on_denied:
+            self.on_denied(denial)
+
+    def _end(self, why: str) -> None:
+        self.over = why
+        self.ended.set()
+
+
+def denied(error: Exception) -> str:
+    """What the server does not permit; empty for any other problem."""
+    found = DENIAL.search(str(error)) if isinstance(error, nats.errors.Error) else None
+    if found is None:
+        return ""
+    what = "publish to" if found[1].lower() == "publish" else "subscribe to"
+    inbox = found[2].lower().startswith("_inbox")
+    hint = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it" if inbox else ""
+    return f"the NATS server denies us to {what} {found[2]!r}{hint}"
+
+
+def refusal(error: BaseException) -> str:
+    """What to do about a server that refuses us, or that we refuse; empty for any other problem."""
+    said = str(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of the NATS server is not trusted ({error.verify_message}); check RCA_NATS__CA_FILE and "
+            "RCA_NATS__TLS_SERVER_NAME"
+        )
+    if isinstance(error, ssl.SSLError) and UNTRUSTED.search(error.reason or ""):
+        return (
+            f"the NATS server refuses our certificate ({error.reason}); check RCA_NATS__CERT_FILE and "
+            "RCA_NATS__KEY_FILE"
+        )
+    if isinstance(error, nats.errors.Error) and "auth" in said.lower():
+        return (
+            f"the NATS server refuses the credentials ({said}); check RCA_NATS__USER and RCA_NATS__PASSWORD, "
+            "RCA_NATS__NKEY_FILE or RCA_NATS__CREDENTIALS_FILE"
+        )
+    return ""
