@@ -1,7 +1,13 @@
 """The audit trail: one event per step of an analysis, in the order of the steps.
 
-`correlation_id` is the remediation id. Events of a request are numbered; a worker that takes a request over publishes
-stored events again as they are, so readers drop events whose `event_id` they have seen.
+`correlation_id` is the remediation id. A worker that takes a request over publishes stored events again as they are, so
+readers drop events whose `event_id` they have seen.
+
+The events of a request are a chain: each has the hash of the one before (`schemas.chain` says how it is computed). Every
+event belongs to one; messages that are rejected before a run begins, conflicts of keys and the requests of operators
+leave no event but a message on another subject. A request has more than one chain only if the journal of its earlier
+runs was gone (it is kept 24 hours) or could not be read to its end. A chain ends with `response.complete` or
+`response.failed`, where it may be signed; after `response.failed` it goes on when the dead letter is sent again.
 """
 
 from __future__ import annotations
@@ -45,6 +51,10 @@ class Outcome(enum.StrEnum):
     PENDING = "pending"
 
 
+ENDS = frozenset({EventType.RESPONSE_COMPLETE, EventType.RESPONSE_FAILED})
+"""What the last event of a chain says."""
+
+
 class RequestAccepted(Message):
     """A request was decoded and its analysis begins."""
 
@@ -57,6 +67,8 @@ class RequestAccepted(Message):
     """Digest of the request."""
     ignored_fields: tuple[Text, ...] = ()
     """Paths in the message that were not read."""
+    replayed: Flag = False
+    """It is a dead letter that was sent again."""
 
 
 class RequestResumed(Message):
@@ -69,6 +81,8 @@ class RequestResumed(Message):
     """Journaled steps that are not done again."""
     deliveries: Count
     """How often the message was delivered."""
+    continues: Sha256 | None = None
+    """When this begins another chain: hash of the last event of the chain before that could be read."""
 
 
 class EnrichmentCompleted(Message):
@@ -113,6 +127,8 @@ class LLMResponse(Message):
     """Why it stopped."""
     response_chars: Count
     """Size of its text."""
+    has_analysis: Flag = False
+    """It has a text, not only tool calls."""
     response_preview: Annotated[str, StringConstraints(max_length=500)] = ""
     """The start of its text, with secrets removed."""
     tool_calls: Count = 0
@@ -132,7 +148,7 @@ class LLMToolCall(Message):
     name: Text
     """The tool."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """Its arguments."""
+    """Its arguments, bounded and with secrets removed from names and values."""
     succeeded: Flag
     """It gave a result, not an error."""
     result_chars: Count
@@ -157,6 +173,8 @@ class ValidationAttempted(Message):
     """Everything that was wrong."""
     workflow_id: Text | None = None
     """The workflow it named."""
+    human_review_reason: HumanReviewReason | None = None
+    """Why a person must look, if no better answer comes."""
     is_final_attempt: Flag = False
     """No further attempt follows."""
 
@@ -203,6 +221,8 @@ class ResponseFailed(Message):
     """The last error, one line."""
     phase: Text = ""
     """The step in which it happened."""
+    result_sha256: Sha256
+    """SHA-256 of the body of the `failed` result."""
     usage: Usage = Usage()
     """What the analysis cost until then."""
 
@@ -222,13 +242,30 @@ Payload = Annotated[
 ]
 
 
+class Signature(Message):
+    """Who vouches for the chain up to an event (Ed25519, RFC 8032)."""
+
+    key_id: Sha256
+    """SHA-256 of the 32 bytes of the public key."""
+    value: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9+/]{86}==$")]
+    """The signature in base64; `schemas.chain.head_text` is what is signed."""
+
+
 class AuditEvent(Message):
     """`rca.audit.<event type>`: one step of an analysis."""
 
     event_id: Id
     """Unique; the same when the event is published again."""
+    chain: Id
+    """Id of the chain, unique for a request: the run that began it."""
     sequence: Positive
-    """Which event of the request, counted from 1."""
+    """Which event of the chain, counted from 1."""
+    prev: Sha256
+    """Hash of the event before; of request key and chain for the first."""
+    hash: Sha256
+    """SHA-256 of the canonical JSON of the event without this field."""
+    signature: Signature | None = None
+    """In the last event of a chain, where a key is configured."""
     event_type: EventType
     """What happened; the same as in the payload."""
     outcome: Outcome = Outcome.SUCCESS

@@ -43,6 +43,7 @@ from schemas.audit import (
     ResponseFailed,
     ValidationAttempted,
 )
+from schemas.chain import UNSEALED, genesis, sealed
 from schemas.enrichment import DetectedLabels, EnrichmentResults
 from schemas.failure import DeadLetter, DeadLetterReason, FieldError, ValidationCode, ValidationFailure
 from schemas.fields import Message
@@ -294,7 +295,7 @@ def failures() -> dict[str, Message]:
 
 
 def events() -> dict[str, AuditEvent]:
-    """One audit event of every type, by the name of its type."""
+    """One audit event of every type, by the name of its type: a chain."""
     digest = request_digest(incident())
     payloads: tuple[Payload, ...] = (
         RequestAccepted(
@@ -311,12 +312,20 @@ def events() -> dict[str, AuditEvent]:
             status=Status.COMPLETED, workflow_id="increase-memory-v1", confidence=0.92, approval_required=True,
             result_sha256=hashlib.sha256(b"{}").hexdigest(), usage=USAGE,
         ),
-        ResponseFailed(reason=DeadLetterReason.PROCESS_DEATHS, error="the process died 3 times"),
+        ResponseFailed(
+            reason=DeadLetterReason.PROCESS_DEATHS, error="the process died 3 times",
+            result_sha256=hashlib.sha256(b"{}").hexdigest(),
+        ),
     )  # fmt: skip
-    return {
-        payload.event_type.value: AuditEvent(
+    chain: dict[str, AuditEvent] = {}
+    prev = genesis("rr-1", "run-1")
+    for number, payload in enumerate(payloads, start=1):
+        event = AuditEvent(
             event_id=f"rr-1.{number}",
+            chain="run-1",
             sequence=number,
+            prev=prev,
+            hash=UNSEALED,
             event_type=payload.event_type,
             outcome=Outcome.FAILURE if isinstance(payload, ResponseFailed) else Outcome.SUCCESS,
             time=NOON + timedelta(seconds=number),
@@ -325,8 +334,9 @@ def events() -> dict[str, AuditEvent]:
             incident_id="inc-1",
             payload=payload,
         )
-        for number, payload in enumerate(payloads, start=1)
-    }
+        chain[payload.event_type.value] = event = sealed(event)
+        prev = event.hash
+    return chain
 
 
 def key_vectors() -> dict[str, Any]:

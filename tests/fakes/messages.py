@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.analysis import AnalysisResult, Approval, HumanReviewReason, Status
 from schemas.audit import AuditEvent, EventType, RequestResumed
+from schemas.chain import UNSEALED, genesis, sealed
 from schemas.failure import DeadLetter, DeadLetterReason, FieldError, ValidationCode, ValidationFailure
 from schemas.subjects import request_key
 from schemas.taxonomy import RequestKind
@@ -41,9 +42,12 @@ def review_result(remediation_id: str, attempt: int | None = None, **fields: Any
 
 
 def resumed_event(remediation_id: str, event_id: str, sequence: int = 1) -> AuditEvent:
-    return AuditEvent(
+    event = AuditEvent(
         event_id=event_id,
+        chain="r",
         sequence=sequence,
+        prev=genesis(request_key(remediation_id), "r"),
+        hash=UNSEALED,
         event_type=EventType.REQUEST_RESUMED,
         time=NOON,
         correlation_id=remediation_id,
@@ -51,6 +55,7 @@ def resumed_event(remediation_id: str, event_id: str, sequence: int = 1) -> Audi
         incident_id="inc-1",
         payload=RequestResumed(run="r", replayed_steps=0, deliveries=1),
     )
+    return sealed(event)
 
 
 def refused(origin_sequence: int, **fields: Any) -> ValidationFailure:

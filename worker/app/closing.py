@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from schemas.failure import (
 )
 from worker.app.metrics import Metrics
 from worker.domain.analyse import Job, unanswered
-from worker.domain.audit_trail import Subject, usage_of
+from worker.domain.audit_trail import Subject
 from worker.domain.decode import Rejected
 from worker.domain.delivery import ACK, Delivery, Settlement, term
 from worker.domain.evidence import one_line
@@ -30,7 +31,8 @@ from worker.domain.journal import BEGIN, END
 from worker.domain.outcome import Ending
 from worker.domain.ports import Clock, Events, Step
 from worker.domain.redact import redact
-from worker.domain.resume import BURIED, spent_of
+from worker.domain.resume import BURIED
+from worker.domain.start import buried
 
 ERROR_CHARS = 300
 READ_BYTES = 2 * EXCERPT_BYTES
@@ -100,15 +102,19 @@ class Closing:
         self, job: Job, taken: Taken, reason: DeadLetterReason, error: str
     ) -> tuple[AnalysisResult, Step]:
         phase = next((s.kind for s in reversed(job.run.steps) if s.kind not in {BEGIN, END}), "")
-        usage = usage_of(spent_of(job.run.steps))
-        job.trail.record(
-            audit.ResponseFailed(reason=reason, error=error, phase=phase, usage=usage), audit.Outcome.FAILURE
-        )
         result = unanswered(job, Ending(dead_letter=f"{reason}: {error}"), self._clock.now())
-        delivery = taken.delivery
+        body, delivery = result.model_dump_json().encode(), taken.delivery
+        failed = audit.ResponseFailed(
+            reason=reason,
+            error=error,
+            phase=phase,
+            result_sha256=hashlib.sha256(body).hexdigest(),
+            usage=result.usage,
+        )
+        job.trail.record(failed, audit.Outcome.FAILURE)
         await job.run.append(
             BURIED,
-            result.model_dump_json().encode(),
+            body,
             message=delivery.sequence,
             reason=reason,
             error=error,
@@ -161,12 +167,6 @@ def answered(stored: AnalysisResult) -> str:
 def short(problem: Exception) -> str:
     """An error on one line, without secrets."""
     return redact(one_line(str(problem) or type(problem).__name__, ERROR_CHARS))
-
-
-def buried(steps: Sequence[Step], message: int) -> Step | None:
-    """The step that made a message a dead letter."""
-    ours = (s for s in reversed(steps) if s.kind == BURIED and s.notes.get("message") == message)
-    return next(ours, None)
 
 
 def _read(step: Step | None) -> AnalysisResult | None:

@@ -20,7 +20,7 @@ from schemas.incident import request_digest
 from schemas.subjects import REPLAY_HEADER, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.app.admission import Admission
-from worker.app.closing import Closing, Taken, answered, buried, short
+from worker.app.closing import Closing, Taken, answered, short
 from worker.app.metrics import Metrics
 from worker.domain.analyse import Analysis, Job, Rules
 from worker.domain.audit_trail import AuditTrail, Subject
@@ -41,12 +41,12 @@ from worker.domain.errors import (
 from worker.domain.isolation import Passage, passage
 from worker.domain.journal import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
 from worker.domain.outcome import Ending, Stop
-from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests, Results
+from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.domain.resume import LLM, RESULT
 from worker.domain.retry import RetryPolicy, next_delay
-from worker.domain.start import start
+from worker.domain.start import buried, start
 
 BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
 """A waiting time that doubles with each delivery: the server's count of deliveries must last for a long outage."""
@@ -70,6 +70,7 @@ class Ports:
     requests: Requests
     cancellations: Cancellations
     clock: Clock
+    signer: Signer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +256,7 @@ class Handler:
             taken.subject,
             redact=redact,
             max_attempts=self._rules.analysis.limits.attempts,
+            signer=self._ports.signer,
         )
 
         async def proceed() -> None:
@@ -270,10 +272,16 @@ class Handler:
     @contextlib.asynccontextmanager
     async def _claimed(self, job: Job, taken: Taken, *, alone: bool) -> AsyncIterator[None]:
         """The run has begun. An orderly release of it is no death, nor is a broker that fails."""
-        now, ignored = self._ports.clock.now(), taken.ignored_fields
         try:
             await start(
-                job.run, job.trail, job.subject, job.digest, alone=alone, at=now, ignored_fields=ignored
+                job.run,
+                job.trail,
+                job.subject,
+                job.digest,
+                alone=alone,
+                at=self._ports.clock.now(),
+                ignored_fields=taken.ignored_fields,
+                replayed=taken.replayed,
             )
             yield
         except asyncio.CancelledError:

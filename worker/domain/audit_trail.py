@@ -1,4 +1,4 @@
-"""The audit events of one request: numbered over all its runs, told of what a run does, not of what it replays.
+"""The audit events of one request: a chain over all its runs, told of what a run does, not of what it replays.
 
 They go through the run: each is kept in the journal with the step it belongs to (see recorded.py), and whoever takes
 over publishes it again as it is. The server drops it then, and readers who see an id twice can tell.
@@ -9,28 +9,35 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from schemas import audit
 from schemas.analysis import Usage
+from schemas.chain import UNSEALED, genesis
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
 from schemas.incident import Signal
 from schemas.taxonomy import RequestKind
 from worker.domain.approval_text import without_secrets
-from worker.domain.audit_record import record_of
+from worker.domain.audit_record import finished, record_of
 from worker.domain.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.delivery import Delivery
 from worker.domain.evidence import one_line
 from worker.domain.investigate import Attempt
 from worker.domain.limits import Spent
-from worker.domain.ports import Clock, Events
+from worker.domain.outcome import review_reason
+from worker.domain.ports import Clock, Events, Signer
 from worker.domain.problems import ProblemKind
 from worker.domain.recorded import RecordedRun
+from worker.domain.redact import redact_json
 from worker.domain.verdict import Rejected
 
 EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
 PREVIEW_CHARS = 500
 READ_CHARS = 8_000
 """How much of a text is looked at for its preview: a secret that the end of it cuts is not recognised, nor shown."""
+ARGUMENTS, NAME_CHARS = 32, 64
+"""How many arguments of a tool call are told of, and how much of their names."""
 CODES = {
     ProblemKind.UNREADABLE: ValidationCode.ANSWER_UNREADABLE,
     ProblemKind.RCA: ValidationCode.ANSWER_RCA,
@@ -68,6 +75,7 @@ class AuditTrail:
     """Tells of one run; the observer of its investigation.
 
     `redact` removes secrets from everything free. Rejected answers also go to the validation subject, by `events`.
+    `signer` signs the end of the chain.
     """
 
     def __init__(
@@ -79,21 +87,25 @@ class AuditTrail:
         *,
         redact: Callable[[str], str],
         max_attempts: int,
+        signer: Signer | None = None,
     ) -> None:
         self._run, self._events, self._clock, self._subject = run, events, clock, subject
-        self._redact, self._max_attempts = redact, max_attempts
+        self._redact, self._max_attempts, self._signer = redact, max_attempts, signer
         self._asked_at = 0.0
         self._tool_calls = _tool_calls(run)
 
     def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
         """Keep one event for the next step of the run, which publishes it."""
-        subject, number = self._subject, self._run.next_number()
-        identity = (
-            f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:{self._run.name}:{number}"
-        )
+        subject, run, before = self._subject, self._run, self._run.tail
+        chain = before.chain if before else run.name
+        number = before.sequence + 1 if before else 1
+        identity = f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:{run.name}:{number}"
         event = audit.AuditEvent(
             event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
+            chain=chain,
             sequence=number,
+            prev=before.hash if before else genesis(subject.key, chain),
+            hash=UNSEALED,
             event_type=payload.event_type,
             outcome=outcome,
             time=self._clock.now(),
@@ -102,7 +114,7 @@ class AuditTrail:
             incident_id=subject.request.incident_id,
             payload=self._clean(payload),
         )
-        self._run.record(record_of(event))
+        run.record(record_of(finished(event, self._signer)))
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None:
         """A model is about to be called."""
@@ -125,6 +137,7 @@ class AuditTrail:
                 model=reply.model,
                 finish=reply.finish,
                 response_chars=len(reply.text),
+                has_analysis=bool(reply.text.strip()),
                 response_preview=self._preview(reply.text),
                 tool_calls=len(reply.tool_calls),
                 usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
@@ -138,8 +151,8 @@ class AuditTrail:
         self.record(
             audit.LLMToolCall(
                 index=self._tool_calls,
-                name=one_line(call.name, 128),
-                arguments={one_line(k, 64): self._preview(str(v)) for k, v in call.arguments.items()},
+                name=one_line(self._preview(call.name), 128),
+                arguments=self._arguments(dict(islice(call.arguments.items(), ARGUMENTS))),
                 succeeded=result.ok,
                 result_chars=len(result.content),
                 result_preview=self._preview(result.content),
@@ -164,6 +177,7 @@ class AuditTrail:
                     self._redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems
                 ),
                 workflow_id=self._preview(one_line(attempt.workflow_id, READ_CHARS)) or None,
+                human_review_reason=review_reason(verdict) if isinstance(verdict, Rejected) else None,
                 is_final_attempt=last,
             ),
             outcome,
@@ -200,6 +214,11 @@ class AuditTrail:
         if isinstance(payload, audit.PolicyDecided):
             return payload.model_copy(update={"approval": without_secrets(payload.approval, self._redact)})
         return payload
+
+    def _arguments(self, arguments: dict[str, Any]) -> dict[str, str]:
+        """Names are the model's words as well. A value may be a secret because of its name."""
+        shown = redact_json(arguments).items()
+        return {one_line(self._preview(name), NAME_CHARS): self._preview(str(value)) for name, value in shown}
 
     def _preview(self, text: str) -> str:
         return self._redact(text[:READ_CHARS])[:PREVIEW_CHARS]

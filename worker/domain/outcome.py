@@ -146,6 +146,11 @@ def _doubts(
         yield HumanReviewReason.NO_MATCHING_WORKFLOWS, said
 
 
+def review_reason(rejected: Rejected) -> HumanReviewReason:
+    """Why a person must look if this answer is the last one."""
+    return _last_rejection(rejected)[0]
+
+
 def _last_rejection(rejected: Rejected) -> tuple[HumanReviewReason, str]:
     order = list(REASON_OF_PROBLEM)
     first = min(rejected.problems, key=lambda p: order.index(p.kind), default=None)

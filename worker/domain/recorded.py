@@ -4,6 +4,9 @@ An event is recorded first, kept with the next step, and published when that ste
 published is in the journal, byte for byte, and a successor publishes it again as it is, should that have been
 missed; an event of which nothing is in the journal was never published, and its step is told anew. No step is written
 for events alone: they cost no write.
+
+That is also why their chain cannot fork: a run that was fenced cannot store its step, so its events are never published,
+and the run that fenced it goes on from the last event in the journal.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from worker.domain.journal import BEGIN, END, flaw, unconfirmed, usable
+from worker.domain.journal import BEGIN, END, UNREADABLE, flaw, unconfirmed, usable
 from worker.domain.ports import AuditRecord, Events, JournalRun, Step
 
 
@@ -28,18 +31,17 @@ class RecordedRun:
         """Why this run cannot go on from what is there, and starts afresh; empty when it can."""
         self._past = usable(self.steps)
         self._recorded: list[AuditRecord] = []
-        numbers = [record.sequence for step in self.steps for record in step.events]
-        self._last_number = max(numbers, default=0)
+        self._tail, self.lost_tail = _last_event(self.steps)
 
     @property
     def past(self) -> Sequence[Step]:
         """The steps that this run goes on from."""
         return self._past
 
-    def next_number(self) -> int:
-        """The number of the next event, counted over all runs of the request."""
-        self._last_number += 1
-        return self._last_number
+    @property
+    def tail(self) -> AuditRecord | None:
+        """The event that the next one follows; None when it begins a chain."""
+        return self._recorded[-1] if self._recorded else self._tail
 
     def record(self, record: AuditRecord) -> None:
         """Keep an event for the next step."""
@@ -69,9 +71,21 @@ class RecordedRun:
         self._recorded = []
         await self._run.append(kind, data, events=told, **notes)
         self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, told))
+        self._tail = told[-1] if told else self._tail
         for record in told:
             await self._events.audit(record)
 
     async def end(self, outcome: str, **notes: Any) -> None:
         """Say how this run ended: it did not die."""
         await self.append(END, outcome=outcome, **notes)
+
+
+def _last_event(steps: Sequence[Step]) -> tuple[AuditRecord | None, AuditRecord | None]:
+    """The last event, or the last one that can be read where one may have come after it, which is lost."""
+    lost = False
+    for step in reversed(steps):
+        lost = lost or step.kind == UNREADABLE
+        if step.events:
+            last = step.events[-1]
+            return (None, last) if lost or not last.hash else (last, None)
+    return None, None

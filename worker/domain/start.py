@@ -7,8 +7,10 @@ from datetime import datetime
 
 from schemas import audit
 from worker.domain.audit_trail import AuditTrail, Subject
-from worker.domain.journal import BEGIN, CLAIM, END
+from worker.domain.journal import BEGIN, CLAIM, END, done
+from worker.domain.ports import Step
 from worker.domain.recorded import RecordedRun
+from worker.domain.resume import BURIED, RESULT
 from worker.domain.tries import TRIED
 
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED})
@@ -24,13 +26,23 @@ async def start(
     alone: bool,
     at: datetime,
     ignored_fields: Sequence[str] = (),
+    replayed: bool = False,
 ) -> None:
-    """Begin. Every older run loses its claim by that. Raises LostClaim when another one was faster, Unavailable."""
+    """Begin. Every older run loses its claim by that. Raises LostClaim when another one was faster, Unavailable.
+
+    A run that only has to publish what is finished tells nothing: the chain of events has its end already.
+    """
     await run.republish()
-    if run.steps:
+    message = subject.delivery.sequence
+    if done(run, RESULT) or buried(run.steps, message):
+        pass
+    elif run.steps:
         replayed = sum(step.kind not in NOT_REPLAYED for step in run.past)
         resumed = audit.RequestResumed(
-            run=run.name, replayed_steps=replayed, deliveries=subject.delivery.deliveries
+            run=run.name,
+            replayed_steps=replayed,
+            deliveries=subject.delivery.deliveries,
+            continues=(run.lost_tail.hash or None) if run.lost_tail else None,
         )
         trail.record(resumed)
     else:
@@ -39,6 +51,13 @@ async def start(
             subject=subject.delivery.subject,
             request_digest=digest,
             ignored_fields=tuple(ignored_fields),
+            replayed=replayed,
         )
         trail.record(accepted)
-    await run.begin(alone=alone, digest=digest, message=subject.delivery.sequence, at=at.isoformat())
+    await run.begin(alone=alone, digest=digest, message=message, at=at.isoformat())
+
+
+def buried(steps: Sequence[Step], message: int) -> Step | None:
+    """The step that made a message a dead letter."""
+    ours = (s for s in reversed(steps) if s.kind == BURIED and s.notes.get("message") == message)
+    return next(ours, None)
