@@ -11,6 +11,7 @@ import pytest
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.adapters.file_catalog import FileCatalog
+from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchQuery
 from worker.domain.selection import signal_types_of
@@ -152,7 +153,15 @@ async def in_files(request):
     yield await FileCatalog.open(directory)
 
 
-IMPLEMENTATIONS = {"memory": in_memory, "files": in_files}
+@asynccontextmanager
+async def in_postgres(request):
+    url = await request.getfixturevalue("postgres").new_database()
+    await push(url, IN_MEMORY, ACTIONS)
+    async with PostgresCatalog(url) as opened:
+        yield opened
+
+
+IMPLEMENTATIONS = {"memory": in_memory, "files": in_files, "postgres": in_postgres}
 """How each one is opened with IN_MEMORY and ACTIONS in it. `request` is pytest's, for further fixtures."""
 
 

@@ -1,0 +1,6 @@
+"""The workflow catalog in PostgreSQL. Importing it raises CatalogUnavailable where asyncpg is not installed."""
+
+from worker.adapters.postgres_catalog.catalog import PostgresCatalog
+from worker.adapters.postgres_catalog.push import Pushed, push
+
+__all__ = ["PostgresCatalog", "Pushed", "push"]

@@ -1,0 +1,129 @@
+"""The workflow catalog in PostgreSQL: what fits comes from an index of labels, what is shown from the rows of workflows."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from worker.adapters.postgres_catalog import statements
+from worker.adapters.postgres_catalog.database import Database
+from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
+from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable
+from worker.domain.catalog_index import PAGE_SIZE
+from worker.domain.cursor import workflow_of
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.label_bits import Fit, LabelBits, places_of
+from worker.domain.meaning import spaced_names
+from worker.domain.search import SearchPage, SearchQuery, graded, search_page
+from worker.domain.selection import for_final_choice, mismatches, workflow_page
+from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
+
+CALL_SECONDS = 5.0
+MAX_WORDS = 32
+WORD = re.compile(r"[^\W_]+")
+
+
+class PostgresCatalog:
+    """Implements the Catalog port on tables that `rca catalog push` fills.
+
+    A workflow that is disabled in the table is not offered from then on; it is counted until the next push.
+    """
+
+    def __init__(self, url: str, *, call_seconds: float = CALL_SECONDS) -> None:
+        self._database = Database(url, call_seconds=call_seconds)
+        self._decoder = Decoder()
+        self._problem = ""
+
+    async def __aenter__(self) -> Self:
+        """Connects to nothing yet."""
+        await self._database.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the connections."""
+        await self._database.__aexit__(kind, error, trace)
+
+    async def check(self) -> None:
+        """Raises CatalogUnavailable when there is nothing to offer, or no database."""
+        await self.actions(SelectionContext())
+
+    async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
+        """Types of action with a workflow that fits, by name."""
+
+        async def work(connection: asyncpg.Connection) -> Sequence[ActionSummary]:
+            bits = await _bits(connection, statements.BITS_AND_ACTIONS, context)
+            rows = await connection.fetch(statements.ACTION_TEXTS)
+            texts = {
+                r["action_type"]: ActionText(r["description"], r["when_to_use"], r["when_not_to_use"])
+                for r in rows
+            }
+            return bits.summaries(context, texts)
+
+        return await self._database.read(work)
+
+    async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
+        """One page of the workflows of an action type (any case) that fit."""
+        name, last = action_type.strip().lower(), workflow_of(cursor)
+
+        async def work(connection: asyncpg.Connection) -> WorkflowPage:
+            bits = await _bits(
+                connection, statements.BITS_AND_ACTION, context, name if storable(name) else ""
+            )
+            after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
+            fit, scope = bits.fit(context), bits.of_action(action_type)
+            places = list(itertools.islice(fit.places(scope, after), PAGE_SIZE + 1))
+            found = await self._shown(connection, places)
+            return workflow_page([found[n] for n in places if n in found], PAGE_SIZE, fit.left_out(scope))
+
+        return await self._database.read(work)
+
+    async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
+        """The workflow, None when it is unknown or does not fit. The signal type filters searches only."""
+        wanted = workflow_id.strip()
+        if not storable(wanted):
+            return None
+        row = await self._database.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
+        found = self._decoder.workflow(row["content_hash"], row["document"]) if row else None
+        return None if found is None or mismatches(found, for_final_choice(context)) else found
+
+    async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
+        """Workflows that fit the labels and the query, best match first."""
+        narrowed = query.applied_to(context)
+
+        async def work(connection: asyncpg.Connection) -> SearchPage:
+            fit = (await _bits(connection, statements.BITS, narrowed)).fit(narrowed)
+            best = graded(list(fit.ranked(await _scores(connection, query, fit))), query)
+            found = await self._shown(connection, [place for place, _ in best.best])
+            there = best._replace(best=tuple(match for match in best.best if match[0] in found))
+            return search_page(there, found.__getitem__, fit.left_out(-1), fit.left_out_alone())
+
+        return await self._database.read(work)
+
+    async def _shown(self, connection: asyncpg.Connection, places: Sequence[int]) -> Mapping[int, Workflow]:
+        rows = await connection.fetch(statements.SHOWN, places) if places else []
+        return {r["place"]: self._decoder.workflow(r["content_hash"], r["document"]) for r in rows}
+
+
+async def _bits(
+    connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
+) -> LabelBits:
+    keys = keys_for(context)
+    bits = bits_of(await connection.fetch(statement, *map(list, zip(*keys, strict=True)), *more))
+    if not bits.size:
+        raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
+    return bits
+
+
+async def _scores(connection: asyncpg.Connection, query: SearchQuery, fit: Fit) -> Mapping[int, float]:
+    """How well the words of the query match, of what fits; workflows without any of them are absent."""
+    places = list(places_of(fit.fits))
+    words = dict.fromkeys(WORD.findall(f"{query} {spaced_names(str(query))}".lower())[:MAX_WORDS])
+    if not places or not words:
+        return {}
+    rows = await connection.fetch(statements.BY_TEXT, places, " | ".join(words))
+    return {row["place"]: row["score"] for row in rows}

@@ -1,0 +1,73 @@
+"""asyncpg, and what its exceptions mean for a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.evidence import one_line
+
+try:
+    import asyncpg
+except ImportError as error:  # an optional dependency
+    raise CatalogUnavailable(
+        "asyncpg is not installed, which a catalog in PostgreSQL needs: pip install 'rca-worker[postgres]'"
+    ) from error
+
+__all__ = ["LOST", "PUSH", "asyncpg", "translated"]
+
+PUSH = "rca catalog push DIR"
+MAX_MESSAGE_CHARS = 300
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.InterfaceError,
+    ConnectionError,
+)
+"""The connection is gone, or could not be made: another one may work."""
+
+
+@contextmanager
+def translated(seconds: float) -> Iterator[None]:
+    """Every failure of the driver, of the network and of the server as CatalogUnavailable, without the address.
+
+    Exceptions of the driver may repeat parts of an address that it cannot read, so none is chained.
+    """
+    try:
+        yield
+    except TimeoutError:
+        raise CatalogUnavailable(f"PostgreSQL gave no answer within {seconds:g} s") from None
+    except (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        OSError,
+        ValueError,
+    ) as error:
+        raise CatalogUnavailable(f"PostgreSQL: {_explained(error)}") from None
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, asyncpg.PostgresError):
+        return _told_by_server(error)
+    if isinstance(error, ValueError):
+        return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
+    if isinstance(error, OSError):
+        return f"cannot be reached ({error.strerror or type(error).__name__})"
+    return f"the connection failed ({type(error).__name__})"
+
+
+def _told_by_server(error: asyncpg.PostgresError) -> str:
+    told = one_line(str(error), MAX_MESSAGE_CHARS)
+    match error:
+        case asyncpg.UndefinedTableError() | asyncpg.UndefinedColumnError():
+            return f"the database holds no catalog of this version yet: run `{PUSH}`"
+        case asyncpg.InsufficientPrivilegeError():
+            return f"{told}; a worker needs SELECT on the tables workflow_*, `{PUSH}` their owner"
+        case asyncpg.QueryCanceledError():
+            return "a statement took too long"
+        case _:
+            return told

@@ -1,0 +1,172 @@
+"""Writing the catalog: all workflows of a directory in one transaction, and the index of their labels anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from worker.adapters.postgres_catalog import statements
+from worker.adapters.postgres_catalog.database import CONNECT_SECONDS, session_settings
+from worker.adapters.postgres_catalog.driver import asyncpg, translated
+from worker.adapters.postgres_catalog.schema import LOCK, has_embeddings, migrate
+from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, workflow_of
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.label_bits import LabelBits
+from worker.domain.meaning import spaced_names
+from worker.domain.workflow import WILDCARD, ActionText, Workflow
+
+PUSH_SECONDS = 600.0
+BATCH = 500
+NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Ids, by what a push does to them. `left` are in the database and not in the directory, and stay without `prune`.
+
+    `migrations` are the files that were applied, `embeddings` says whether the database can keep vectors.
+    """
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+    migrations: tuple[str, ...] = ()
+    embeddings: bool = False
+
+
+async def push(
+    url: str,
+    workflows: Sequence[Workflow],
+    actions: Mapping[str, ActionText],
+    *,
+    prune: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Pushed:
+    """Make the database offer these workflows. Raises CatalogUnavailable, and nothing has changed then.
+
+    Missing tables are made. What is no longer there is disabled with `prune`. A dry run does all of it and takes it back.
+    `progress` is told how many workflows of how many are written.
+    """
+    with translated(PUSH_SECONDS):
+        async with asyncio.timeout(PUSH_SECONDS), _connected(url) as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            done = await _push(connection, workflows, actions, prune=prune, progress=progress)
+            await (transaction.rollback() if dry_run else transaction.commit())
+            return done
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    settings = session_settings(PUSH_SECONDS)
+    connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=settings)
+    try:
+        yield connection
+    finally:
+        connection.terminate()  # what is not committed by now is not to be
+
+
+async def _push(
+    connection: asyncpg.Connection,
+    workflows: Sequence[Workflow],
+    actions: Mapping[str, ActionText],
+    *,
+    prune: bool,
+    progress: Callable[[int, int], None],
+) -> Pushed:
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+    migrations = await migrate(connection)
+    written = {w.workflow_id: (w, _document(w)) for w in workflows}
+    done = _difference(
+        {i: (w.version, hash_of(document)) for i, (w, document) in written.items()},
+        {
+            r["workflow_id"]: (r["version"], r["content_hash"])
+            for r in await connection.fetch(statements.CURRENT)
+        },
+        prune=prune,
+    )
+    done = replace(done, migrations=tuple(migrations), embeddings=await has_embeddings(connection))
+    fresh = [written[i] for i in (*done.added, *done.changed)]
+    await connection.execute(statements.SUPERSEDE, [w.workflow_id for w, _ in fresh])
+    for start in range(0, len(fresh), BATCH):
+        await connection.executemany(statements.SAVE, [_row(*each) for each in fresh[start : start + BATCH]])
+        progress(min(start + BATCH, len(fresh)), len(fresh))
+    await connection.execute(statements.DISABLE, done.removed)
+    await _save_actions(connection, actions, prune=prune)
+    if fresh or done.removed:
+        left = await connection.fetch(statements.DOCUMENTS, done.left)
+        await _index(connection, [*workflows, *(workflow_of(row["document"]) for row in left)])
+    return done
+
+
+def _difference(
+    wanted: Mapping[str, tuple[str, str]], current: Mapping[str, tuple[str, str]], *, prune: bool
+) -> Pushed:
+    """By id; the values are versions and hashes."""
+    gone = tuple(sorted(current.keys() - wanted.keys()))
+    return Pushed(
+        added=tuple(sorted(wanted.keys() - current.keys())),
+        changed=tuple(sorted(i for i in wanted.keys() & current.keys() if wanted[i] != current[i])),
+        unchanged=tuple(sorted(i for i in wanted.keys() & current.keys() if wanted[i] == current[i])),
+        removed=gone if prune else (),
+        left=() if prune else gone,
+    )
+
+
+def _document(workflow: Workflow) -> str:
+    """The document, if PostgreSQL can hold what is in it."""
+    document = document_of(workflow)
+    if NULL_CHARACTER.search(document):
+        raise CatalogUnavailable(f"{workflow.workflow_id} has a NUL character, which PostgreSQL cannot hold")
+    return document
+
+
+def _row(workflow: Workflow, document: str) -> tuple[object, ...]:
+    fields = json.loads(document)
+    signals = (name for name in workflow.labels.get("signal_type", ()) if name != WILDCARD)
+    names = " ".join((*signals, workflow.action_type, workflow.title))
+    about = f"{workflow.description} {workflow.when_to_use}"
+    labels = [
+        json.dumps(fields[name]) for name in ("labels", "detected_labels", "custom_labels", "parameters")
+    ]
+    return (
+        workflow.workflow_id,
+        workflow.version,
+        workflow.title,
+        workflow.description,
+        workflow.action_type,
+        *labels,
+        workflow.container_image,
+        workflow.success_rate,
+        document,
+        hash_of(document),
+        f"{names} {spaced_names(names)}",
+        f"{about} {spaced_names(about)}",
+    )
+
+
+async def _save_actions(
+    connection: asyncpg.Connection, actions: Mapping[str, ActionText], *, prune: bool
+) -> None:
+    rows = [(name, a.description, a.when_to_use, a.when_not_to_use) for name, a in actions.items()]
+    await connection.executemany(statements.SAVE_ACTION, rows)
+    if prune:
+        await connection.execute(statements.FORGET_ACTIONS, list(actions))
+
+
+async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
+    """Number what is offered and write the bits of its labels. Readers see the old ones until the transaction ends."""
+    ordered = sorted(workflows, key=lambda w: w.workflow_id)
+    await connection.execute("DELETE FROM workflow_catalog_place")
+    await connection.execute("DELETE FROM workflow_catalog_bits")
+    places = [(place, w.workflow_id, w.version) for place, w in enumerate(ordered)]
+    await connection.copy_records_to_table("workflow_catalog_place", records=places)
+    await connection.copy_records_to_table("workflow_catalog_bits", records=rows_of(LabelBits.of(ordered)))
+    await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")

@@ -1,0 +1,79 @@
+"""What is asked of the tables. An active workflow is offered in its latest version only."""
+
+from __future__ import annotations
+
+BITS = """
+    SELECT b.kind, b.label, b.value, b.members
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
+    JOIN workflow_catalog_bits b USING (kind, label, value)
+"""
+BITS_AND_ACTION = """
+    SELECT b.kind, b.label, b.value, b.members
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
+    JOIN workflow_catalog_bits b USING (kind, label, value)
+    UNION ALL
+    SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind = 'action' AND label = $4
+"""
+BITS_AND_ACTIONS = """
+    SELECT b.kind, b.label, b.value, b.members
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
+    JOIN workflow_catalog_bits b USING (kind, label, value)
+    UNION ALL
+    (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
+"""
+ACTION_TEXTS = "SELECT action_type, description, when_to_use, when_not_to_use FROM workflow_action_type"
+PLACE = "SELECT place FROM workflow_catalog_place WHERE workflow_id = $1"
+ONE = """
+    SELECT content_hash, document::text FROM workflow_catalog
+    WHERE workflow_id = $1 AND is_latest_version AND status = 'active'
+"""
+SHOWN = """
+    SELECT p.place, w.content_hash, w.document::text
+    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
+    WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
+"""
+BY_TEXT = """
+    SELECT p.place, ts_rank(w.words, q.query) AS score
+    FROM to_tsquery('english', $2) AS q (query),
+        workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
+    WHERE p.place = ANY ($1::integer[]) AND w.words @@ q.query
+"""
+
+CURRENT = """
+    SELECT workflow_id, version, content_hash FROM workflow_catalog WHERE is_latest_version AND status = 'active'
+"""
+DOCUMENTS = """
+    SELECT document::text FROM workflow_catalog
+    WHERE workflow_id = ANY ($1::text[]) AND is_latest_version AND status = 'active'
+"""
+SAVE = """
+    INSERT INTO workflow_catalog (
+        workflow_id, version, name, description, action_type, labels, detected_labels, custom_labels, parameters,
+        container_image, success_rate, document, content_hash, words
+    )
+    VALUES (
+        $1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8::text::jsonb, $9::text::jsonb,
+        $10, $11, $12::text::json, $13, setweight(to_tsvector('english', $14), 'A') || to_tsvector('english', $15)
+    )
+    ON CONFLICT (workflow_id, version) DO UPDATE SET
+        name = excluded.name, description = excluded.description, action_type = excluded.action_type,
+        labels = excluded.labels, detected_labels = excluded.detected_labels, custom_labels = excluded.custom_labels,
+        parameters = excluded.parameters, container_image = excluded.container_image,
+        success_rate = excluded.success_rate, document = excluded.document, content_hash = excluded.content_hash,
+        words = excluded.words, status = 'active', is_latest_version = true, updated_at = now()
+"""
+SUPERSEDE = """
+    UPDATE workflow_catalog SET is_latest_version = false, updated_at = now()
+    WHERE workflow_id = ANY ($1::text[]) AND is_latest_version
+"""
+DISABLE = """
+    UPDATE workflow_catalog SET status = 'disabled', updated_at = now()
+    WHERE workflow_id = ANY ($1::text[]) AND is_latest_version
+"""
+SAVE_ACTION = """
+    INSERT INTO workflow_action_type (action_type, description, when_to_use, when_not_to_use)
+    VALUES ($1, $2, $3, $4)
+    ON CONFLICT (action_type) DO UPDATE SET
+        description = excluded.description, when_to_use = excluded.when_to_use, when_not_to_use = excluded.when_not_to_use
+"""
+FORGET_ACTIONS = "DELETE FROM workflow_action_type WHERE action_type <> ALL ($1::text[])"

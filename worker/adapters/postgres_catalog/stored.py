@@ -1,0 +1,141 @@
+"""Workflows and the bits of their labels as rows, and back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.label_bits import Facet, LabelBits
+from worker.domain.selection import is_gitops_managed, known
+from worker.domain.workflow import SelectionContext, Workflow
+
+MAX_KEPT = 2_048
+"""Workflows that are kept decoded: some 10 KB each."""
+ALL, AWARE, ACTION, SIGNAL = "all", "gitops_aware", "action", "signal"
+DECLARED, WILD, STRICT, KEY = "declared", "wild", "strict", "key"
+
+BitsKey = tuple[str, str, str]
+"""Kind, label, value. A type of action stands under its name in lower case, with the name as the value."""
+
+_documents = TypeAdapter(Workflow)
+
+
+class Row(Protocol):
+    """Columns by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def document_of(workflow: Workflow) -> str:
+    """The whole workflow as JSON."""
+    return _documents.dump_json(workflow).decode()
+
+
+def hash_of(document: str) -> str:
+    """SHA-256 of a document, in hexadecimal."""
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+def storable(text: str) -> bool:
+    """Whether PostgreSQL can hold the text at all; what it cannot hold, it does not have either."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+class Decoder:
+    """Workflows of documents; those read last are kept, by the hash of their content."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Workflow] = OrderedDict()
+
+    def workflow(self, content_hash: str, document: str) -> Workflow:
+        """The workflow. Raises CatalogUnavailable for a document that is none."""
+        if content_hash in self._kept:
+            self._kept.move_to_end(content_hash)
+            return self._kept[content_hash]
+        found = workflow_of(document)
+        self._kept[content_hash] = found
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+
+def workflow_of(document: str) -> Workflow:
+    """The workflow of a document. Raises CatalogUnavailable."""
+    try:
+        return _documents.validate_json(document)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise CatalogUnavailable(f"a workflow in the database cannot be read: {where}") from None
+
+
+def rows_of(bits: LabelBits) -> Iterator[tuple[str, str, str, int, bytes]]:
+    """Everything as rows of `workflow_catalog_bits`, without those that hold nothing."""
+    for ordinal, ((kind, label, value), members) in enumerate(_sets(bits)):
+        if members:
+            yield kind, label, value, ordinal, members.to_bytes((members.bit_length() + 7) // 8, "little")
+
+
+def _sets(bits: LabelBits) -> Iterator[tuple[BitsKey, int]]:
+    yield (ALL, "", ""), (1 << bits.size) - 1
+    yield (AWARE, "", ""), bits.aware
+    for name, members in bits.actions.items():
+        yield (ACTION, name.lower(), name), members
+    for name, members in bits.signal_types.items():
+        yield (SIGNAL, "", name), members
+    for label, facet in bits.facets.items():
+        yield (DECLARED, label, ""), facet.declared
+        yield (WILD, label, ""), facet.wild
+        yield (STRICT, label, ""), facet.strict
+        for value, members in facet.by_key.items():
+            yield (KEY, label, value), members
+
+
+def keys_for(context: SelectionContext) -> list[BitsKey]:
+    """The rows that say which workflows fit a context, and how well."""
+    keys = [(ALL, "", "")]
+    if is_gitops_managed(context):
+        keys.append((AWARE, "", ""))
+    for label, values in known(context).items():
+        keys += [(kind, label, "") for kind in (DECLARED, WILD, STRICT)]
+        keys += [(KEY, label, value) for value in values]
+    return [key for key in dict.fromkeys(keys) if all(storable(part) for part in key)]
+
+
+def bits_of(rows: Iterable[Row]) -> LabelBits:
+    """The bits of these rows."""
+    found = LabelBits()
+    for row in rows:
+        kind, label, value = row["kind"], row["label"], row["value"]
+        members = int.from_bytes(row["members"], "little")
+        match kind:
+            case "all":
+                found.size = members.bit_length()
+            case "gitops_aware":
+                found.aware = members
+            case "action":
+                found.actions[value] = members
+            case "signal":
+                found.signal_types[value] = members
+            case _:
+                _add(found.facets.setdefault(label, Facet()), kind, value, members)
+    return found
+
+
+def _add(facet: Facet, kind: str, value: str, members: int) -> None:
+    match kind:
+        case "declared":
+            facet.declared = members
+        case "wild":
+            facet.wild = members
+        case "strict":
+            facet.strict = members
+        case "key":
+            facet.by_key[value] = members
