@@ -121,9 +121,12 @@ async def _bits(
 
 async def _scores(connection: asyncpg.Connection, query: SearchQuery, fit: Fit) -> Mapping[int, float]:
     """How well the words of the query match, of what fits; workflows without any of them are absent."""
-    places = list(places_of(fit.fits))
-    words = dict.fromkeys(WORD.findall(f"{query} {spaced_names(str(query))}".lower())[:MAX_WORDS])
-    if not places or not words:
-        return {}
-    rows = await connection.fetch(statements.BY_TEXT, places, " | ".join(words))
+    places, words = list(places_of(fit.fits)), text_query(query)
+    rows = await connection.fetch(statements.BY_TEXT, places, words) if places and words else []
     return {row["place"]: row["score"] for row in rows}
+
+
+def text_query(query: SearchQuery) -> str:
+    """Any of the words, names such as `OOMKilled` whole and in their parts."""
+    words = WORD.findall(f"{query} {spaced_names(str(query))}".lower())
+    return " | ".join(dict.fromkeys(words[:MAX_WORDS]))
