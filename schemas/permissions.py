@@ -45,11 +45,18 @@ INSIDE: Final = (Role.WORKER, Role.OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """What one role may do. Subjects are as the role writes them.
+class Import:
+    """A subject in the account of the streams, and how the role writes it."""
 
-    `imports` are pairs (subject in the account of the streams, subject as the role writes it): `services` are published
-    to, `feeds` subscribed to. Both are empty for a role inside.
+    subject: str
+    local: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one role may do. `publish` and `subscribe` are subjects as the role writes them.
+
+    `services` (published to) and `feeds` (subscribed to) are what its account imports: nothing for a role inside.
     """
 
     role: Role
@@ -58,8 +65,8 @@ class Access:
     api_prefix: str
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    services: tuple[tuple[str, str], ...] = ()
-    feeds: tuple[tuple[str, str], ...] = ()
+    services: tuple[Import, ...] = ()
+    feeds: tuple[Import, ...] = ()
 
 
 def access(role: Role, subjects: Subjects) -> Access:
@@ -70,16 +77,16 @@ def access(role: Role, subjects: Subjects) -> Access:
         return Access(role, subjects.stem, inbox, API, asked, (f"{inbox}.>", *heard))
     account = f"{subjects.stem}_{role.upper().replace('-', '_')}"
     prefix = f"{subjects.stem}.API"
-    services = tuple((subject, subject.replace(API, prefix)) for subject in asked)
+    services = tuple(Import(subject, subject.replace(API, prefix)) for subject in asked)
     return Access(
         role,
         account,
         INBOX,
         prefix,
-        tuple(local for _, local in services),
+        tuple(each.local for each in services),
         (f"{INBOX}.>", *heard),
         services,
-        tuple((subject, subject) for subject in heard),
+        tuple(Import(subject, subject) for subject in heard),
     )
 
 

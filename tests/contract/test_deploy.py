@@ -12,7 +12,10 @@ import pytest
 import typer
 import yaml
 
+from schemas.permissions import Role, access
+from schemas.subjects import Subjects
 from worker.app.cli.main import app
+from worker.app.cli.permissions import configuration
 from worker.app.settings import Settings, documentation
 from worker.sandbox import nats_server
 from worker.sandbox.analyst.respond import NAME as ANALYST
@@ -235,7 +238,9 @@ def test_the_settings_exist(where):
 
 def test_the_configuration_is_valid(monkeypatch):
     (config,) = of_kind("ConfigMap")
-    for name, value in (config["data"] | {"RCA_NATS__PASSWORD": "x"}).items():
+    (container,) = PODS["rca-worker"]["spec"]["containers"]
+    given = {v["name"]: v.get("value", "x") for v in container["env"]}
+    for name, value in (config["data"] | given).items():
         monkeypatch.setenv(name, value)
     settings = Settings()
     assert settings.nats.servers == ("nats://nats:4222",)
@@ -320,7 +325,9 @@ def test_the_server_accepts_its_configuration(tmp_path):
     assert "sync_interval: always" in text
     path = tmp_path / "nats.conf"
     path.write_text(text.replace("/data", str(tmp_path)))
-    variables = {"RCA_NATS_PASSWORD": "s3cret-enough", "RCA_NATS_SERVER_NAME": "nats-0"}
+    (tmp_path / "roles.conf").write_text((DEPLOY / "nats" / "roles.conf").read_text())
+    passwords = {f"RCA_NATS_{role.upper().replace('-', '_')}_PASSWORD": "s3cret-enough" for role in Role}
+    variables = passwords | {"RCA_NATS_SERVER_NAME": "nats-0"}
     command = [nats_server.find_nats_server(), "-t", "-c", str(path)]
     assert (
         subprocess.run(command, env=os.environ | variables, capture_output=True, check=False).returncode == 0
@@ -328,6 +335,47 @@ def test_the_server_accepts_its_configuration(tmp_path):
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0, "a password is required"
     given = {v["name"] for v in PODS["nats"]["spec"]["containers"][0]["env"]}
     assert given == set(SERVICES["nats"]["environment"]) == set(variables)
+
+
+def test_the_committed_roles_are_the_generated_ones():
+    """`rca permissions > deploy/nats/roles.conf` makes them anew."""
+    assert configuration(Subjects()) == (DEPLOY / "nats" / "roles.conf").read_text()
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_role_has_a_user_with_its_permissions(role):
+    text = (DEPLOY / "nats" / "nats.conf").read_text()
+    name = role.upper().replace("-", "_")
+    assert f"{{user: {role}, password: $RCA_NATS_{name}_PASSWORD, permissions: $RCA_{name}}}" in text
+
+
+@pytest.mark.parametrize(("pod", "role"), [("rca-worker", Role.WORKER), ("rca-provision", Role.OPERATOR)])
+def test_pods_speak_as_their_role(pod, role):
+    (container,) = PODS[pod]["spec"]["containers"]
+    given = {v["name"]: v.get("value") or v["valueFrom"]["secretKeyRef"]["name"] for v in container["env"]}
+    assert (str(role), f"rca-nats-{role}", access(role, Subjects()).inbox_prefix) == (
+        given["RCA_NATS__USER"],
+        given["RCA_NATS__PASSWORD"],
+        given["RCA_NATS__INBOX_PREFIX"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("service", "role"),
+    [("worker", Role.WORKER), ("provision", Role.OPERATOR), ("submit", Role.OPERATOR)],
+)
+def test_compose_services_speak_as_their_role(service, role):
+    given = SERVICES[service]["environment"]
+    passwords = SERVICES["nats"]["environment"]
+    assert (
+        str(role),
+        passwords[f"RCA_NATS_{role.upper()}_PASSWORD"],
+        access(role, Subjects()).inbox_prefix,
+    ) == (
+        given["RCA_NATS__USER"],
+        given["RCA_NATS__PASSWORD"],
+        given["RCA_NATS__INBOX_PREFIX"],
+    )
 
 
 def test_the_policy_to_start_from_is_the_shipped_one():

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.permissions import Role
 from worker.app.cli.commands_catalog import catalog as catalog_commands
 from worker.app.cli.commands_dlq import dlq
 from worker.app.cli.commands_sandbox import sandbox
@@ -130,6 +131,23 @@ def evaluate(
     from worker.app.cli.evaluate import evaluate as work
 
     run(work(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
+
+
+@app.command()
+def permissions(
+    role: Annotated[
+        Role | None, typer.Argument(help="One role; all of them, with exports and imports, by default.")
+    ] = None,
+    *,
+    prefix: Annotated[
+        str | None, typer.Option(help="First part of the subjects; RCA_NATS__PREFIX by default.")
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Print who may do what on NATS, as a part of the server's configuration: deploy/nats/roles.conf for any prefix."""
+    from worker.app.cli.permissions import show as work
+
+    run(work(role, prefix, as_json=json_output))
 
 
 @app.command()

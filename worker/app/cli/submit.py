@@ -32,11 +32,12 @@ async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_
     settings = load()
     async with connected(settings.nats, name="rca-submit") as nc:
         client = RequestClient(nc, Subjects(settings.nats.prefix))
+        if wait_seconds is None:
+            _say_submitted(await client.submit(body, kind), as_json=as_json)
+            return EXIT_RESULT
         async with client.waiting(kind, body) as waiter:
             submitted = await client.submit(body, kind)
-            _say_submitted(submitted, as_json=as_json and wait_seconds is None)
-            if wait_seconds is None:
-                return EXIT_RESULT
+            _say_submitted(submitted, as_json=False)
             outcome = await client.outcome(waiter, submitted, wait_seconds)
     if as_json and outcome is not None:
         typer.echo(json.dumps(json_of(outcome), ensure_ascii=False, indent=2))

@@ -1,0 +1,85 @@
+"""`rca permissions`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+import typer
+
+from schemas.permissions import INSIDE, Access, Role, access
+from schemas.subjects import Subjects
+from worker.app.cli.console import EXIT_ERROR
+from worker.app.settings import load
+
+HEADER = """\
+# Who may do what on NATS. Made by `rca permissions`: do not edit, make it again.
+#
+# Include it in the server's configuration and refer to its parts in `accounts`, as nats.conf does:
+#   ${stem}_EXPORTS in the account {stem}, which has JetStream; ${stem}_WORKER and ${stem}_OPERATOR for its users;
+#   ${stem}_<ROLE>_IMPORTS in the account {stem}_<ROLE> of every other role; ${stem}_<ROLE> for its users.
+"""
+
+
+async def show(role: Role | None, prefix: str | None, *, as_json: bool) -> int:
+    """For a role or for all; as a part of a server's configuration, or as JSON. Exit code 1 for an invalid prefix."""
+    try:
+        subjects = Subjects(prefix or load().nats.prefix)
+    except ValueError as e:
+        typer.echo(f"error: {e}", err=True)
+        return EXIT_ERROR
+    wanted = [access(each, subjects) for each in ([role] if role else Role)]
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in wanted], indent=2))
+    elif role:
+        typer.echo("\n".join(_permissions(wanted[0])))
+    else:
+        typer.echo(configuration(subjects), nl=False)
+    return 0
+
+
+def configuration(subjects: Subjects) -> str:
+    """All roles, in the language of the server's configuration."""
+    everyone = [access(role, subjects) for role in Role]
+    lines = [HEADER.format(stem=subjects.stem)]
+    lines += _list(f"{subjects.stem}_EXPORTS", (line for each in everyone for line in _exports(each)))
+    for each in everyone:
+        lines += ["", f"# --- {each.role}", "", *_permissions(each)]
+        if each.role not in INSIDE:
+            lines += _list(f"{_name(each)}_IMPORTS", _imports(each, subjects.stem))
+    return "\n".join(lines) + "\n"
+
+
+def _name(each: Access) -> str:
+    return f"{each.account}_{each.role.upper()}" if each.role in INSIDE else each.account
+
+
+def _permissions(each: Access) -> list[str]:
+    return [
+        f"{_name(each)}: {{",
+        *_list("  publish", map(json.dumps, each.publish)),
+        *_list("  subscribe", map(json.dumps, each.subscribe)),
+        "}",
+    ]
+
+
+def _exports(each: Access) -> Iterable[str]:
+    for service in each.services:
+        # A pull request may be answered many times.
+        many = ", response: stream" if ".MSG.NEXT." in service.subject else ""
+        yield f"{{service: {json.dumps(service.subject)}, accounts: [{each.account}]{many}}}"
+    for feed in each.feeds:
+        yield f"{{stream: {json.dumps(feed.subject)}, accounts: [{each.account}]}}"
+
+
+def _imports(each: Access, account: str) -> Iterable[str]:
+    for kind, imports in (("service", each.services), ("stream", each.feeds)):
+        for one in imports:
+            to = f", to: {json.dumps(one.local)}" if one.local != one.subject else ""
+            yield f"{{{kind}: {{account: {account}, subject: {json.dumps(one.subject)}}}{to}}}"
+
+
+def _list(name: str, items: Iterable[str]) -> Sequence[str]:
+    indent = " " * (len(name) - len(name.lstrip()) + 2)
+    return [f"{name}: [", *(f"{indent}{item}" for item in items), f"{indent[2:]}]"]
