@@ -1,4 +1,4 @@
-"""DataStorage on loopback: the remediation history of Kubernaut, in its own words (DD-HAPI-016)."""
+"""DataStorage on loopback: the remediation history of Kubernaut, in its own words (DD-HAPI-016), and its catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
+from tests.fakes.datastorage_catalog import StoredCatalog
 from worker.domain.history import PastRemediation
 from worker.domain.objects import ObjectRef
 
@@ -19,10 +21,11 @@ WORDS = {"completed": "success", "failed": "failure", "cancelled": "cancelled"}
 
 @dataclass
 class DataStorage:
-    """`entries` by target; `answers` come first, one a request: a status, a response, or None to hang."""
+    """`entries` by target. `answers` come first, one a request of whatever: a status, a response, or None to hang."""
 
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     answers: list[int | web.Response | None] = field(default_factory=list)
+    catalog: StoredCatalog = field(default_factory=StoredCatalog)
     requests: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
@@ -33,17 +36,21 @@ class DataStorage:
             written(remediation)
         )
 
-    async def handle(self, request: web.Request) -> web.Response:
+    @web.middleware
+    async def planned(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self.requests.append(dict(request.query))
         self.headers.append(dict(request.headers))
-        if self.answers:
-            planned = self.answers.pop(0)
-            if planned is None:
-                await self.closing.wait()
-                return web.Response(status=503)
-            if isinstance(planned, int):
-                return web.json_response({"title": "planned"}, status=planned)
-            return planned
+        if not self.answers:
+            return await handler(request)
+        planned = self.answers.pop(0)
+        if planned is None:
+            await self.closing.wait()
+            return web.Response(status=503)
+        if isinstance(planned, int):
+            return web.json_response({"title": "planned"}, status=planned)
+        return planned
+
+    async def handle(self, request: web.Request) -> web.Response:
         query = request.query
         needed = ("targetKind", "targetName", "currentSpecHash")
         if not all(query.get(name) for name in needed):
@@ -94,8 +101,9 @@ def _place(namespace: str, kind: str, name: str) -> str:
 async def serve() -> AsyncIterator[DataStorage]:
     """Run the server on a free loopback port."""
     storage = DataStorage()
-    app = web.Application()
+    app = web.Application(middlewares=[storage.planned])
     app.router.add_get("/api/v1/remediation-history/context", storage.handle)
+    app.add_routes(storage.catalog.routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

@@ -9,7 +9,10 @@ from dataclasses import replace
 import pytest
 
 from schemas.taxonomy import Severity
+from tests.fakes import datastorage
+from tests.fakes.datastorage_catalog import record_of
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
+from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.domain.errors import CatalogUnavailable
@@ -161,7 +164,20 @@ async def in_postgres(request):
         yield opened
 
 
-IMPLEMENTATIONS = {"memory": in_memory, "files": in_files, "postgres": in_postgres}
+@asynccontextmanager
+async def in_datastorage(request):
+    async with datastorage.serve() as storage:
+        storage.catalog.records, storage.catalog.texts = [record_of(w) for w in IN_MEMORY], ACTIONS
+        async with DataStorageCatalog(storage.url) as opened:
+            yield opened
+
+
+IMPLEMENTATIONS = {
+    "memory": in_memory,
+    "files": in_files,
+    "postgres": in_postgres,
+    "DataStorage": in_datastorage,
+}
 """How each one is opened with IN_MEMORY and ACTIONS in it. `request` is pytest's, for further fixtures."""
 
 

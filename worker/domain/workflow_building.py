@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from worker.domain.selection import label_name
 from worker.domain.workflow import LABELS, Parameter, ParameterType, Workflow
 from worker.domain.workflow_document import ParameterDocument, WorkflowDocument
 
+DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
+"""`<signal_type> <severity>: <what it does>`, as searches want descriptions (DD-LLM-001, section 8.2)."""
 FLAGS = {"true": True, "false": False}
 
 Location = tuple[str | int, ...]

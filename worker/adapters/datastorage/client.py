@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.adapters.json_server import CONNECTIONS, Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.breaker import (
     Breaker,
     BreakerRule,
@@ -19,6 +18,7 @@ from worker.domain.breaker import (
 )
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_CALL_BYTES = 32 * 1024 * 1024
 ATTEMPTS = 2
 PAUSE_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 2.0
@@ -43,54 +43,14 @@ class FailedError(Exception):
         self.status, self.again, self.after = status, again, after
 
 
-class DataStorageClient:
-    """`call_seconds` bounds one call of a port, however many questions and tries it takes.
+class Exchange:
+    """The questions of one call of a port. They share its deadline, and one bound on all that is read."""
 
-    After three failed calls in a row, or when the server asks for it (Retry-After), nothing is sent for a while and
-    every call fails at once. `failure` makes the port's own error of a message, which names the server.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        failure: Callable[[str], Exception],
-        *,
-        token: str = "",
-        call_seconds: float = 5.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
-        self._failure, self._call_seconds = failure, call_seconds
-        self._monotonic, self._sleep = monotonic, sleep
-        self._breaker, self._last = Breaker(), ""
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._server.aclose()
-
-    async def call(self, work: Callable[[], Awaitable[Found]]) -> Found:
-        """What `work` finds with `get` before the deadline. Raises the port's error."""
-        if pause(self._breaker, self._monotonic()):
-            raise self._failed(f"it has failed repeatedly and is left alone for a while ({self._last})")
-        self._breaker = started(self._breaker)
-        try:
-            async with asyncio.timeout(self._call_seconds):
-                found = await work()
-        except TimeoutError as error:
-            self._note(f"no answer within {self._call_seconds:g} s", None)
-            raise self._failed(self._last) from error
-        except FailedError as error:
-            self._note(str(error), error.after)
-            raise self._failed(self._last) from error
-        except BaseException:
-            self._breaker = abandoned(self._breaker)
-            raise
-        self._breaker = answered()
-        return found
+    def __init__(self, server: JsonServer, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
 
     async def get(self, path: str, params: Mapping[str, str]) -> Any:
-        """The JSON that is answered with status 200. Raises FailedError; only within `call`."""
+        """The JSON that is answered with status 200; asked again once when that may help. Raises FailedError."""
         left = ATTEMPTS
         while True:
             left -= 1
@@ -104,11 +64,78 @@ class DataStorageClient:
 
     async def _ask(self, path: str, params: Mapping[str, str]) -> Answer:
         try:
-            return await self._server.get(path, params)
+            answer = await self._server.get(path, params)
         except UnreachableError as error:
             raise FailedError(f"it {error}", again=True) from error
         except TooLongError as error:
             raise FailedError("the answer is too long") from error
+        self._left -= len(answer.body)
+        if self._left < 0:
+            raise FailedError("the answers are too long")
+        return answer
+
+
+async def gathered(work: Callable[[str], Awaitable[Found]], names: Iterable[str]) -> dict[str, Found]:
+    """What `work` finds for each name, a few at once. Raises the first failure, and leaves nothing running."""
+    slots = asyncio.Semaphore(CONNECTIONS)
+
+    async def one(name: str) -> Found:
+        async with slots:
+            return await work(name)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(one(name)) for name in names}
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return {name: task.result() for name, task in tasks.items()}
+
+
+class DataStorageClient:
+    """`call_seconds` bounds one call of a port, however many questions and tries it takes.
+
+    After three failed calls in a row, or when the server asks for it (Retry-After), nothing is sent for a while and
+    every call fails at once. `failure` makes the port's own error of a message, which names the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        failure: Callable[[str], Exception],
+        *,
+        token: str,
+        call_seconds: float,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
+        self._failure, self._call_seconds = failure, call_seconds
+        self._monotonic, self._sleep = monotonic, sleep
+        self._breaker, self._last = Breaker(), ""
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._server.aclose()
+
+    async def call(self, work: Callable[[Exchange], Awaitable[Found]]) -> Found:
+        """What `work` finds before the deadline. Raises the port's error."""
+        if pause(self._breaker, self._monotonic()):
+            raise self._failed(f"it has failed repeatedly and is left alone for a while ({self._last})")
+        self._breaker = started(self._breaker)
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                found = await work(Exchange(self._server, self._sleep))
+        except TimeoutError as error:
+            self._note(f"no answer within {self._call_seconds:g} s", None)
+            raise self._failed(self._last) from error
+        except FailedError as error:
+            self._note(str(error), error.after)
+            raise self._failed(self._last) from error
+        except BaseException:
+            self._breaker = abandoned(self._breaker)
+            raise
+        self._breaker = answered()
+        return found
 
     def _note(self, why: str, after: float | None) -> None:
         self._last = why

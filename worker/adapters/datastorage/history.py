@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from schemas.outcome import ExecutionOutcome
-from worker.adapters.datastorage.client import DataStorageClient, FailedError
+from worker.adapters.datastorage.client import DataStorageClient, Exchange, FailedError
 from worker.domain.errors import HistoryUnavailable
 from worker.domain.fields import dig, mapping, mappings, moment, sequence, text
 from worker.domain.history import Past, PastRemediation, SpecMatch
@@ -81,7 +81,7 @@ class DataStorageHistory:
         cached, now = self._cache.get(key), self._monotonic()
         if cached and now < cached.until:
             return cached.past
-        past = await self._client.call(lambda: self._ask(target, current))
+        past = await self._client.call(lambda exchange: self._ask(exchange, target, current))
         self._keep(key, past)
         return past
 
@@ -93,7 +93,7 @@ class DataStorageHistory:
             self._cache.clear()
         self._cache[key] = _Cached(past, self._monotonic() + self._cache_seconds)
 
-    async def _ask(self, target: ObjectRef, current: str) -> Past:
+    async def _ask(self, exchange: Exchange, target: ObjectRef, current: str) -> Past:
         asked = {
             "targetKind": target.kind,
             "targetName": target.name,
@@ -103,7 +103,7 @@ class DataStorageHistory:
         }
         if self._cluster_id:
             asked["clusterId"] = self._cluster_id
-        return _past(await self._client.get(PATH, asked))
+        return _past(await exchange.get(PATH, asked))
 
 
 def _past(document: Any) -> Past:

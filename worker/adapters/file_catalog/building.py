@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterator
 
@@ -16,8 +15,6 @@ from worker.domain.workflow_document import WorkflowDocument
 
 CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")
 """Namespace of the ids of workflows that declare none."""
-
-DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
 
 
 def build_workflow(
@@ -42,7 +39,7 @@ def _content_id(document: Document, at: Location, name: str) -> str:
 def _description_problems(workflow: Workflow, document: Document) -> Iterator[CatalogProblem]:
     """Searches compare descriptions with `<signal_type> <severity>` queries (DD-LLM-001)."""
     form = "is found best when written `<signal_type> <severity>: ...`"
-    match = DESCRIPTION.match(workflow.description)
+    match = workflow_building.DESCRIPTION.match(workflow.description)
     if match is None:
         yield document.problem(("description",), form, warning=True)
         return

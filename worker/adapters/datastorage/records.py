@@ -1,0 +1,157 @@
+"""What DataStorage answers about workflows, as workflows of the domain.
+
+Its records hold what an ADR-043 document holds, in another arrangement; names may be camelCase or, of older servers,
+snake_case. Whatever is not a workflow is refused with a reason: a record that is half understood could be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from schemas.taxonomy import normalize_severity
+from worker.domain.evidence import one_line
+from worker.domain.fields import mapping, text
+from worker.domain.workflow import Workflow
+from worker.domain.workflow_building import DESCRIPTION, build_workflow
+from worker.domain.workflow_document import Description, DescriptionDocument, Name, WorkflowDocument
+
+ACTIVE = "active"
+FORM = "its description is not of the form `<signal_type> <severity>: ...`, so its labels cannot be checked"
+MAX_REASON_CHARS = 200
+MANDATORY_LABELS = ("severity", "component", "environment", "priority")
+"""Labels without which a workflow matches nothing (DD-WORKFLOW-001); `signal_type` is no longer one of them."""
+
+
+class BadRecordError(ValueError):
+    """The record is no workflow that can be offered. The text says why."""
+
+
+class ActionEntry(BaseModel):
+    """One entry of `GET /api/v1/workflows/actions`; its count is not believed."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    action_type: Annotated[Name, Field(validation_alias=AliasChoices("actionType", "action_type"))]
+    description: Description = DescriptionDocument()
+
+
+def read_action(entry: Any) -> ActionEntry:
+    """A type of action. Raises BadRecordError."""
+    try:
+        return ActionEntry.model_validate(entry)
+    except ValidationError as error:
+        raise BadRecordError(_reason(error)) from error
+
+
+def id_of(entry: Any) -> str:
+    """The id of a workflow in a list or a record. Raises BadRecordError."""
+    found = text(_value(mapping(entry), "workflow_id"))
+    if not found:
+        raise BadRecordError("it has no workflowId")
+    return found
+
+
+def read_workflow(record: Any) -> Workflow | None:
+    """The workflow of a full record, None for one that is not active (any more). Raises BadRecordError."""
+    fields = mapping(record)
+    status = text(fields.get("status"))
+    if status and status.casefold() != ACTIVE:
+        return None
+    document = {
+        "workflow_id": id_of(fields),
+        "title": text(fields.get("name")) or text(_value(fields, "workflow_name")),
+        "version": text(fields.get("version")),
+        "action_type": _value(fields, "action_type"),
+        "description": fields.get("description") or {},
+        "labels": _labels(fields.get("labels")),
+        "detected_labels": dict(_detected(_value(fields, "detected_labels"))),
+        "custom_labels": {k: v for k, v in mapping(_value(fields, "custom_labels")).items() if v},
+        "parameters": _parameters(fields.get("parameters")),
+        "execution": {
+            "engine": text(_value(fields, "execution_engine")),
+            "bundle": text(_value(fields, "execution_bundle")) or text(_value(fields, "container_image")),
+            "bundle_digest": text(_value(fields, "execution_bundle_digest")),
+            "service_account": text(_value(fields, "service_account_name")),
+        },
+        "estimated_downtime_seconds": _value(fields, "estimated_downtime_seconds"),
+        "estimated_duration_seconds": _value(fields, "expected_duration_seconds"),
+    }
+    return _built(document)
+
+
+def read_playbook(record: Any) -> Workflow:
+    """A playbook of the older search (DD-LLM-001, section 7.1). Raises BadRecordError.
+
+    It carries no labels: signal type and severity stand in its description. Nor does it carry a type of action, for
+    which its id stands: there, safety constraints and policies find the words they look for.
+    """
+    fields = mapping(record)
+    name, description = text(fields.get("playbook_id")), text(fields.get("description"))
+    form = DESCRIPTION.match(description.strip())
+    if form is None or normalize_severity(form["severity"]) is None:
+        raise BadRecordError(FORM)
+    document = {
+        "workflow_id": name,
+        "title": text(fields.get("title")),
+        "version": text(fields.get("version")),
+        "action_type": name,
+        "description": description,
+        "labels": {"signal_type": form["signal"], "severity": form["severity"]},
+        "parameters": _parameters(fields.get("parameters")),
+    }
+    return _built(document)
+
+
+def _built(document: Mapping[str, Any]) -> Workflow:
+    try:
+        written = WorkflowDocument.model_validate(document)
+    except ValidationError as error:
+        raise BadRecordError(_reason(error)) from error
+    workflow, flaws = build_workflow(written, "", "")
+    if flaws:
+        at = ".".join(map(str, flaws[0].at))
+        raise BadRecordError(one_line(f"{at}: {flaws[0].message}", MAX_REASON_CHARS))
+    return workflow
+
+
+def _value(fields: Mapping[str, Any], name: str) -> Any:
+    """The value under a snake_case name, in either spelling."""
+    found = fields.get(to_camel(name))
+    return fields.get(name) if found is None else found
+
+
+def _labels(labels: Any) -> Any:
+    """Labels as they are, without those that are empty. Raises BadRecordError when one is missing that must not be."""
+    if not isinstance(labels, dict):
+        return labels
+    missing = [name for name in MANDATORY_LABELS if not labels.get(name)]
+    if missing:
+        raise BadRecordError(f"labels: {missing[0]} is missing, so it would match nothing")
+    return {name: values for name, values in labels.items() if values}
+
+
+def _detected(labels: Any) -> Iterator[tuple[str, str]]:
+    """Labels that are set: the server does not tell false and empty from absent."""
+    for name, value in mapping(labels).items():
+        if value is True or (isinstance(value, str) and value):
+            yield name, text(value)
+
+
+def _parameters(written: Any) -> Any:
+    """`{"schema": {"parameters": [...]}}`, a list, or specifications by name. Anything else is left for the model to refuse."""
+    if not isinstance(written, dict):
+        return [] if written is None else written
+    if "schema" not in written:
+        return [{**spec, "name": n} if isinstance(spec, dict) else spec for n, spec in written.items()]
+    schema = written["schema"]
+    return (schema.get("parameters") or []) if isinstance(schema, dict) else schema or []
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    at = ".".join(str(part) for part in first["loc"])
+    return one_line(f"{at}: {first['msg']}", MAX_REASON_CHARS)

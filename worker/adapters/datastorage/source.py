@@ -1,0 +1,63 @@
+"""What the two APIs of a DataStorage catalog have in common: workflows are read as a whole, bad records are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from worker.adapters.datastorage.client import Exchange, FailedError
+from worker.adapters.datastorage.records import BadRecordError
+from worker.domain.evidence import one_line
+from worker.domain.workflow import ActionText, SelectionContext, Workflow
+
+MAX_WORKFLOWS = 1_000
+SHOWN_CHARS = 80
+
+Read = TypeVar("Read")
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read. `bad` says of each record that was left out why."""
+
+    workflows: dict[str, Workflow] = field(default_factory=dict)
+    texts: dict[str, ActionText] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+
+    def read(self, reader: Callable[[Any], Read], record: Any, name: str) -> Read | None:
+        """What the reader makes of a record. None, and noted, for a bad one."""
+        try:
+            return reader(record)
+        except BadRecordError as error:
+            self.bad.append(f"{one_line(name, SHOWN_CHARS)}: {error}")
+            return None
+
+    def add(self, workflow: Workflow | None) -> None:
+        """Keep it, unless there is none. Raises FailedError when there are too many."""
+        if workflow is not None:
+            self.workflows[workflow.workflow_id] = workflow
+        if len(self.workflows) > MAX_WORKFLOWS:
+            raise FailedError(f"the catalog has more than {MAX_WORKFLOWS} workflows")
+
+
+class NoSuchApiError(FailedError):
+    """The server does not speak this API."""
+
+
+class Source(Protocol):
+    """One API. Methods raise FailedError, NoSuchApiError."""
+
+    def key(self, context: SelectionContext) -> Hashable:
+        """What of a context decides which workflows are read."""
+        ...
+
+    async def read(self, exchange: Exchange, context: SelectionContext) -> Found:
+        """All workflows, for contexts of this key."""
+        ...
+
+    async def confirm(
+        self, exchange: Exchange, workflow: Workflow, context: SelectionContext
+    ) -> Workflow | None:
+        """The workflow as it is now; None when the server does not offer it for this context."""
+        ...
