@@ -35,7 +35,6 @@ class PostgresCatalog:
     def __init__(self, url: str, *, call_seconds: float = CALL_SECONDS) -> None:
         self._database = Database(url, call_seconds=call_seconds)
         self._decoder = Decoder()
-        self._problem = ""
 
     async def __aenter__(self) -> Self:
         """Connects to nothing yet."""
@@ -47,6 +46,11 @@ class PostgresCatalog:
     ) -> None:
         """Closes the connections."""
         await self._database.__aexit__(kind, error, trace)
+
+    @property
+    def problem(self) -> str:
+        """Why the last look-up failed; empty when it did not."""
+        return self._database.problem
 
     async def check(self) -> None:
         """Raises CatalogUnavailable when there is nothing to offer, or no database."""

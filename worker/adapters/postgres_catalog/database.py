@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from worker.adapters.postgres_catalog.driver import LOST, asyncpg, translated
 from worker.adapters.postgres_catalog.schema import check
+from worker.domain.errors import CatalogUnavailable
 
 Answer = TypeVar("Answer")
 
@@ -21,11 +22,13 @@ SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 class Database:
     """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`, all included.
 
-    Connections are made when they are needed, and each is checked for the tables of this version.
+    Connections are made when they are needed, and each is checked for the tables of this version. `problem` says why the
+    last call failed; empty when it did not.
     """
 
     def __init__(self, url: str, *, call_seconds: float) -> None:
         self._seconds = call_seconds
+        self.problem = ""
         self._pool: Any = asyncpg.create_pool(
             url,
             min_size=0,
@@ -57,13 +60,22 @@ class Database:
 
         It may be called twice: a server that was restarted is noticed by the connections that it cut.
         """
-        with translated(self._seconds):
-            async with asyncio.timeout(self._seconds):
-                try:
-                    return await self._once(work)
-                except LOST:
-                    await self._pool.expire_connections()
-                    return await self._once(work)
+        try:
+            with translated(self._seconds):
+                async with asyncio.timeout(self._seconds):
+                    answer = await self._twice(work)
+        except CatalogUnavailable as error:
+            self.problem = str(error)
+            raise
+        self.problem = ""
+        return answer
+
+    async def _twice(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
+        try:
+            return await self._once(work)
+        except LOST:
+            await self._pool.expire_connections()
+            return await self._once(work)
 
     async def _once(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
         async with self._pool.acquire() as connection:

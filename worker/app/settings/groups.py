@@ -148,6 +148,8 @@ class CatalogSettings(Group):
 
     path: Path | None = None
     """Directory of YAML documents; the shipped example catalog by default."""
+    database_url: SecretStr = SecretStr("")
+    """PostgreSQL with what `rca catalog push` wrote, instead: `postgresql://user:password@host/database?sslmode=verify-full`."""
     poll_seconds: float = Field(5.0, gt=0)
     """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
 

@@ -90,8 +90,18 @@ def default_catalog() -> Path:
 
 async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
+    if url := settings.database_url.get_secret_value():
+        return await _open_database(url, stack)
     catalog = await FileCatalog.open(settings.path or default_catalog())
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
+    return OpenCatalog(catalog, lambda: catalog.problem)
+
+
+async def _open_database(url: str, stack: AsyncExitStack) -> OpenCatalog:
+    from worker.adapters.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - asyncpg is optional
+
+    catalog = await stack.enter_async_context(PostgresCatalog(url))
+    await catalog.check()
     return OpenCatalog(catalog, lambda: catalog.problem)
 
 
