@@ -1,6 +1,7 @@
 """Who may start now: the rules that concern all runs of a process at once.
 
-- A suspect runs alone: it waits until the others are done, and until it is done nothing is taken from the queue.
+- A suspect runs alone: it waits until the others are done, and until it is done nothing is taken from the queue but
+  the most urgent requests, for which it steps aside (see isolation.py).
 - While no model takes our calls (credentials, spending), one request is tried now and then, and nothing else is
   taken. That request stays in hand, so that trying uses up no deliveries and work goes on as soon as it works.
 - After the end was announced nothing starts, and who only waits gives back what it has.
@@ -10,52 +11,67 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 
+from worker.domain.isolation import Crowd, Turn, goes_first, steps_aside, turn
+from worker.domain.model_gate import MOST_URGENT
 from worker.domain.ports import Clock
+
+SUSPECT_SECONDS = 600.0
+"""How long a suspect waits for its turn: urgent requests without end must not close the other lanes for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Admission for one lane."""
+
+    admission: Admission
+    urgency: int
+
+    async def admit(self) -> bool:
+        """Return when a message may be asked for. Whether that took any time."""
+        return await self.admission.admit(self.urgency)
 
 
 class Admission:
-    """One object for all lanes of a process."""
+    """One object for all lanes of a process. An urgency is the number of a lane, 0 for the most urgent."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, suspect_seconds: float = SUSPECT_SECONDS) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
-        self._clock = clock
+        self._clock, self._suspect_seconds = clock, suspect_seconds
         self._running = 0
-        self._suspects = 0
-        self._alone = False
+        self._waiting = 0
+        self._suspects: dict[int, int] = {}  # message -> urgency
+        self._alone: int | None = None  # the suspect that runs
         self._prober: int | None = None
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
 
     # --- for the pumps
 
-    async def admit(self) -> bool:
+    async def admit(self, urgency: int) -> bool:
         """Return when a message may be asked for. Whether that took any time."""
-        if self._may_ask():
+        if self._may_ask(urgency):
             return False
-        await self._until(self._may_ask)
+        await self._until(lambda: self._may_ask(urgency))
         return True
 
-    def _may_ask(self) -> bool:
-        waits = self._suspects > 0 or (self.blocked and self._prober is not None)
-        return not waits and not self._stopping.is_set()
+    def _may_ask(self, urgency: int) -> bool:
+        blocked = self.blocked and self._prober is not None
+        return goes_first(self._crowd(), urgency) and not blocked and not self._stopping.is_set()
 
     # --- for the handler
 
     @contextlib.asynccontextmanager
-    async def running(self, message: int, *, alone: bool) -> AsyncIterator[bool]:
+    async def running(self, message: int, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
         """Run while the context is open. False: not now, give the message back."""
         if alone:
-            async with self._running_alone() as admitted:
+            async with self._running_alone(message, urgency) as admitted:
                 yield admitted
             return
-        if (
-            self._suspects
-            or self._stopping.is_set()
-            or (self.blocked and self._prober not in {None, message})
-        ):
+        if not await self._may_run(message, urgency):
             yield False
             return
         self._running += 1
@@ -65,22 +81,58 @@ class Admission:
             self._running -= 1
             self._tell()
 
+    async def _may_run(self, message: int, urgency: int) -> bool:
+        if self._turn(urgency) is Turn.SOON:
+            with self._asking_to_step_aside():
+                await self._until(lambda: self._stopping.is_set() or self._turn(urgency) is not Turn.SOON)
+        if self._stopping.is_set() or (self.blocked and self._prober not in {None, message}):
+            return False
+        return self._turn(urgency) is Turn.NOW
+
     @contextlib.asynccontextmanager
-    async def _running_alone(self) -> AsyncIterator[bool]:
-        self._suspects += 1
+    async def _running_alone(self, message: int, urgency: int) -> AsyncIterator[bool]:
+        self._suspects[message] = urgency
         try:
-            await self._until(lambda: self._stopping.is_set() or not (self._running or self._alone))
-            if self._stopping.is_set():
+            if not await self._gets_its_turn(urgency):
                 yield False
                 return
-            self._alone = True
+            self._alone = message
             try:
                 yield True
             finally:
-                self._alone = False
+                self._alone = None
         finally:
-            self._suspects -= 1
+            del self._suspects[message]
             self._tell()
+
+    async def _gets_its_turn(self, urgency: int) -> bool:
+        def may_start() -> bool:
+            return self._turn(urgency, suspect=True) is Turn.NOW
+
+        asking = self._asking_to_step_aside() if urgency == MOST_URGENT else contextlib.nullcontext()
+        with asking, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._suspect_seconds):
+                await self._until(lambda: self._stopping.is_set() or may_start())
+        return may_start() and not self._stopping.is_set()
+
+    @contextlib.contextmanager
+    def _asking_to_step_aside(self) -> Iterator[None]:
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._tell()
+
+    def steps_aside(self, message: int) -> bool:
+        """Whether the run of this message is to end before its next call, as others go first."""
+        return message == self._alone and steps_aside(self._crowd(), self._suspects[message])
+
+    def _crowd(self) -> Crowd:
+        return Crowd(self._running, tuple(self._suspects.values()), self._alone is not None, self._waiting)
+
+    def _turn(self, urgency: int, *, suspect: bool = False) -> Turn:
+        return turn(self._crowd(), urgency, suspect=suspect)
 
     def block(self, why: str) -> None:
         """No model takes our calls until a person acts."""

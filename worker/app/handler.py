@@ -36,6 +36,7 @@ from worker.domain.errors import (
     LostClaim,
     Retry,
     RetryReason,
+    SteppedAside,
     Unavailable,
 )
 from worker.domain.isolation import Passage, passage
@@ -53,6 +54,7 @@ BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
 BLOCKED_SECONDS = 60.0
 NOT_NOW_SECONDS = 1.0
 """For another worker, or for this one when it takes messages again."""
+STEPPED_ASIDE = "stepped_aside"
 RELEASE_TRIES = 10
 """Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
@@ -185,10 +187,10 @@ class Handler:
         run = await self._look_up(taken)
         if isinstance(run, Settlement):
             return run
-        message = taken.delivery.sequence
+        message, urgency = taken.delivery.sequence, taken.delivery.urgency
         counts = count(run.steps, message)
         how = passage(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
-        async with self._admission.running(message, alone=how is Passage.ALONE) as admitted:
+        async with self._admission.running(message, urgency, alone=how is Passage.ALONE) as admitted:
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
             job = self._job(taken, run)
@@ -265,6 +267,8 @@ class Handler:
                 raise Halted(HaltReason.EXPIRED)
             if await self._ports.cancellations.cancelled(kv_key(taken.subject.key)):
                 raise Halted(HaltReason.CANCELLED)
+            if self._admission.steps_aside(taken.delivery.sequence):
+                raise SteppedAside
 
         notes = (AFRESH,) if run.flaw else ()
         return Job(taken.subject, taken.digest, run, trail, proceed, self._new_token, notes)
@@ -310,6 +314,10 @@ class Handler:
             return await self._later(job, taken, counts, e)
         except GiveUp as e:
             return await self._given_up(job, taken, e)
+        except SteppedAside:
+            await job.run.end(RELEASED, reason=STEPPED_ASIDE)
+            log.info("suspect_stepped_aside", request=taken.subject.key)
+            return Hold(0.0)
         except JournalGap as e:
             return await self._closing.bury(job, taken, DeadLetterReason.JOURNAL_GAP, short(e))
         except Exception as e:

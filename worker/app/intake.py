@@ -23,9 +23,9 @@ from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 from nats.errors import Error as NatsError
 
 from worker.adapters.nats_pump import Lane, Pump
-from worker.app.admission import Admission
+from worker.app.admission import Admission, Door
 from worker.app.link import Link, refusal
-from worker.domain.delivery import Handler
+from worker.domain.delivery import Handler, urgency_of
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
 LOOK_SECONDS, SAY_SECONDS = 2.0, 5.0
@@ -122,7 +122,7 @@ class Intake:
                 self.stream,
                 lane,
                 desks.requests,
-                admission=self.admission,
+                admission=Door(self.admission, urgency_of(lane.durable)),
                 ack_wait_seconds=self.ack_wait_seconds,
             )
             for lane in self.lanes

@@ -19,7 +19,6 @@ from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
-from schemas.subjects import DEFAULT_LANE, Lane
 from worker.domain.answer import UnreadableAnswer, parse_answer
 from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import (
@@ -92,7 +91,7 @@ class Rules:
 class Job:
     """One accepted request, and the run that works on it.
 
-    `proceed` raises Halted when nobody waits for the answer any more. `new_token` gives random hexadecimal text for the
+    `proceed` raises Halted when nobody waits for the answer any more, SteppedAside when others go first. `new_token` gives random hexadecimal text for the
     fences. `notes` go into the result.
     """
 
@@ -108,13 +107,6 @@ class Job:
     def request(self) -> Signal:
         """The request."""
         return self.subject.request
-
-    @property
-    def urgency(self) -> int:
-        """Number of the lane it came by, 0 for the most urgent."""
-        lanes = [lane.value for lane in Lane]
-        durable = self.subject.delivery.durable
-        return lanes.index(durable) if durable in lanes else lanes.index(DEFAULT_LANE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +133,7 @@ class Analysis:
     async def run(self, job: Job) -> AnalysisResult:
         """The result of the request, not yet published.
 
-        Raises Retry, GiveUp, Halted, LostClaim, JournalGap, Unavailable.
+        Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
         """
         if finished := done(job.run, RESULT):
             result = _read(TypeAdapter(AnalysisResult), finished[-1].data)
@@ -265,7 +257,7 @@ class _Work:
             observer=self._job.trail,
             clock=self._outside.clock,
             limits=self._rules.limits,
-            urgency=self._job.urgency,
+            urgency=self._job.subject.delivery.urgency,
         )
 
     async def _judge(self, reply: Reply) -> Judged:

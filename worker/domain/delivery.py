@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from schemas.subjects import DEFAULT_LANE, Lane
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -21,6 +23,17 @@ class Delivery:
     sequence: int
     deliveries: int
     stored_at: datetime
+
+    @property
+    def urgency(self) -> int:
+        """Number of the lane it came by, 0 for the most urgent."""
+        return urgency_of(self.durable)
+
+
+def urgency_of(durable: str) -> int:
+    """Number of a lane, 0 for the most urgent. What is no lane is as urgent as the default one."""
+    lanes = [lane.value for lane in Lane]
+    return lanes.index(durable if durable in lanes else DEFAULT_LANE.value)
 
 
 class Fate(enum.StrEnum):

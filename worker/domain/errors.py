@@ -122,6 +122,10 @@ class Halted(Exception):  # noqa: N818 - a state, not a fault
         self.reason = reason
 
 
+class SteppedAside(Exception):  # noqa: N818 - a state, not a fault
+    """More urgent requests go first: the run ends before its next call, and begins again when they are done."""
+
+
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault
     """Another run has taken this request over: stop without an ack, a nak or a result."""
 

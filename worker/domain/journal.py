@@ -34,7 +34,8 @@ class Counts:
 
     `failures`: runs that ended with a handled failure, `errors` those of them with an internal error. `deaths`: runs
     without an end. `deaths_alone`: of these, the ones that ran alone; only they count towards poison. `suspect`: the
-    last run has no end. `since`: when the first run began.
+    last run has no end, or the last but those that were asked to stop, which proves nothing. `since`: when the first
+    run began.
     """
 
     failures: int = 0
@@ -51,23 +52,25 @@ def count(steps: Sequence[Step], message: int | None = None) -> Counts:
     Ask before the own `begin`, or the own run counts as a death.
     """
     ends: list[Step] = []
-    last, since = "", ""
+    last, since, suspect = "", "", False
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
     ours: set[str] = set()
     for step in steps:
         if step.kind == BEGIN and (message is None or step.notes.get("message", message) == message):
+            suspect = suspect or (last in unfinished and last != step.run)
             unfinished[step.run] = bool(step.notes.get("alone"))
             ours.add(step.run)
             last, since = step.run, since or str(step.notes.get("at", ""))
         elif step.kind == END and step.run in ours:
             unfinished.pop(step.run, None)
             ends.append(step)
+            suspect = suspect and step.notes.get("outcome") == RELEASED
     return Counts(
         failures=sum(step.notes.get("outcome") == FAILED for step in ends),
         errors=sum(step.notes.get("reason") == INTERNAL_ERROR for step in ends),
         deaths=len(unfinished),
         deaths_alone=sum(unfinished.values()),
-        suspect=last in unfinished,
+        suspect=suspect or last in unfinished,
         since=_time(since),
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.desk import until
 from tests.fakes.fixed_clock import FixedClock
-from worker.app.admission import Admission
+from worker.app.admission import Admission, Door
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def admission():
 class Run:
     """A run that lasts until it is let go."""
 
-    def __init__(self, admission, message, *, alone=False):
+    def __init__(self, admission, message, urgency=2, *, alone=False):
         self.go, self.admitted = asyncio.Event(), None
-        self.task = asyncio.create_task(self._run(admission, message, alone=alone))
+        self.task = asyncio.create_task(self._run(admission, message, urgency, alone=alone))
 
-    async def _run(self, admission, message, *, alone):
-        async with admission.running(message, alone=alone) as self.admitted:
+    async def _run(self, admission, message, urgency, *, alone):
+        async with admission.running(message, urgency, alone=alone) as self.admitted:
             if self.admitted:
                 await self.go.wait()
 
@@ -69,12 +69,70 @@ async def test_suspects_that_wait_go_one_after_the_other_in_their_order(admissio
     assert await _closed(admission) is False
 
 
-async def _closed(admission):
-    asking = asyncio.create_task(admission.admit())
+async def _closed(admission, urgency=2):
+    asking = asyncio.create_task(Door(admission, urgency).admit())
     await settle()
     closed = not asking.done()
     asking.cancel()
     return closed
+
+
+async def test_the_most_urgent_wait_for_a_suspect_to_step_aside_and_are_never_beside_it(admission):
+    suspect = Run(admission, 1, urgency=3, alone=True)
+    await settle()
+    assert (False, False, True) == (
+        admission.steps_aside(1),
+        await _closed(admission, 0),
+        await _closed(admission, 1),
+    )
+    urgent, other = Run(admission, 2, urgency=0), Run(admission, 3, urgency=1)
+    await settle()
+    assert (None, False, True) == (urgent.admitted, other.admitted, admission.steps_aside(1))
+    assert admission.steps_aside(2) is False
+    await suspect.end()  # in an orderly way, to come back
+    again = Run(admission, 1, urgency=3, alone=True)
+    await settle()
+    assert (True, None, False) == (urgent.admitted, again.admitted, admission.steps_aside(1))
+    await urgent.end()
+    await settle()
+    assert again.admitted is True
+    await again.end()
+
+
+async def test_an_urgent_suspect_makes_a_suspect_step_aside_and_goes_first(admission):
+    suspect, other = Run(admission, 1, urgency=3, alone=True), Run(admission, 2, urgency=3, alone=True)
+    await settle()
+    urgent = Run(admission, 3, urgency=0, alone=True)
+    await settle()
+    assert (True, None, True) == (admission.steps_aside(1), urgent.admitted, await _closed(admission, 0))
+    await suspect.end()
+    await settle()
+    assert (True, None, False) == (urgent.admitted, other.admitted, admission.steps_aside(3))
+    await urgent.end()
+    await settle()
+    assert other.admitted is True
+    await other.end()
+
+
+async def test_urgent_requests_that_wait_are_given_back_at_the_end(admission):
+    suspect = Run(admission, 1, urgency=3, alone=True)
+    await settle()
+    urgent = Run(admission, 2, urgency=0)
+    await settle()
+    admission.stop()
+    await urgent.task
+    assert urgent.admitted is False
+    await suspect.end()
+
+
+async def test_a_suspect_that_never_gets_its_turn_is_given_back():
+    admission = Admission(FixedClock(), suspect_seconds=0.01)
+    urgent = Run(admission, 1, urgency=0)
+    await settle()
+    suspect = Run(admission, 2, urgency=3, alone=True)
+    await suspect.task
+    assert (False, False) == (suspect.admitted, await _closed(admission, 3))
+    await urgent.end()
 
 
 async def test_a_suspect_that_is_given_up_leaves_nothing_behind(admission):
@@ -89,10 +147,10 @@ async def test_a_suspect_that_is_given_up_leaves_nothing_behind(admission):
 
 async def test_a_run_that_fails_makes_room(admission):
     with pytest.raises(LookupError):
-        async with admission.running(1, alone=True):
+        async with admission.running(1, 2, alone=True):
             raise LookupError
     with pytest.raises(LookupError):
-        async with admission.running(1, alone=False):
+        async with admission.running(1, 2, alone=False):
             raise LookupError
     suspect = Run(admission, 2, alone=True)
     await settle()
@@ -141,10 +199,10 @@ async def test_holding_takes_its_time(admission):
 
 
 async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
-    assert await admission.admit() is False
+    assert await admission.admit(2) is False
     admission.block("401")
     admission.becomes_prober(1)
-    asking = asyncio.create_task(admission.admit())
+    asking = asyncio.create_task(admission.admit(2))
     await settle()
     admission.unblock()
     await until(asking.done)

@@ -10,11 +10,11 @@ import structlog
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
 from tests.fakes.desk import Desk, body, until
-from tests.fakes.memory_model import MemoryModel, final
-from tests.fakes.scripted import World, answer, incident
+from tests.fakes.memory_model import MemoryModel, calls, final
+from tests.fakes.scripted import DELIVERY, LOOK, World, answer, incident
 from worker.domain.delivery import ACK, Fate
 from worker.domain.errors import Unavailable
-from worker.domain.journal import BEGIN
+from worker.domain.journal import BEGIN, END, count
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +151,7 @@ async def test_suspects_run_alone_and_nothing_new_is_taken_meanwhile():
     fresh = asyncio.create_task(desk.take(named("fresh"), sequence=10))
     await until(lambda: deadly.running)
     victims = [asyncio.create_task(desk.take(named(f"victim-{n}"), sequence=n)) for n in range(4)]
-    asking = asyncio.create_task(desk.admission.admit())
+    asking = asyncio.create_task(desk.admission.admit(2))
     await asyncio.sleep(0)
     late = await desk.take(named("late"), sequence=11)
     assert (Fate.RETRY, False) == (late.fate, asking.done())
@@ -161,6 +161,65 @@ async def test_suspects_run_alone_and_nothing_new_is_taken_meanwhile():
     others = [desk.take(named(f"other-{number}"), sequence=20 + number) for number in range(4)]
     assert [ACK] * 4 == await asyncio.gather(*others)
     assert deadly.most == 4
+
+
+class Unhurried(MemoryModel):
+    """Looks once before it answers. Calls about `slow` wait for `hold`; their begins and ends are told."""
+
+    def __init__(self, slow):
+        super().__init__(lambda request, _: calls(LOOK) if len(request.turns) == 1 else final(answer()))
+        self.slow, self.hold, self.told = slow, asyncio.Event(), []
+
+    async def ask(self, request):
+        opening = request.turns[0].text
+        name = "slow" if self.slow in opening else "urgent"
+        self.told.append(f"{name} asks")
+        if name == "slow":
+            await self.hold.wait()
+        else:
+            await asyncio.sleep(0)
+        self.told.append(f"{name} hears")
+        return await super().ask(request)
+
+
+async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its_run():
+    desk = Desk(World(model=Deadly("victim")))
+    assert await killed(desk, named("victim"), durable="p3") is True
+    model = desk.world.model = Unhurried("victim")
+    desk.new_process()
+    suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
+    await until(lambda: model.told)
+    urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
+    await until(lambda: desk.admission.steps_aside(DELIVERY.sequence))
+    assert ["slow asks"] == model.told
+    model.hold.set()
+    assert [ACK, ACK] == await asyncio.gather(urgent, suspect)
+    expected = ["slow asks", "slow hears", *["urgent asks", "urgent hears"] * 2, "slow asks", "slow hears"]
+    assert expected == model.told  # nothing is beside the suspect, and nothing of its is paid for twice
+    steps = desk.world.journal.steps["rr-victim"]
+    assert [(False, ""), (True, "stepped_aside"), (True, "")] == [
+        (s.notes["alone"], next((e.notes["reason"] for e in steps if e.kind == END and e.run == s.run), ""))
+        for s in steps
+        if s.kind == BEGIN
+    ]
+
+
+async def test_a_suspect_that_stepped_aside_and_then_kills_has_died_alone():
+    desk = Desk(World(model=Deadly("victim")))
+    await killed(desk, named("victim"), durable="p3")
+    model = desk.world.model = Unhurried("victim")
+    desk.new_process()
+    suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
+    await until(lambda: model.told)
+    urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
+    await until(lambda: desk.admission.steps_aside(DELIVERY.sequence))
+    model.hold.set()
+    assert ACK == await urgent
+    await suspect
+    steps = desk.world.journal.steps["rr-victim"]
+    last = max(n for n, step in enumerate(steps) if step.kind == BEGIN)
+    counts = count(steps[: last + 1])
+    assert (2, 1, True) == (counts.deaths, counts.deaths_alone, counts.suspect)
 
 
 async def test_a_suspect_that_waits_for_its_turn_is_given_back_when_the_worker_stops():

@@ -53,11 +53,20 @@ def test_one_run_counts_by_its_end(outcome, expected):
 
 def test_only_deaths_alone_count_towards_poison():
     steps = [*run_of(1, "a"), *run_of(3, "b", alone=True), *run_of(5, "c", alone=True, outcome=RELEASED)]
-    assert count(steps) == Counts(failures=0, deaths=2, deaths_alone=1, suspect=False)
+    assert count(steps) == Counts(failures=0, deaths=2, deaths_alone=1, suspect=True)
 
 
-def test_an_old_death_is_no_suspicion_after_an_orderly_end():
+def test_a_run_that_fails_in_an_orderly_way_clears_a_suspect_and_one_that_was_stopped_proves_nothing():
     assert count([*run_of(1, "a"), *run_of(3, "b", outcome=FAILED)]).suspect is False
+    stopped = [*run_of(1, "a"), *run_of(3, "b", outcome=RELEASED), *run_of(6, "c", outcome=RELEASED)]
+    assert count(stopped).suspect is True
+    assert count([*stopped, *run_of(9, "d", outcome=FAILED)]).suspect is False
+    again = [
+        *run_of(1, "a"),
+        Step(3, BEGIN, "a", b"", {"afresh": True}),
+        *run_of(4, "a", outcome=RELEASED)[2:],
+    ]
+    assert count(again).suspect is False  # one run that began twice
     assert count([*run_of(1, "a", outcome=FAILED), *run_of(4, "b")]).suspect is True
 
 
