@@ -1,5 +1,8 @@
 """Ranking by meaning: the texts that stand for workflows and queries, and how near their vectors are.
 
+Signal type and severity stay out of both: labels have matched them already, and next to them the words that tell
+workflows apart would hardly count.
+
 Vectors only rank. How near two texts of different meaning are differs from model to model, so there is no figure
 from which on something matches.
 """
@@ -16,11 +19,13 @@ from typing import Any
 from worker.domain.errors import EmbedderUnavailable
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchQuery
-from worker.domain.workflow import WILDCARD, Workflow
+from worker.domain.text_index import HUMP
+from worker.domain.workflow import Workflow
 
 Vector = tuple[float, ...]
 
-HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+CAUSE = re.compile(r"[^\s:]{1,128} [A-Za-z]{1,20}: ")
+"""How descriptions begin, as DD-LLM-001 wants them: `<signal_type> <severity>: `."""
 MAX_TEXT_CHARS = 2_000
 MAX_DIMENSIONS = 8_192
 MIN_LENGTH = 1e-6
@@ -33,15 +38,14 @@ def spaced_names(text: str) -> str:
 
 
 def passage_of(workflow: Workflow) -> str:
-    """What is embedded of a workflow: `<signal types>: <what it does>`."""
-    signals = [name for name in workflow.labels.get("signal_type", ()) if name.strip() != WILDCARD]
-    about = workflow.description or workflow.title or workflow.when_to_use
-    return spaced_names(f"{', '.join(signals) or workflow.action_type}: {about}")[:MAX_TEXT_CHARS]
+    """What is embedded of a workflow: `<type of action>: <what it does>`."""
+    about = CAUSE.sub("", workflow.description, 1) or workflow.title or workflow.when_to_use
+    return spaced_names(f"{workflow.action_type}: {about}")[:MAX_TEXT_CHARS]
 
 
 def query_text(query: SearchQuery) -> str:
-    """What is embedded of a query."""
-    return spaced_names(str(query))
+    """What is embedded of a query: its keywords. Empty without any, as there is nothing to compare."""
+    return spaced_names(" ".join(query.keywords))
 
 
 def cosine(one: Vector, other: Vector) -> float:
@@ -78,7 +82,7 @@ def _unit(row: Any) -> Vector:
 
 
 class QueryVectors:
-    """Vectors of queries, the latest ones kept. One that is not there in time is not waited for: None.
+    """Vectors of queries, the latest ones kept. One that is not there in time is not waited for.
 
     After a failure the embedder is left alone for `rest_seconds`, so that not every search waits for it.
     """
@@ -103,8 +107,10 @@ class QueryVectors:
         return self._problem
 
     async def of(self, query: SearchQuery) -> Vector | None:
-        """The vector of a query. Never raises."""
+        """The vector of a query; None without keywords, and when there is none now. Never raises."""
         text = query_text(query)
+        if not text:
+            return None
         if text in self._kept:
             self._kept.move_to_end(text)
             return self._kept[text]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +14,14 @@ import structlog
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
 from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
+from worker.domain.meaning import passage_of
+from worker.domain.meaning_rank import MeaningRank
+from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery
 from worker.domain.text_index import TextIndex
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
+
+LEARN_AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -25,12 +32,14 @@ class _Shelf:
 
     workflows: CatalogIndex
     texts: TextIndex
+    passages: Mapping[str, str]
 
     @classmethod
     def of(cls, workflows: Iterable[Workflow], actions: Mapping[str, ActionText]) -> _Shelf:
         """Everything arranged for look-ups: about 0.1 s for 2,000 workflows."""
         known = list(workflows)
-        return cls(CatalogIndex(known, actions), TextIndex(known))
+        passages = {w.workflow_id: passage_of(w) for w in known}
+        return cls(CatalogIndex(known, actions), TextIndex(known), passages)
 
 
 class FileCatalog:
@@ -39,6 +48,9 @@ class FileCatalog:
     `problem` says why the files as they are now are not what is served; empty when they are. A worker with a good
     catalog that is a little old serves better than none, so a change that cannot be read leaves all as it was: that is
     for `problem` to tell.
+
+    With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `learn` has embedded
+    them all. `meaning_problem` says why they are not.
     """
 
     def __init__(
@@ -48,26 +60,43 @@ class FileCatalog:
         *,
         directory: Path | None = None,
         seen: Stamp | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
-        self._shelf = _Shelf.of(workflows, actions or {})
+        self._meaning = MeaningRank(embedder, time.monotonic) if embedder else None
         self._directory, self._tried = directory, seen
         self._fault = self._unreadable = ""
+        self._put_up(_Shelf.of(workflows, actions or {}))
+
+    def _put_up(self, shelf: _Shelf) -> None:
+        self._shelf = shelf
+        if self._meaning:
+            self._meaning.offer(shelf.passages)
 
     @classmethod
-    async def open(cls, directory: Path) -> FileCatalog:
+    async def open(cls, directory: Path, *, embedder: Embedder | None = None) -> FileCatalog:
         """Read all files. Raises CatalogUnavailable with every problem when one document is invalid."""
         seen = await asyncio.to_thread(stamp, directory)
         loaded = await asyncio.to_thread(load, directory)
         if wrong := fault(loaded, directory):
             raise CatalogUnavailable(wrong)
         return await asyncio.to_thread(
-            cls, loaded.workflows.values(), loaded.actions, directory=directory, seen=seen
+            cls,
+            loaded.workflows.values(),
+            loaded.actions,
+            directory=directory,
+            seen=seen,
+            embedder=embedder,
         )
 
     @property
     def problem(self) -> str:
         """Why the files are not what is served; empty when they are."""
         return self._unreadable or self._fault
+
+    @property
+    def meaning_problem(self) -> str:
+        """Why words rank although there is an embedder; empty when they do not, or it is still at work."""
+        return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:
         """How many workflows there are."""
@@ -92,19 +121,41 @@ class FileCatalog:
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
         shelf = self._shelf
-        return shelf.workflows.search(query, context, lambda ids: shelf.texts.scores(str(query), ids))
+        by_meaning = await self._meaning.scores(query) if self._meaning else None
+        by_words = functools.partial(shelf.texts.scores, str(query))
+        return shelf.workflows.search(query, context, by_meaning or by_words)
+
+    async def learn(self) -> bool:
+        """Embed what is new, if there is an embedder; whether that worked. Words rank until all is embedded."""
+        if self._meaning is None or self._meaning.complete:
+            return True
+        before = self._meaning.problem
+        done = await self._meaning.learn()
+        if self._meaning.problem not in {before, ""}:
+            log.warning("catalog_ranked_by_words", error=self._meaning.problem)
+        return done
 
     async def follow(self, poll_seconds: float) -> None:
-        """Take over changes of the files it was opened from, until cancelled.
+        """Take over changes of the files it was opened from, and embed what is new, until cancelled.
 
         A change counts once two looks in a row have seen the same, so that files are not read while they are written.
         """
-        if self._directory is None:
-            return
+        async with asyncio.TaskGroup() as tasks:
+            if self._directory:
+                tasks.create_task(self._follow_files(self._directory, poll_seconds))
+            if self._meaning:
+                tasks.create_task(self._keep_learning(poll_seconds))
+
+    async def _follow_files(self, directory: Path, poll_seconds: float) -> None:
         before = self._tried
         while True:
             await asyncio.sleep(poll_seconds)
-            before = await self._look(self._directory, before)
+            before = await self._look(directory, before)
+
+    async def _keep_learning(self, poll_seconds: float) -> None:
+        while True:
+            done = await self.learn()
+            await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
 
     async def _look(self, directory: Path, before: Stamp | None) -> Stamp | None:
         try:
@@ -125,5 +176,5 @@ class FileCatalog:
         if self._fault:
             log.warning("catalog_change_refused", error=self._fault)
             return
-        self._shelf = await asyncio.to_thread(_Shelf.of, loaded.workflows.values(), loaded.actions)
+        self._put_up(await asyncio.to_thread(_Shelf.of, loaded.workflows.values(), loaded.actions))
         log.info("catalog_reloaded", workflows=len(self))
