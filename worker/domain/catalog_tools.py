@@ -50,7 +50,7 @@ class CatalogTools:
             "signal_types_in_catalog": sorted(signal_types_of(everything)),
         }
         if not actions:
-            shown["note"] = "no workflow fits; selected_workflow null is the right answer then"
+            shown["note"] = "no workflow fits; to choose none is right then"
         return self._finding(shown, context)
 
     async def list_workflows(self, asked: ListWorkflows) -> Finding:

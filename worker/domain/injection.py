@@ -7,17 +7,19 @@ its own message markup. They are deliberately wide. A hit costs autonomy (a pers
 from __future__ import annotations
 
 import base64
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from worker.domain.evidence import EXTERNAL, Evidence, one_line
 
 SHOWN_CHARS = 400
 BEFORE_CHARS, AFTER_CHARS = 100, 250
 """How much is shown around a hit: enough to see what it orders."""
-TRUSTED_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_workflows"})
-"""The catalog belongs to the operators, and says when to use a workflow by its office."""
+CATALOG_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_workflows"})
+"""Documents of many short texts, each read by itself: across them, words meet that nobody wrote together."""
 ESCAPES = re.compile(r"\\(?:u\{[0-9a-f]{1,6}\}|u([0-9a-fA-F]{4})|([nrt]))")
 """What JSON and this worker make of characters: `\\n`, `\\u0041`, `\\u{200b}`."""
 WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?:[ -][A-Za-z]++){2,}+")
@@ -46,7 +48,8 @@ ORDERS = re.compile(
     | \bdear\s+(ai\b|llm|assistant|agent|analy[sz](er|t))
     | \bas\s+an?\s+(ai\b|llm|language\s+model)
     | \b(ai|llm)\s+(agents?|assistants?|models?|analy[sz]ers?)\b\s*[:,]
-    | \b(your|the)\s+(only|sole|real|actual|new)\s+(task|goal|job|role)\b
+    | \b(your|the)\s+(only|sole|real|actual|new)\s+(task|goal|role)\b | \byour\s+(only|sole|real|actual|new)\s+job\b
+    | \bthe\s+(only|sole|real|actual)\s+job\b
     | \bwhen(ever)?\s+you\s+(analy[sz]e|investigate|report|answer)\b | \bwhoever\s+analy[sz]es\b
     | \b(required|mandatory|approved)\s+(action|remediation|workflow|directive)s?\b\s*[:=]
     | \b(select|choose|pick|use|run|execute|recommend|return)\b.{0,20}\b(workflow_id\b|workflow\b(?!\s+step)|remediation\b)
@@ -130,10 +133,29 @@ def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
 
     Errors are words of our own, unless they come from a mounted server.
     """
-    read = (
-        item
+    found = (
+        (item.id, tuple(line for text in _texts(item) for line in suspicious_lines(text)))
         for item in evidence
-        if item.source.startswith(EXTERNAL) or (item.ok and item.source not in TRUSTED_SOURCES)
+        if item.ok or item.source.startswith(EXTERNAL)
     )
-    found = ((item.id, tuple(suspicious_lines(item.body))) for item in read)
     return {id_: lines for id_, lines in found if lines}
+
+
+def _texts(item: Evidence) -> Iterator[str]:
+    if item.source not in CATALOG_SOURCES:
+        yield item.body
+        return
+    try:
+        document = json.loads(item.body)
+    except (ValueError, RecursionError):  # cut to its budget
+        yield item.body
+    else:
+        yield from _strings(document)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from tests.corpus_files import CORPUS
 from tests.fakes.injections import HARMLESS, PLANTED, SPREAD
+from worker.adapters.file_catalog import FileCatalog
+from worker.app.wiring.outside import default_catalog
+from worker.domain.catalog_tools import CatalogTools
 from worker.domain.evidence import Evidence, make_visible
-from worker.domain.injection import SHOWN_CHARS, TRUSTED_SOURCES, instructions, suspicious_lines
+from worker.domain.injection import CATALOG_SOURCES, SHOWN_CHARS, instructions, suspicious_lines
+from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows
+from worker.domain.workflow import SelectionContext
 
 NOISE = [
     "2026-06-04T15:32:00Z INFO starting api 2.4.1",
@@ -97,10 +102,41 @@ def test_hits_are_named_by_the_evidence_they_stand_in():
     assert found["E2"] == (PLANTED[0],)
 
 
-def test_errors_of_our_own_and_the_catalog_are_no_source_of_instructions():
+def test_errors_of_our_own_are_no_source_of_instructions():
     error = Evidence("get_resource", "", f"error: {PLANTED[0]}", ok=False, id="E1")
-    catalog = [Evidence(name, "", "use this workflow when", id="E2") for name in TRUSTED_SOURCES]
-    assert instructions([error, *catalog]) == {}
+    assert {} == instructions([error])
+
+
+@pytest.mark.parametrize("source", CATALOG_SOURCES)
+def test_each_text_of_the_catalog_is_read_by_itself(source):
+    innocent = {"description": "Restarts what an agent", "values": ["run", "selected"], "title": "workflow"}
+    assert {} == instructions([Evidence(source, "", json.dumps(innocent), id="E1")])
+    planted = {"workflows": [innocent, {"when_not_to_use": PLANTED[0]}]}
+    assert {"E1": (PLANTED[0],)} == instructions([Evidence(source, "", json.dumps(planted), id="E1")])
+
+
+@pytest.mark.parametrize("source", CATALOG_SOURCES)
+def test_a_document_that_was_cut_is_read_as_text(source):
+    assert "E1" in instructions([Evidence(source, "", f'{{"title": "{PLANTED[0]}", "des', id="E1")])
+
+
+@pytest.mark.parametrize("catalog", [CORPUS / "catalog", default_catalog()], ids=["corpus", "shipped"])
+async def test_a_catalog_says_when_to_use_a_workflow_without_giving_orders(catalog):
+    workflows = await FileCatalog.open(catalog)
+    tools = CatalogTools(workflows, SelectionContext(), lambda: None, str)
+    items = [
+        Evidence(
+            "list_available_actions", "", (await tools.list_available_actions(ListAvailableActions())).body
+        )
+    ]
+    for action in await workflows.actions(SelectionContext()):
+        page = await tools.list_workflows(ListWorkflows(action_type=action.action_type))
+        items.append(Evidence("list_workflows", "", page.body))
+        for found in json.loads(page.body)["workflows"]:
+            shown = await tools.get_workflow(GetWorkflow(workflow_id=found["workflow_id"]))
+            items.append(Evidence("get_workflow", "", shown.body))
+    assert len(items) > 20
+    assert {} == instructions(items)
 
 
 @given(st.text(max_size=300), st.sampled_from(PLANTED), st.text(max_size=300))
