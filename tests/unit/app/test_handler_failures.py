@@ -203,7 +203,7 @@ async def test_while_one_is_tried_the_others_go_back_and_no_more_are_taken():
     other = body(incident(remediation_id="rr-2"))
     assert (await desk.take(other, sequence=8)).fate is Fate.RETRY
     assert desk.world.model.calls == 1
-    asking = asyncio.create_task(desk.admission.admit())
+    asking = asyncio.create_task(desk.admission.admit(2))
     await asyncio.sleep(0)
     assert asking.done() is False
     desk.world.model.then(final(answer()))
@@ -221,7 +221,7 @@ async def test_another_takes_over_when_the_one_that_is_tried_is_out_of_hand():
     prober.cancel()
     with pytest.raises(asyncio.CancelledError):
         await prober
-    assert await desk.admission.admit() is False
+    assert await desk.admission.admit(2) is False
     desk.world.model.then(final(answer()))
     assert ACK == await desk.take(body(incident(remediation_id="rr-2")), sequence=8)
     assert desk.admission.blocked == ""
