@@ -52,6 +52,7 @@ def configure(level: str, *, json_lines: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # tells each line of garbage with a traceback
     for name in NOISY:
         library = logging.getLogger(name)
         library.handlers.clear()  # some bring a handler of their own, and then tell nobody else

@@ -16,6 +16,8 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
+from worker.app.settings.mounts import Mount, read_mounts
+
 WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
 """Or nothing. Credentials do not belong into an address: it stands in messages."""
 
@@ -178,6 +180,41 @@ class PrometheusSettings(Group):
     """Deadline of one query."""
 
 
+class McpSettings(Group):
+    """MCP servers whose tools the model may use, and `rca mcp`, which serves ours."""
+
+    servers: Annotated[tuple[str, ...], NoDecode] = ()
+    """Servers to mount, separated by commas: `docs=https://host/mcp` over streamable HTTP, or
+    `runbooks=stdio:/usr/bin/runbook-server --flag`, a command that is started."""
+    tools: Annotated[tuple[str, ...], NoDecode] = ()
+    """Their tools that the model may use, separated by commas: `docs.search,docs.read`. Every server needs one."""
+    read_only_tools: Annotated[tuple[str, ...], NoDecode] = ()
+    """Those of `tools` that are used although their server does not mark them read-only: you vouch that they change nothing."""
+    tokens: Annotated[tuple[str, ...], NoDecode] = ()
+    """Files with bearer tokens for servers over HTTP, separated by commas: `docs=/run/secrets/docs-token`."""
+    call_seconds: float = Field(10.0, gt=0, le=15)
+    """Deadline of one call of a mounted tool, and of one try to connect."""
+    token: SecretStr = SecretStr("")
+    """Bearer token that `rca mcp --http` asks for; required unless it listens on loopback."""
+    hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts (`rca-mcp.rca.svc:9000`, `name:*` for any port) by which clients reach `rca mcp --http`, separated by commas; the
+    address it listens on by default."""
+
+    _split = field_validator("servers", "tools", "read_only_tools", "tokens", "hosts", mode="before")(
+        _comma_list
+    )
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        _ = self.mounts
+        return self
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """The servers with everything that is said of each."""
+        return read_mounts(self.servers, self.tools, self.read_only_tools, self.tokens)
+
+
 class PolicySettings(Group):
     """Who must approve."""
 
@@ -235,7 +272,8 @@ class WorkerSettings(Group):
     hold_seconds: float = Field(60.0, ge=0)
     """Pauses up to this long are waited for with the request in hand; for longer ones it goes back to the queue."""
     probe_seconds: float = Field(60.0, gt=0)
-    """While the model refuses all calls (credentials, spending): pause between two tries of one request."""
+    """While the model refuses all calls (credentials, spending): pause between two tries of one request at first; it
+    grows to five times as long."""
     min_confidence: float = Field(0.7, ge=0, le=1)
     """Below it a chosen workflow is only an alternative and a person decides."""
     cluster_name: str = ""

@@ -12,6 +12,7 @@ from worker.app.settings.groups import (
     KubernetesSettings,
     LlmSettings,
     LogSettings,
+    McpSettings,
     NatsSettings,
     PolicySettings,
     PrometheusSettings,
@@ -39,6 +40,7 @@ class Settings(BaseSettings):
     catalog: CatalogSettings = CatalogSettings()
     history: HistorySettings = HistorySettings()
     prometheus: PrometheusSettings = PrometheusSettings()
+    mcp: McpSettings = McpSettings()
     policy: PolicySettings = PolicySettings()
     worker: WorkerSettings = WorkerSettings()
     http: HttpSettings = HttpSettings()

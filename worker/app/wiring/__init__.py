@@ -28,6 +28,7 @@ from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models
+from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
     background,
@@ -74,6 +75,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         model = open_models(settings, clock, stack)
         datastorage = await open_datastorage(settings.history, stack)
         prometheus = await open_prometheus(settings.prometheus, stack)
+        mounted = await open_mcp(settings.mcp, stack)
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(background(watch.run()))
         metrics.watch_catalog(lambda: bool(catalog.problem()))
@@ -89,6 +91,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 random.random,
                 datastorage or own_history(nc, subjects),
                 prometheus,
+                mounted.tools,
             )
             ports = _ports(nc, subjects, clock, settings.worker.cluster_name)
             handler = Handler(
@@ -104,7 +107,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             return Desks(handler, ExhaustedDesk(ports.requests, handler))
 
         intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
-        notices = {"policy": policy.problem, "catalog": catalog.problem}
+        notices = {"policy": policy.problem, "catalog": catalog.problem, "mcp": mounted.problem}
         yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
 
 

@@ -1,0 +1,104 @@
+"""What keeps MCP servers within bounds: the size of an HTTP answer, and what a process may write to its stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+import httpx2
+import structlog
+
+from worker.domain.evidence import one_line
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_LINES, MAX_LINE = 100, 300
+"""Of one connection; what a process writes beyond is read and forgotten."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of an answer, up to the limit."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        async for chunk in self._inner:
+            read += len(chunk)
+            if read > MAX_BODY_BYTES:
+                raise httpx2.ReadError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Answers end in an error where they get too long; compressed ones are refused. A stream of events is one answer."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """One request."""
+        request.headers["Accept-Encoding"] = "identity"
+        response = await self._inner.handle_async_request(request)
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.DecodingError("the answer is compressed", request=request)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _BoundedStream(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._inner.aclose()
+
+
+class ServerLog:
+    """What a server process says on its stderr: logged, and its last line kept for whoever asks why it ended."""
+
+    def __init__(self, server: str) -> None:
+        self._server, self._last = server, ""
+
+    def last(self) -> str:
+        """The last line, ready to be put behind a message; empty without one."""
+        return f"; its last words: {self._last}" if self._last else ""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[TextIO]:
+        """The end of a pipe for one process to write to."""
+        self._last = ""
+        reading, writing = os.pipe()
+        reader = asyncio.StreamReader(limit=MAX_LINE * 16)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(reading, "rb"))
+        task = asyncio.create_task(self._follow(reader))
+        try:
+            with os.fdopen(writing, "w", encoding="utf-8") as end:
+                yield end
+        finally:
+            task.cancel()
+            transport.close()
+
+    async def _follow(self, reader: asyncio.StreamReader) -> None:
+        count = 0
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:  # longer than the limit: that part is dropped
+                continue
+            if not line:
+                return
+            count += 1
+            said = one_line(line.decode("utf-8", "replace"), MAX_LINE)
+            if said:
+                self._last = said
+            if said and count <= MAX_LINES:
+                log.debug("mcp_server_stderr", server=self._server, line=said)

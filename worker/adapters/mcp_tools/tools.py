@@ -1,0 +1,328 @@
+"""ExternalTools port on MCP servers: over streamable HTTP, or started as processes that speak over their stdin and stdout.
+
+Each server has a task of its own that keeps the connection and makes it anew when it is lost: at once when somebody
+calls, else after a while. What a server says of a tool when it is first reached holds until the worker ends, so that it
+cannot be exchanged afterwards. Results are not checked against the output schemas of the server: a hostile schema can
+take any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import httpx2
+import mcp_types as types
+import structlog
+from mcp import Client, MCPError
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import ValidationError
+
+from worker.adapters.mcp_tools.bounds import BoundedTransport, ServerLog
+from worker.domain.errors import ExternalToolError
+from worker.domain.evidence import one_line
+from worker.domain.external_tools import ExternalAnswer, ExternalTool
+
+CONCURRENT = 8
+"""Calls of one server at once; more of them wait."""
+MAX_PAGES = 10
+"""Of a list of tools."""
+PAUSE_SECONDS, RETRY_SECONDS = 1.0, 30.0
+"""Between two tries to connect: at least, and when nobody asks."""
+PROBE_SECONDS = 2.0
+CLOSING_SECONDS = 8.0
+"""What the library may need to end a process that does not want to."""
+CONNECTIONS = 8
+MAX_MESSAGE = 300  # characters
+BROKEN = (
+    MCPError,
+    OSError,
+    RuntimeError,
+    ValueError,  # pydantic's ValidationError, and UnicodeDecodeError, are ones
+    ExceptionGroup,
+    httpx2.HTTPError,
+    httpx2.InvalidURL,
+    httpx2.StreamError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)
+"""What the library raises when a server or the way to it fails."""
+
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server to mount: `url` of a streamable HTTP endpoint, or the `command` that starts it.
+
+    `tools` are the names of those that may be called; `vouched` those of them that an operator says only read, whatever
+    the server says. `token_file` holds a bearer token for `url` and is read at each connection.
+    """
+
+    name: str
+    tools: tuple[str, ...]
+    url: str = ""
+    command: tuple[str, ...] = ()
+    vouched: frozenset[str] = frozenset()
+    token_file: Path | None = None
+
+
+class McpTools:
+    """Tools of some servers. `call_seconds` bounds one call, and one try to connect."""
+
+    def __init__(self, servers: Sequence[McpServer], *, call_seconds: float = 10.0) -> None:
+        self._mounted = {server.name: _Mounted(server, call_seconds) for server in servers}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._patience = call_seconds + CLOSING_SECONDS
+
+    async def __aenter__(self) -> Self:
+        """Tries each server once; those that cannot be reached are tried again in the background."""
+        self._tasks = [asyncio.create_task(mounted.run()) for mounted in self._mounted.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await asyncio.gather(*(mounted.tried() for mounted in self._mounted.values()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the connections, and the processes behind them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def tools(self) -> Sequence[ExternalTool]:
+        """Those that may be called, also of servers that are away."""
+        return [tool for mounted in self._mounted.values() for tool in mounted.tools()]
+
+    async def call(self, server: str, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
+        """What the tool answers. Raises ExternalToolError."""
+        return await self._mounted[server].call(name, arguments)
+
+    def problem(self) -> str:
+        """What a person should mend; empty when all tools that were asked for are there."""
+        said = ((name, mounted.problem()) for name, mounted in self._mounted.items())
+        return "; ".join(f"{name}: {wrong}" for name, wrong in said if wrong)
+
+
+class _Lost(Exception):  # noqa: N818 - a state: the connection is gone
+    """The connection ended under a call."""
+
+
+class _Mounted:
+    """One server: its connection and what is known of its tools."""
+
+    def __init__(self, server: McpServer, call_seconds: float) -> None:
+        self._server, self._seconds = server, call_seconds
+        self._client: Client | None = None
+        self._trouble = ""
+        self._known: dict[str, ExternalTool] = {}
+        self._refused: dict[str, str] = {}
+        self._tries = 0
+        self._news = asyncio.Condition()
+        self._wanted, self._lost = asyncio.Event(), asyncio.Event()
+        self._room = asyncio.Semaphore(CONCURRENT)
+        self._log = ServerLog(server.name)
+
+    def tools(self) -> Sequence[ExternalTool]:
+        unknown = [
+            ExternalTool(self._server.name, name, reached=False)
+            for name in self._server.tools
+            if name not in self._known and name not in self._refused
+        ]
+        return [*(tool for name, tool in self._known.items() if name not in self._refused), *unknown]
+
+    def problem(self) -> str:
+        refused = (f"{name} {why}" for name, why in self._refused.items())
+        return "; ".join(part for part in (self._trouble, *refused) if part)
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        while True:
+            self._wanted.clear()
+            self._lost.clear()
+            before = self._tries
+            try:
+                await self._stay_connected()
+            except TimeoutError:
+                self._trouble = f"it did not answer within {self._seconds:g} s"
+            except BROKEN as error:
+                self._trouble = f"it cannot be reached ({_reason(error)}{self._log.last()})"
+            finally:
+                self._client = None
+            log.warning("mcp_server_unavailable", server=self._server.name, error=self._trouble)
+            if self._tries == before:
+                await self._tell()
+            await asyncio.sleep(PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), RETRY_SECONDS)
+
+    async def _stay_connected(self) -> None:
+        async with asyncio.timeout(self._seconds) as limit, self._connected() as client:
+            self._learn(await _listed(client, self._server.tools))
+            limit.reschedule(None)
+            self._client, self._trouble = client, ""
+            log.info("mcp_server_connected", server=self._server.name, refused=self._refused)
+            await self._tell()
+            await self._lost.wait()
+            self._trouble = "the connection was lost"
+
+    async def tried(self) -> None:
+        """Wait for the end of the first try to connect."""
+        async with self._news:
+            await self._news.wait_for(lambda: self._tries > 0)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
+        message = f"no answer within {self._seconds:g} s"
+        try:
+            async with asyncio.timeout(self._seconds), self._room:
+                with contextlib.suppress(
+                    _Lost
+                ):  # a connection that ended while nobody looked is made anew, once
+                    return await self._ask(name, arguments)
+                return await self._ask(name, arguments)
+        except _Lost:
+            raise ExternalToolError(
+                f"the connection was lost during the call{self._log.last()}", passing=True
+            ) from None
+        except TimeoutError:
+            await self._probe()
+            raise ExternalToolError(message, passing=True) from None
+
+    async def _ask(self, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
+        client = await self._reach()
+        if why := self._refused.get(name):
+            raise ExternalToolError(f"{name} {why}")
+        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        try:
+            result = await client.session.send_request(
+                types.CallToolRequest(params=params), types.CallToolResult
+            )
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED or self._client is not client:
+                self._drop(client)
+                raise _Lost from error
+            raise ExternalToolError(f"it says: {error.message}", passing=True) from error
+        except ValidationError as error:
+            raise ExternalToolError("its answer is not one of a tool", passing=True) from error
+        except BROKEN as error:
+            self._drop(client)
+            raise _Lost from error
+        return _answer(result)
+
+    async def _reach(self) -> Client:
+        if self._client is None:
+            before = self._tries
+            self._wanted.set()
+            async with self._news:
+                await self._news.wait_for(lambda: self._client is not None or self._tries > before)
+        if self._client is None:
+            raise ExternalToolError(self._trouble, passing=True)
+        return self._client
+
+    async def _probe(self) -> None:
+        """After a call that took too long: a server that answers nothing at all is started or connected anew."""
+        client = self._client
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await _page(client, None)
+        except (TimeoutError, *BROKEN):
+            self._drop(client)
+
+    def _drop(self, client: Client) -> None:
+        if self._client is client:
+            self._client = None
+            self._lost.set()
+
+    async def _tell(self) -> None:
+        """A try to connect has ended, this way or that."""
+        async with self._news:
+            self._tries += 1
+            self._news.notify_all()
+
+    def _learn(self, listed: Mapping[str, types.Tool]) -> None:
+        self._refused = {}
+        for name in self._server.tools:
+            tool = listed.get(name)
+            if tool is None:
+                self._refused[name] = "is not a tool of this server"
+            elif not _only_reads(tool) and name not in self._server.vouched:
+                self._refused[name] = (
+                    "is not marked read-only by its server; RCA_MCP__READ_ONLY_TOOLS vouches for it"
+                )
+            elif name not in self._known:
+                said = tool.description or tool.title or ""
+                self._known[name] = ExternalTool(self._server.name, name, said, tool.input_schema)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Client]:
+        """A session with the server, from the first word to the last."""
+        async with AsyncExitStack() as stack:
+            if self._server.url:
+                http = await stack.enter_async_context(self._http())
+                transport = streamable_http_client(self._server.url, http_client=http)
+            else:
+                command, *arguments = self._server.command
+                errors = await stack.enter_async_context(self._log.opened())
+                transport = stdio_client(StdioServerParameters(command=command, args=arguments), errors)
+            yield await stack.enter_async_context(Client(transport, cache=None))
+
+    def _http(self) -> httpx2.AsyncClient:
+        token = self._server.token_file.read_text(encoding="utf-8").strip() if self._server.token_file else ""
+        return httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx2.Timeout(self._seconds, read=None),  # each call has a limit of its own
+            transport=BoundedTransport(
+                httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=CONNECTIONS * 2))
+            ),
+            trust_env=False,
+        )
+
+
+async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
+    return await client.list_tools(cursor=cursor)
+
+
+async def _listed(client: Client, wanted: Sequence[str]) -> dict[str, types.Tool]:
+    """Those of the wanted tools that the server has."""
+    found: dict[str, types.Tool] = {}
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await _page(client, cursor)
+        found |= {tool.name: tool for tool in page.tools if tool.name in wanted}
+        cursor = page.next_cursor
+        if cursor is None or len(found) == len(wanted):
+            break
+    return found
+
+
+def _only_reads(tool: types.Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True
+
+
+def _answer(result: types.CallToolResult) -> ExternalAnswer:
+    texts = [part.text for part in result.content if isinstance(part, types.TextContent)]
+    text, others = "\n".join(texts), len(result.content) - len(texts)
+    if result.is_error:
+        raise ExternalToolError(f"it says: {text}", passing=True)
+    return ExternalAnswer(text, f"{others} parts of the answer that are not text" if others else "")
+
+
+def _reason(error: BaseException) -> str:
+    """The first cause of a group, in a few words."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    said = one_line(str(error), MAX_MESSAGE)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -1,0 +1,46 @@
+"""MCP servers that the settings mount. Their library is an extra: imported only where there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from worker.app.settings import ConfigurationError, McpSettings
+from worker.domain.external_tools import MAX_TOOLS, NameClash, check_names
+from worker.domain.ports import ExternalTools
+
+NEEDS_MCP = "needs the extra mcp: pip install 'rca-worker[mcp]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """The mounted tools, None where there are none, and what is wrong with their servers; empty when nothing is."""
+
+    tools: ExternalTools | None = None
+    problem: Callable[[], str] = str
+
+
+async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> Mounted:
+    """The mounted servers, if there are any. One that is away does not keep a worker from its work.
+
+    Raises ConfigurationError.
+    """
+    mounts = settings.mounts
+    if not mounts:
+        return Mounted()
+    if sum(len(mount.tools) for mount in mounts) > MAX_TOOLS:
+        raise ConfigurationError(
+            f"RCA_MCP__TOOLS: at most {MAX_TOOLS} tools; each one costs tokens in every call"
+        )
+    try:
+        check_names((mount.name, tool) for mount in mounts for tool in mount.tools)
+    except NameClash as e:
+        raise ConfigurationError(f"RCA_MCP__TOOLS: {e}") from e
+    try:
+        from worker.adapters.mcp_tools import McpServer, McpTools  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as e:
+        raise ConfigurationError(f"RCA_MCP__SERVERS {NEEDS_MCP}") from e
+    servers = [McpServer(m.name, m.tools, m.url, m.command, m.vouched, m.token_file) for m in mounts]
+    tools = await stack.enter_async_context(McpTools(servers, call_seconds=settings.call_seconds))
+    return Mounted(tools, tools.problem)
