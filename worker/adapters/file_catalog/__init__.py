@@ -1,7 +1,7 @@
 """The workflow catalog in a directory of YAML files: loading, checking, matching in memory."""
 
 from worker.adapters.file_catalog.catalog import FileCatalog
-from worker.adapters.file_catalog.loading import lint
+from worker.adapters.file_catalog.loading import lint, read_directory
 from worker.adapters.file_catalog.source import CatalogProblem
 
-__all__ = ["CatalogProblem", "FileCatalog", "lint"]
+__all__ = ["CatalogProblem", "FileCatalog", "lint", "read_directory"]

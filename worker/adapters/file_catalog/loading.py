@@ -40,6 +40,14 @@ def fault(loaded: Loaded, directory: Path) -> str:
     return "" if loaded.workflows else f"no workflows in the catalog {directory}"
 
 
+def read_directory(directory: Path) -> Loaded:
+    """Everything in the files. Raises CatalogUnavailable with every problem when one document is invalid."""
+    loaded = load(directory)
+    if wrong := fault(loaded, directory):
+        raise CatalogUnavailable(wrong)
+    return loaded
+
+
 def lint(directory: Path) -> tuple[CatalogProblem, ...]:
     """Everything that is wrong or doubtful in the files, by file and line. Raises CatalogUnavailable without a directory."""
     return tuple(sorted(load(directory).problems, key=lambda p: (p.file, p.line)))

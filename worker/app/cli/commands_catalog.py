@@ -60,3 +60,17 @@ def catalog_search(
         as_json=json_output,
     )
     run(found)
+
+
+@catalog.command(name="push")
+def catalog_push(
+    directory: CatalogDirectory,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Disable what is not in the directory.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Write all workflows into the database RCA_CATALOG__DATABASE_URL, whose tables are made when they are missing."""
+    from worker.app.cli.catalog_push import push_directory
+
+    run(push_directory(directory, dry_run=dry_run, prune=prune, as_json=json_output))
