@@ -31,6 +31,7 @@ from worker.app.settings import (
     PrometheusSettings,
     Settings,
 )
+from worker.app.wiring.embedders import open_embedder
 from worker.domain.errors import ClusterError
 from worker.domain.ports import Catalog, Cluster, Policy
 from worker.domain.scope import Scope, ScopedCluster
@@ -69,10 +70,14 @@ class ClusterWatch:
 
 @dataclass(frozen=True, slots=True)
 class OpenCatalog:
-    """A catalog, and what is wrong with it at the moment; empty when nothing is."""
+    """A catalog, and what is wrong with it at the moment; empty when nothing is.
+
+    `ranking` says why words rank although an embedder is configured. Nothing is missing then.
+    """
 
     catalog: Catalog
     problem: Callable[[], str]
+    ranking: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,10 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
     if url := settings.database_url.get_secret_value():
         return await _open_database(url, stack)
-    catalog = await FileCatalog.open(settings.path or default_catalog())
+    embedder = await open_embedder(settings, stack)
+    catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
-    return OpenCatalog(catalog, lambda: catalog.problem)
+    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
 async def _open_database(url: str, stack: AsyncExitStack) -> OpenCatalog:
