@@ -37,10 +37,10 @@ async def start(
     if done(run, RESULT) or buried(run.steps, message):
         pass
     elif run.steps:
-        replayed = sum(step.kind not in NOT_REPLAYED for step in run.past)
+        kept = sum(step.kind not in NOT_REPLAYED for step in run.past)
         resumed = audit.RequestResumed(
             run=run.name,
-            replayed_steps=replayed,
+            replayed_steps=kept,
             deliveries=subject.delivery.deliveries,
             continues=(run.lost_tail.hash or None) if run.lost_tail else None,
         )
