@@ -107,7 +107,12 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             return Desks(handler, ExhaustedDesk(ports.requests, handler))
 
         intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
-        notices = {"policy": policy.problem, "catalog": catalog.problem, "mcp": mounted.problem}
+        notices = {
+            "policy": policy.problem,
+            "catalog": catalog.problem,
+            "ranking": catalog.ranking,
+            "mcp": mounted.problem,
+        }
         yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
 
 

