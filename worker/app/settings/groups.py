@@ -155,6 +155,14 @@ class CatalogSettings(Group):
     """Directory of YAML documents; the shipped example catalog by default."""
     database_url: SecretStr = SecretStr("")
     """PostgreSQL with what `rca catalog push` wrote, instead: `postgresql://user:password@host/database?sslmode=verify-full`."""
+    url: str = Field("", pattern=WEB_ADDRESS)
+    """Base address of a DataStorage (`http://data-storage:8080`), instead."""
+    token: SecretStr = SecretStr("")
+    """Bearer token for it."""
+    call_seconds: float = Field(10.0, gt=0, le=15)
+    """Deadline of one look-up there, retries included."""
+    cache_seconds: float = Field(30.0, ge=0, le=600)
+    """How long its workflows are used without asking again. The final choice is always asked for anew."""
     poll_seconds: float = Field(5.0, gt=0)
     """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
     embeddings: str = ""

@@ -49,6 +49,14 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:
         self._nats_fits_together()
+        catalog = self.catalog
+        given = {
+            "RCA_CATALOG__PATH": catalog.path,
+            "RCA_CATALOG__URL": catalog.url,
+            "RCA_CATALOG__DATABASE_URL": catalog.database_url.get_secret_value(),
+        }
+        if len(names := [name for name, value in given.items() if value]) > 1:
+            raise ValueError(f"keep one catalog, there are {', '.join(names)}")
         if self.llm.call_seconds > self.llm.max_seconds:
             raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
         return self

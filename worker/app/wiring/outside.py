@@ -14,7 +14,7 @@ import structlog
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.datastorage import DataStorageHistory
+from worker.adapters.datastorage import DataStorageCatalog, DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
@@ -37,6 +37,7 @@ from worker.domain.ports import Catalog, Cluster, Policy
 from worker.domain.scope import Scope, ScopedCluster
 
 CLUSTER_CHECK_SECONDS = 15.0
+CATALOG_CHECK_SECONDS = 15.0
 HISTORY_SECONDS = 3.0
 """Patience with the broker for what helps and is not needed. Results and the journal have more."""
 
@@ -97,6 +98,8 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
     if url := settings.database_url.get_secret_value():
         return await _open_database(url, stack)
+    if settings.url:
+        return await _open_remote(settings, stack)
     embedder = await open_embedder(settings, stack)
     catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
@@ -108,6 +111,19 @@ async def _open_database(url: str, stack: AsyncExitStack) -> OpenCatalog:
 
     catalog = await stack.enter_async_context(PostgresCatalog(url))
     await catalog.check()
+    return OpenCatalog(catalog, lambda: catalog.problem)
+
+
+async def _open_remote(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
+    """Opened also when it is away: it may be back before the first incident."""
+    catalog = DataStorageCatalog(
+        settings.url,
+        token=settings.token.get_secret_value(),
+        call_seconds=settings.call_seconds,
+        cache_seconds=settings.cache_seconds,
+    )
+    await stack.enter_async_context(catalog)
+    await stack.enter_async_context(background(catalog.follow(CATALOG_CHECK_SECONDS)))
     return OpenCatalog(catalog, lambda: catalog.problem)
 
 
