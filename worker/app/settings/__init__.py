@@ -7,6 +7,7 @@ The models are the documentation: `rca worker --help` and the README's table are
 
 from worker.app.settings.environment import ConfigurationError, documentation, load, unknown_names
 from worker.app.settings.groups import (
+    AuditSettings,
     CatalogSettings,
     Group,
     HistorySettings,
@@ -24,6 +25,7 @@ from worker.app.settings.settings import PREFIX, Settings
 
 __all__ = [
     "PREFIX",
+    "AuditSettings",
     "CatalogSettings",
     "ConfigurationError",
     "Group",

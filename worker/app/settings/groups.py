@@ -277,6 +277,13 @@ class PolicySettings(Group):
         return self
 
 
+class AuditSettings(Group):
+    """The trail of audit events."""
+
+    signing_key_file: Path | None = None
+    """Ed25519 key that signs the last event of each request: PEM (PKCS #8), or 32 bytes in base64. Unsigned by default."""
+
+
 class WorkerSettings(Group):
     """How much is done at once, and how a worker stops."""
 

@@ -6,6 +6,7 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker.app.settings.groups import (
+    AuditSettings,
     CatalogSettings,
     HistorySettings,
     HttpSettings,
@@ -42,6 +43,7 @@ class Settings(BaseSettings):
     prometheus: PrometheusSettings = PrometheusSettings()
     mcp: McpSettings = McpSettings()
     policy: PolicySettings = PolicySettings()
+    audit: AuditSettings = AuditSettings()
     worker: WorkerSettings = WorkerSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
