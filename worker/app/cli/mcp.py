@@ -1,0 +1,94 @@
+"""`rca mcp`."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from contextlib import AsyncExitStack
+
+import typer
+
+from worker.app import logs
+from worker.app.settings import ConfigurationError, McpSettings, load
+from worker.app.wiring.mounted import NEEDS_MCP
+from worker.app.wiring.served import open_served
+
+LOOPBACK_HOSTS = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
+
+
+async def serve(http: str | None) -> int:
+    """Over stdio, or on the address."""
+    try:
+        from worker.app import mcp_server  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as e:
+        raise ConfigurationError(f"rca mcp {NEEDS_MCP}") from e
+    settings = load()
+    logs.configure(settings.log.level, json_lines=settings.log.json_lines)
+    async with AsyncExitStack() as stack:
+        if http is None:
+            server = mcp_server.make_server(await open_served(settings, stack))
+            await mcp_server.serve_stdio(server)
+            return 0
+        host, port = _address(http)
+        hosts = allowed_hosts(settings.mcp, host, port)
+        listening = stack.enter_context(_listen(host, port))
+        server = mcp_server.make_server(await open_served(settings, stack))
+        await mcp_server.serve_http(
+            server,
+            listening,
+            token=settings.mcp.token.get_secret_value(),
+            hosts=hosts,
+            ready=lambda: typer.echo(json.dumps({"url": _url(host, listening)})),
+        )
+    return 0
+
+
+def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
+    """Values of the Host header that are taken. Raises ConfigurationError where an address needs more settings."""
+    own, loopback, everywhere = list(settings.hosts), _is_loopback(host), _is_everywhere(host)
+    if loopback:
+        return [*LOOPBACK_HOSTS, *own]
+    if not settings.token.get_secret_value():
+        raise ConfigurationError(
+            f"{host} can be reached from elsewhere: set RCA_MCP__TOKEN to the bearer token that clients must send, "
+            "or listen on 127.0.0.1"
+        )
+    if everywhere and not own:
+        raise ConfigurationError(
+            f"{host} is every address of this machine: set RCA_MCP__HOSTS to the hosts by which clients reach it, such as "
+            f"rca-mcp.rca.svc:{port}"
+        )
+    return own or [f"[{host}]:*" if ":" in host else f"{host}:*"]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"--http {text}: must be HOST:PORT, such as 127.0.0.1:9000")
+    return host, int(port)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
+
+
+def _url(host: str, listening: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}/mcp"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
