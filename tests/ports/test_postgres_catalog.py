@@ -19,7 +19,7 @@ from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.postgres_server import postgres_server
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.adapters.postgres_catalog.catalog import text_query
+from worker.adapters.postgres_catalog.ranking import text_query
 from worker.adapters.postgres_catalog.schema import LOCK, NEWEST
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.adapters.postgres_catalog.stored import document_of, keys_for, workflow_of

@@ -2,5 +2,6 @@
 
 from worker.adapters.postgres_catalog.catalog import PostgresCatalog
 from worker.adapters.postgres_catalog.push import Pushed, push
+from worker.adapters.postgres_catalog.vectors import embed
 
-__all__ = ["PostgresCatalog", "Pushed", "push"]
+__all__ = ["PostgresCatalog", "Pushed", "embed", "push"]

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
+from worker.adapters.postgres_catalog.ranking import Ranking
 from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable
 from worker.domain.catalog_index import PAGE_SIZE
 from worker.domain.cursor import workflow_of
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.label_bits import Fit, LabelBits, places_of
-from worker.domain.meaning import spaced_names
+from worker.domain.label_bits import LabelBits, places_of
+from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery, graded, search_page
 from worker.domain.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
-MAX_WORDS = 32
-WORD = re.compile(r"[^\W_]+")
 
 
 class PostgresCatalog:
@@ -32,8 +31,16 @@ class PostgresCatalog:
     A workflow that is disabled in the table is not offered from then on; it is counted until the next push.
     """
 
-    def __init__(self, url: str, *, call_seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        embedder: Embedder | None = None,
+        call_seconds: float = CALL_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = Database(url, call_seconds=call_seconds)
+        self._ranking = Ranking(embedder, monotonic)
         self._decoder = Decoder()
 
     async def __aenter__(self) -> Self:
@@ -51,6 +58,11 @@ class PostgresCatalog:
     def problem(self) -> str:
         """Why the last look-up failed; empty when it did not."""
         return self._database.problem
+
+    @property
+    def meaning_problem(self) -> str:
+        """Why words rank although there is an embedder; empty when they do not."""
+        return self._ranking.problem
 
     async def check(self) -> None:
         """Raises CatalogUnavailable when there is nothing to offer, or no database."""
@@ -97,11 +109,12 @@ class PostgresCatalog:
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
-        narrowed = query.applied_to(context)
+        narrowed, vector = query.applied_to(context), await self._ranking.vector(query)
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
             fit = (await _bits(connection, statements.BITS, narrowed)).fit(narrowed)
-            best = graded(list(fit.ranked(await _scores(connection, query, fit))), query)
+            scores = await self._ranking.scores(connection, query, vector, list(places_of(fit.fits)))
+            best = graded(list(fit.ranked(scores)), query)
             found = await self._shown(connection, [place for place, _ in best.best])
             there = best._replace(best=tuple(match for match in best.best if match[0] in found))
             return search_page(there, found.__getitem__, fit.left_out(-1), fit.left_out_alone())
@@ -121,16 +134,3 @@ async def _bits(
     if not bits.size:
         raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
     return bits
-
-
-async def _scores(connection: asyncpg.Connection, query: SearchQuery, fit: Fit) -> Mapping[int, float]:
-    """How well the words of the query match, of what fits; workflows without any of them are absent."""
-    places, words = list(places_of(fit.fits)), text_query(query)
-    rows = await connection.fetch(statements.BY_TEXT, places, words) if places and words else []
-    return {row["place"]: row["score"] for row in rows}
-
-
-def text_query(query: SearchQuery) -> str:
-    """Any of the words, names such as `OOMKilled` whole and in their parts."""
-    words = WORD.findall(f"{query} {spaced_names(str(query))}".lower())
-    return " | ".join(dict.fromkeys(words[:MAX_WORDS]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +17,8 @@ Answer = TypeVar("Answer")
 CONNECTIONS = 4
 CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
+OWNER_SECONDS = 1800.0
+"""For everything a push does, vectors of thousands of workflows included."""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -36,7 +39,7 @@ class Database:
             timeout=CONNECT_SECONDS,
             init=check,
             reset=_nothing,
-            server_settings=session_settings(call_seconds),
+            server_settings=_session(call_seconds),
         )
 
     async def __aenter__(self) -> Self:
@@ -89,12 +92,24 @@ class Database:
             return answer
 
 
-def session_settings(statement_seconds: float) -> dict[str, str]:
+@asynccontextmanager
+async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to change things with. Raises CatalogUnavailable. What is not committed at the end is taken back."""
+    with translated(OWNER_SECONDS):
+        async with asyncio.timeout(OWNER_SECONDS):
+            connection = await asyncpg.connect(
+                url, timeout=CONNECT_SECONDS, server_settings=_session(OWNER_SECONDS)
+            )
+            try:
+                yield connection
+            finally:
+                connection.terminate()
+
+
+def _session(statement_seconds: float) -> dict[str, str]:
     """What a session starts with: the server ends by itself what nobody waits for any more."""
-    return {
-        "application_name": "rca-worker",
-        "statement_timeout": str(int(statement_seconds * 1000)),
-    }
+    milliseconds = str(int(statement_seconds * 1000))
+    return {"application_name": "rca-worker", "statement_timeout": milliseconds}
 
 
 async def _nothing(_connection: object) -> None:

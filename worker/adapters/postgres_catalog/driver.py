@@ -28,6 +28,7 @@ LOST = (
     ConnectionError,
 )
 """The connection is gone, or could not be made: another one may work."""
+DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 @contextmanager
@@ -40,23 +41,17 @@ def translated(seconds: float) -> Iterator[None]:
         yield
     except TimeoutError:
         raise CatalogUnavailable(f"PostgreSQL gave no answer within {seconds:g} s") from None
-    except (
-        asyncpg.PostgresError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,
-        OSError,
-        ValueError,
-    ) as error:
+    except (asyncpg.PostgresError, *DRIVER, OSError, ValueError) as error:
         raise CatalogUnavailable(f"PostgreSQL: {_explained(error)}") from None
 
 
 def _explained(error: Exception) -> str:
     if isinstance(error, asyncpg.PostgresError):
         return _told_by_server(error)
-    if isinstance(error, ValueError):
-        return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     if isinstance(error, OSError):
         return f"cannot be reached ({error.strerror or type(error).__name__})"
+    if isinstance(error, asyncpg.ClientConfigurationError) or not isinstance(error, DRIVER):
+        return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     return f"the connection failed ({type(error).__name__})"
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from worker.adapters.postgres_catalog import statements
-from worker.adapters.postgres_catalog.database import CONNECT_SECONDS, session_settings
-from worker.adapters.postgres_catalog.driver import asyncpg, translated
+from worker.adapters.postgres_catalog.database import as_owner
+from worker.adapters.postgres_catalog.driver import asyncpg
 from worker.adapters.postgres_catalog.schema import LOCK, has_embeddings, migrate
 from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, workflow_of
 from worker.domain.errors import CatalogUnavailable
+from worker.domain.evidence import one_line
 from worker.domain.label_bits import LabelBits
 from worker.domain.meaning import spaced_names
 from worker.domain.workflow import WILDCARD, ActionText, Workflow
 
-PUSH_SECONDS = 600.0
 BATCH = 500
+ID_CHARS = 100
 NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -54,23 +53,12 @@ async def push(
     Missing tables are made. What is no longer there is disabled with `prune`. A dry run does all of it and takes it back.
     `progress` is told how many workflows of how many are written.
     """
-    with translated(PUSH_SECONDS):
-        async with asyncio.timeout(PUSH_SECONDS), _connected(url) as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            done = await _push(connection, workflows, actions, prune=prune, progress=progress)
-            await (transaction.rollback() if dry_run else transaction.commit())
-            return done
-
-
-@asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[asyncpg.Connection]:
-    settings = session_settings(PUSH_SECONDS)
-    connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=settings)
-    try:
-        yield connection
-    finally:
-        connection.terminate()  # what is not committed by now is not to be
+    async with as_owner(url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        done = await _push(connection, workflows, actions, prune=prune, progress=progress)
+        await (transaction.rollback() if dry_run else transaction.commit())
+        return done
 
 
 async def _push(
@@ -122,9 +110,14 @@ def _difference(
 
 def _document(workflow: Workflow) -> str:
     """The document, if PostgreSQL can hold what is in it."""
-    document = document_of(workflow)
-    if NULL_CHARACTER.search(document):
-        raise CatalogUnavailable(f"{workflow.workflow_id} has a NUL character, which PostgreSQL cannot hold")
+    try:
+        document = document_of(workflow)
+    except ValueError:
+        document = ""
+    if not document or NULL_CHARACTER.search(document):
+        raise CatalogUnavailable(
+            f"{one_line(workflow.workflow_id, ID_CHARS)} has a character that PostgreSQL cannot hold"
+        )
     return document
 
 

@@ -38,6 +38,12 @@ BY_TEXT = """
         workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
     WHERE p.place = ANY ($1::integer[]) AND w.words @@ q.query
 """
+BY_MEANING = """
+    SELECT p.place, 1 - (w.embedding <=> $2::text::vector) AS score
+    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
+    WHERE p.place = ANY ($1::integer[]) AND vector_dims(w.embedding) = $3
+        AND w.embedding_model = $4 AND w.embedding_hash = w.content_hash
+"""
 
 CURRENT = """
     SELECT workflow_id, version, content_hash FROM workflow_catalog WHERE is_latest_version AND status = 'active'
@@ -77,3 +83,13 @@ SAVE_ACTION = """
         description = excluded.description, when_to_use = excluded.when_to_use, when_not_to_use = excluded.when_not_to_use
 """
 FORGET_ACTIONS = "DELETE FROM workflow_action_type WHERE action_type <> ALL ($1::text[])"
+WITHOUT_VECTOR = """
+    SELECT workflow_id, version, content_hash, document::text FROM workflow_catalog
+    WHERE is_latest_version AND status = 'active'
+        AND (embedding_model, embedding_hash) IS DISTINCT FROM ($1, content_hash)
+    ORDER BY workflow_id
+"""
+SAVE_VECTOR = """
+    UPDATE workflow_catalog SET embedding = $4::text::vector, embedding_model = $5, embedding_hash = $3
+    WHERE workflow_id = $1 AND version = $2
+"""

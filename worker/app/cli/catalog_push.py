@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -13,35 +14,47 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from worker.adapters.file_catalog import read_directory
-from worker.adapters.postgres_catalog import Pushed, push
-from worker.app.settings import ConfigurationError, load
+from worker.adapters.postgres_catalog import Pushed, embed, push
+from worker.app.settings import CatalogSettings, ConfigurationError, load
+from worker.app.wiring.embedders import open_embedder
+from worker.domain.errors import EmbedderUnavailable
 
 SHOWN_IDS = 50
 QUIET_SECONDS = 1.0
 
 
 async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json: bool) -> int:
-    """Exit code 1 when a worker would refuse the directory; then the database is left alone."""
-    url = load().catalog.database_url.get_secret_value()
+    """Exit code 1 when a worker would refuse the directory (the database is left alone then), or without all vectors."""
+    settings = load().catalog
+    url = settings.database_url.get_secret_value()
     if not url:
         raise ConfigurationError(
             "RCA_CATALOG__DATABASE_URL is not set: postgresql://user:password@host/database, as the tables' owner"
         )
     found = read_directory(directory)
-    with _Bar() as bar:
-        done = await push(
-            url,
-            list(found.workflows.values()),
-            found.actions,
-            prune=prune,
-            dry_run=dry_run,
-            progress=bar.tell,
-        )
+    workflows = list(found.workflows.values())
+    with _Bar("workflows") as bar:
+        done = await push(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=bar.tell)
     if as_json:
         typer.echo(json.dumps({**asdict(done), "dry_run": dry_run}, ensure_ascii=False, indent=2))
     else:
         _print(done, dry_run=dry_run)
-    return 0
+    return 0 if dry_run or not done.embeddings else await _embed(url, settings)
+
+
+async def _embed(url: str, settings: CatalogSettings) -> int:
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder(settings, stack)
+        if embedder is None:
+            return 0
+        try:
+            with _Bar("vectors") as bar:
+                count = await embed(url, embedder, progress=bar.tell)
+        except EmbedderUnavailable as error:
+            typer.echo(f"{error}: words rank until a push has made all vectors", err=True)
+            return 1
+        typer.echo(f"{count} vectors of {embedder.name}", err=True)
+        return 0
 
 
 def _print(done: Pushed, *, dry_run: bool) -> None:
@@ -68,11 +81,11 @@ def _print(done: Pushed, *, dry_run: bool) -> None:
 class _Bar:
     """A progress bar on a terminal, for what takes longer than a second."""
 
-    def __init__(self) -> None:
-        columns = (TextColumn("workflows"), BarColumn(), MofNCompleteColumn())
+    def __init__(self, what: str) -> None:
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
         console = Console(stderr=True)
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("workflows")
+        self._task = self._bar.add_task(what)
         self._since = time.monotonic()
 
     def __enter__(self) -> Self:

@@ -33,7 +33,7 @@ from worker.app.settings import (
 )
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.errors import ClusterError
-from worker.domain.ports import Catalog, Cluster, Policy
+from worker.domain.ports import Catalog, Cluster, Embedder, Policy
 from worker.domain.scope import Scope, ScopedCluster
 
 CLUSTER_CHECK_SECONDS = 15.0
@@ -97,7 +97,7 @@ def default_catalog() -> Path:
 async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
     if url := settings.database_url.get_secret_value():
-        return await _open_database(url, stack)
+        return await _open_database(url, await open_embedder(settings, stack), stack)
     if settings.url:
         return await _open_remote(settings, stack)
     embedder = await open_embedder(settings, stack)
@@ -106,12 +106,12 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
-async def _open_database(url: str, stack: AsyncExitStack) -> OpenCatalog:
+async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitStack) -> OpenCatalog:
     from worker.adapters.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - asyncpg is optional
 
-    catalog = await stack.enter_async_context(PostgresCatalog(url))
+    catalog = await stack.enter_async_context(PostgresCatalog(url, embedder=embedder))
     await catalog.check()
-    return OpenCatalog(catalog, lambda: catalog.problem)
+    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
 async def _open_remote(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
