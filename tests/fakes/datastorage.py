@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,13 +21,17 @@ WORDS = {"completed": "success", "failed": "failure", "cancelled": "cancelled"}
 
 @dataclass
 class DataStorage:
-    """`entries` by target. `answers` come first, one a request of whatever: a status, a response, or None to hang."""
+    """`entries` by target. `answers` come first, one a request of whatever: a status, a response, or None to hang.
+
+    `before` is awaited with every request.
+    """
 
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     answers: list[int | web.Response | None] = field(default_factory=list)
     catalog: StoredCatalog = field(default_factory=StoredCatalog)
     requests: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    before: Callable[[web.Request], Awaitable[None]] | None = None
     url: str = ""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -40,6 +44,8 @@ class DataStorage:
     async def planned(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self.requests.append(dict(request.query))
         self.headers.append(dict(request.headers))
+        if self.before is not None:
+            await self.before(request)
         if not self.answers:
             return await handler(request)
         planned = self.answers.pop(0)
