@@ -40,7 +40,7 @@ def test_a_policy_is_a_file_or_a_directory_with_data(tmp_path):
     assert PolicySources(modules) == read_files(tmp_path / "a.rego").sources()
     given = read_files(tmp_path / "a.rego", [tmp_path / "limits.yaml"])
     assert PolicySources(modules, {"max": {"p0": 1}}) == given.sources()
-    assert "a.rego, limits.yaml" == given.names
+    assert f"rego:a.rego, limits.yaml@{given.version}" == given.title
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,6 @@ async def test_reasons_are_bounded_and_on_one_line():
     assert not any("\n" in reason for reason in decided.reasons)
 
 
-async def test_secrets_that_a_policy_says_are_not_repeated():
-    decided = await decide(f'{HEAD}require_approval := true\nreason := "password=hunter2-hunter2"')
-    assert ("password=[REDACTED:password]",) == decided.reasons
-
-
 async def test_a_required_approval_always_has_a_reason():
     decided = await decide(f"{HEAD}require_approval := true")
     assert Approval(required=True, reasons=("the approval policy requires it",)) == decided
@@ -222,7 +217,7 @@ async def test_the_time_of_an_evaluation_is_measured():
     evaluated = await evaluator.evaluate({"environment": "dev"})
     await evaluator.close()
     assert not evaluated.approval.required
-    assert 0 < evaluated.cpu_seconds < 0.05
+    assert evaluated.seconds > 0
 
 
 # --- The reference system's packages -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ safety-aware investigation hands to `validate_action(action)`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,18 @@ from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.context import attempt_number, sent_enrichment, signal_resource
+from worker.domain.evidence import one_line
 from worker.domain.objects import ObjectRef
+from worker.domain.redact import redact
 from worker.domain.result import actionable
 from worker.domain.safety import action_name
 from worker.domain.verdict import Accepted
 
 PRODUCTION = "production"
+MAX_TEXT_CHARS = 500
+MAX_PARTS = 100
+"""Of a list or map in the input."""
+CUT = "not everything is shown to the policy: a list is too long"
 UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
 """When the cluster gave no answer: nothing is known, nothing is false."""
 
@@ -98,6 +105,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     An unknown environment is handed over as `production`, so that policies which compare with that word fail closed. A
     confidence that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`;
     an unknown downtime is left out too: in Rego `null` is smaller than any number.
+
+    Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, a risk factor
+    says so: what stands behind the cut could have asked for approval.
     """
     environment = facts.environment.strip().lower()
     downtime = (
@@ -105,7 +115,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         if facts.estimated_downtime_seconds is None
         else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
     )
-    return {
+    lists = (facts.warnings, facts.risk_factors, facts.custom_labels, *facts.custom_labels.values())
+    cut = [CUT] if any(len(found) > MAX_PARTS for found in lists) else []
+    whole = {
         "affected_resource": _resource(facts.affected),
         "remediation_target": _resource(facts.acted_on),
         "target_resource": _resource(facts.target),
@@ -120,14 +132,27 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "failed_detections": list(facts.detected_labels.failed_detections),
         "detected_labels": _known_labels(facts.detected_labels),
         "custom_labels": {name: list(values) for name, values in facts.custom_labels.items()},
-        "risk_factors": list(facts.risk_factors),
+        "risk_factors": [*cut, *facts.risk_factors],
         "action_type": facts.action_type,
         "action": {"action": action_name(facts.action_type), "risk_level": facts.estimated_risk} | downtime,
         "is_recovery_attempt": facts.recovery_attempt is not None,
         "recovery_attempt_number": facts.recovery_attempt or 0,
         "injection_detected": facts.injection_detected,
         "unverified": facts.unverified,
-    } | downtime
+    }
+    return {name: _handed_over(value) for name, value in (whole | downtime).items()}
+
+
+def _handed_over(value: Any) -> Any:
+    """The value with its texts redacted, on one line and bounded."""
+    if isinstance(value, str):
+        return one_line(redact(value), MAX_TEXT_CHARS)
+    if isinstance(value, list):
+        return [_handed_over(part) for part in value[:MAX_PARTS]]
+    if isinstance(value, dict):
+        parts = itertools.islice(value.items(), MAX_PARTS)
+        return {_handed_over(name): _handed_over(part) for name, part in parts}
+    return value
 
 
 def merge_approval(policy: Approval, factors: Sequence[str]) -> Approval:

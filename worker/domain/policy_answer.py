@@ -12,7 +12,6 @@ from typing import Any
 
 from schemas.analysis import Approval, RiskFactor
 from worker.domain.evidence import one_line
-from worker.domain.redact import redact
 
 MAX_REASONS = 32
 MAX_REASON_CHARS = 500
@@ -70,7 +69,7 @@ def strictest(decisions: Sequence[Approval]) -> Approval:
 
 
 def _said(text: str) -> str:
-    return one_line(redact(text), MAX_REASON_CHARS)
+    return one_line(text, MAX_REASON_CHARS)
 
 
 def _reasons(said: Any) -> tuple[str, ...]:

@@ -42,10 +42,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A decision, and the CPU time it took."""
+    """A decision, and how long it took by the wall clock."""
 
     approval: Approval
-    cpu_seconds: float
+    seconds: float
 
 
 class Evaluator:
@@ -75,7 +75,7 @@ class Evaluator:
             approval = decision(answer["values"], self._asked, _action(policy_input))
         except (ValueError, TypeError, RecursionError) as e:
             raise PolicyUnusable(str(e) or type(e).__name__) from e
-        return Evaluated(approval, answer["cpu_seconds"])
+        return Evaluated(approval, answer["seconds"])
 
     async def _running(self) -> Process:
         """The process, started and loaded."""

@@ -11,12 +11,14 @@ from typing import Any
 
 from worker.adapters.rego_policy.documents import SUFFIXES, merged, read_document
 from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.domain.evidence import one_line
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024
 TESTS = "_test.rego"
 """How files with tests for `opa test` end. They decide nothing."""
 VERSION_CHARS = 8
+MAX_NAMES_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,10 @@ class PolicyFiles:
         return _sha256(listed.encode())[:VERSION_CHARS]
 
     @property
-    def names(self) -> str:
-        """The names of the files, for the audit."""
-        return ", ".join(sorted(Path(path).name for path, _ in self._all()))
+    def title(self) -> str:
+        """Names and version, such as `rego:approval.rego@1a2b3c4d`."""
+        names = ", ".join(sorted(Path(path).name for path, _ in self._all()))
+        return f"rego:{one_line(names, MAX_NAMES_CHARS)}@{self.version}"
 
     def sources(self) -> PolicySources:
         """What is in them. Raises PolicyUnusable."""

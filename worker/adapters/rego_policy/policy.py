@@ -13,10 +13,8 @@ from schemas.analysis import Approval
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
 from worker.adapters.rego_policy.files import PolicyFiles
 from worker.adapters.rego_policy.unusable import PolicyUnusable
-from worker.domain.evidence import one_line
 from worker.domain.policy_answer import fail_closed
 
-MAX_NAME_CHARS = 200
 CHANGED = "the policy files have changed; the new ones decide once they have stayed the same for a while"
 
 log = structlog.stdlib.get_logger(__name__)
@@ -37,7 +35,7 @@ class RegoPolicy:
         self._read, self._bounds = read, bounds or Bounds()
         self._evaluator: Evaluator | None = None
         self._lock = asyncio.Lock()
-        self._names = self._version = self._unusable = self._notice = ""
+        self._title = self._version = self._unusable = self._notice = ""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -54,8 +52,7 @@ class RegoPolicy:
 
         Read right after a decision, without waiting for anything, it is what that decision was taken by.
         """
-        name = f"rego:{one_line(self._names, MAX_NAME_CHARS)}@{self._version}"
-        return f"{name}, replaced by one that cannot be used" if self._unusable else name
+        return f"{self._title}, replaced by one that cannot be used" if self._unusable else self._title
 
     @property
     def problem(self) -> str:
@@ -129,7 +126,7 @@ class RegoPolicy:
             raise
         async with self._lock:
             old, self._evaluator = self._evaluator, fresh
-            self._names, self._version = files.names, files.version
+            self._title, self._version = files.title, files.version
         if old is not None:
             await old.close()
 

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from schemas.permissions import Role
+from worker.app.cli.commands_audit import audit
 from worker.app.cli.commands_catalog import catalog as catalog_commands
 from worker.app.cli.commands_dlq import dlq
 from worker.app.cli.commands_mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.commands_mcp import mcp
+from worker.app.cli.commands_policy import policy
 from worker.app.cli.commands_sandbox import sandbox
 from worker.app.cli.console import EXIT_ERROR, Json, run
 from worker.app.settings import documentation
@@ -30,7 +32,9 @@ app = typer.Typer(
 )
 app.add_typer(sandbox, name="sandbox")
 app.add_typer(catalog_commands, name="catalog")
+app.add_typer(policy, name="policy")
 app.add_typer(dlq, name="dlq")
+app.add_typer(audit, name="audit")
 app.command(epilog=MCP_EPILOG)(mcp)
 
 

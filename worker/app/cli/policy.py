@@ -1,0 +1,108 @@
+"""`rca policy test`: one decision of a policy, taken as a worker takes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFiles, PolicyUnusable, read_files
+from worker.app.settings import load
+from worker.domain.policy_example import missing_fields, unknown_fields
+
+MAX_INPUT_BYTES = 1024 * 1024
+NOT_LOADED = (
+    "A worker does not start with this policy; while it runs, it requires approval for everything. Policies are "
+    "Rego v1: `import rego.v1`, `if` before a body, `contains` for a set."
+)
+NOT_DECIDED = "A worker requires approval for such an input, and gives this error as the reason."
+
+
+async def test(file: Path, document: Path, *, data: Sequence[Path], as_json: bool) -> int:
+    """Print the decision. Exit code 1 when the policy or the input cannot be used."""
+    bounds = Bounds(cpu_seconds=load().policy.timeout_seconds)
+    try:
+        given = read_input(document)
+    except (OSError, ValueError, RecursionError) as e:
+        typer.echo(f"error: input {document}: {e}", err=True)
+        return 1
+    unknown, missing = unknown_fields(given), missing_fields(given)
+    _warn(unknown, missing)
+    try:
+        files, evaluated = await _decided(file, data, given, bounds)
+    except PolicyUnusable as e:
+        typer.echo(f"error: {e}", err=True)
+        return 1
+    if as_json:
+        fields = {"unknown_fields": unknown, "missing_fields": missing}
+        typer.echo(json.dumps(_document(files, evaluated) | fields, ensure_ascii=False, indent=2))
+    else:
+        typer.echo("\n".join(_lines(files, evaluated, bounds)))
+    return 0
+
+
+def _warn(unknown: Sequence[str], missing: Sequence[str]) -> None:
+    for field in unknown:
+        typer.echo(f"warning: input.{field}: no policy is ever asked with this field", err=True)
+    if missing:
+        typer.echo(f"warning: every policy is asked with {', '.join(missing)}, too", err=True)
+
+
+def read_input(path: Path) -> dict[str, Any]:
+    """The JSON object in a file or on standard input. Raises OSError, ValueError, RecursionError."""
+    if str(path) == "-":
+        body = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    else:
+        with path.open("rb") as stream:
+            body = stream.read(MAX_INPUT_BYTES + 1)
+    if len(body) > MAX_INPUT_BYTES:
+        raise ValueError(f"longer than {MAX_INPUT_BYTES} bytes")
+    found = json.loads(body, parse_constant=_no_number)
+    if not isinstance(found, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - what is wrong is the text
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+async def _decided(
+    file: Path, data: Sequence[Path], given: dict[str, Any], bounds: Bounds
+) -> tuple[PolicyFiles, Evaluated]:
+    """The files and the decision. Raises PolicyUnusable, which says what follows from it."""
+    try:
+        files = read_files(file, data)
+        evaluator = Evaluator(files.sources(), bounds)
+        await evaluator.start()
+    except PolicyUnusable as e:
+        raise PolicyUnusable(f"{e}\n{NOT_LOADED}") from e
+    try:
+        return files, await evaluator.evaluate(given)
+    except PolicyUnusable as e:
+        raise PolicyUnusable(f"{e}\n{NOT_DECIDED}") from e
+    finally:
+        await evaluator.close()
+
+
+def _lines(files: PolicyFiles, evaluated: Evaluated, bounds: Bounds) -> Iterator[str]:
+    approval = evaluated.approval
+    yield f"policy: {files.title}"
+    yield f"approval required: {'yes' if approval.required else 'no'}"
+    yield from (f"  because {reason}" for reason in approval.reasons)
+    if approval.risk_factors:
+        yield "risk factors:"
+    yield from (f"  {factor.score:>3}  {factor.reason}" for factor in approval.risk_factors)
+    yield f"time: {evaluated.seconds * 1000:.1f} ms of {bounds.cpu_seconds * 1000:g} ms"
+
+
+def _document(files: PolicyFiles, evaluated: Evaluated) -> dict[str, Any]:
+    return {
+        "policy": files.title,
+        "approval": evaluated.approval.model_dump(mode="json"),
+        "milliseconds": round(evaluated.seconds * 1000, 3),
+    }
