@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from schemas.audit import EventType
@@ -57,6 +57,11 @@ class AuditCheck:
             chain = chains[link.chain] = Chain(link)
         if chain.follow(link, position) and link.end is not None:
             self._check_end(chain, link.end, position)
+
+    def idle(self, now: datetime) -> bool:
+        """Whether the queue of requests has to be looked at: some request has no end, and nothing happened for long."""
+        last = (list(chains.values())[-1] for chains in self._chains.values())
+        return any(not chain.ended and chain.last_time <= now - RESUMABLE for chain in last)
 
     def finish(self, facts: Facts) -> Report:
         """What is wrong, the first of each chain."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from worker.adapters.ed25519_keys import KeyUnusable
 from worker.adapters.pydantic_ai_model import ModelUnusable
 from worker.adapters.rego_policy import PolicyUnusable
 from worker.app.client import SubmitError
@@ -19,6 +20,7 @@ KNOWN = (
     ConfigurationError,
     EmbeddedError,
     IntakeError,
+    KeyUnusable,
     ModelUnusable,
     NatsServerError,
     OperationError,

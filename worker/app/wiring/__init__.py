@@ -41,8 +41,10 @@ from worker.app.wiring.outside import (
     within_scope,
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
+from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis, Outside
 from worker.domain.errors import Unavailable
+from worker.domain.ports import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
         )
     async with AsyncExitStack() as stack:
+        signer = read_signer(settings.audit)
         cluster = await open_cluster(settings, stack)
         catalog = await open_catalog(settings.catalog, stack)
         policy = await open_policy(settings.policy, stack)
@@ -93,7 +96,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 prometheus,
                 mounted.tools,
             )
-            ports = _ports(nc, subjects, clock, settings.worker.cluster_name)
+            ports = _ports(nc, subjects, clock, settings.worker.cluster_name, signer)
             handler = Handler(
                 ports,
                 Analysis(outside, analysis_rules(settings)),
@@ -116,7 +119,9 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
 
 
-def _ports(nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str) -> Ports:
+def _ports(
+    nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str, signer: Signer | None
+) -> Ports:
     journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
         NatsEvents(nc, subjects, cluster_name=cluster_name),
@@ -125,6 +130,7 @@ def _ports(nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str
         NatsRequests(FencedStream(nc, subjects.requests_stream)),
         NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
         clock,
+        signer,
     )
 
 
