@@ -26,7 +26,7 @@ from worker.app.settings import (
     Settings,
     WorkerSettings,
 )
-from worker.app.wiring import open_worker
+from worker.app.wiring import Worker, open_worker
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import nats_server
@@ -39,6 +39,7 @@ class Running:
     """A worker at work, and a connection of somebody else."""
 
     settings: Settings
+    worker: Worker
     llm: ScriptedLLM
     nc: Client
     subjects: Subjects
@@ -58,9 +59,10 @@ async def running(
     slots: int = 2,
     call_seconds: float = 10.0,
     model: Mapping[str, Any] | None = None,
+    worker: Mapping[str, Any] | None = None,
     **groups: Any,
 ) -> AsyncIterator[Running]:
-    """`model` are further settings of the model, `groups` further groups of settings.
+    """`model` and `worker` are further settings of these groups, `groups` further groups of settings.
 
     Faults of the cluster may be set at any time (`cluster.faults`).
     """
@@ -81,14 +83,14 @@ async def running(
                 **(model or {}),
             ),
             catalog=CatalogSettings(path=CATALOG),
-            worker=WorkerSettings(slots=slots, drain_seconds=1.0),
+            worker=WorkerSettings(**{"slots": slots, "drain_seconds": 1.0, **(worker or {})}),
             **groups,
         )
         nc = await stack.enter_async_context(connected(settings.nats))
         await provision_all(nc, settings)
-        worker = await stack.enter_async_context(open_worker(settings))
-        await stack.enter_async_context(worker.intake.running())
-        yield Running(settings, llm, nc, Subjects(settings.nats.prefix), cluster)
+        opened = await stack.enter_async_context(open_worker(settings))
+        await stack.enter_async_context(opened.intake.running())
+        yield Running(settings, opened, llm, nc, Subjects(settings.nats.prefix), cluster)
 
 
 def final(answer: dict[str, object], prose: str = "Found it.") -> Said:

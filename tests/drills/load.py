@@ -16,6 +16,7 @@ from tests.drills.workers import Worker
 
 MIB = 1 << 20
 MAX_GROWTH_MIB = 2.0
+HEAP = 50
 FEW = 5.0
 """Tasks, threads or files more or less are no leak: how many incidents run at once is left to chance."""
 
@@ -61,13 +62,20 @@ class Sample:
 async def soak(
     ground: Ground, *, warm_up_seconds: float = 120.0, seconds: float = 600.0, per_second: float = 5.0
 ) -> Outcome:
-    """A steady stream; what the worker holds in the first and in the last tenth after the warm-up."""
+    """A steady stream; what the worker holds in the first and in the last tenth after the warm-up.
+
+    The warm-up begins with more than the worker can do at once, so that its pools and its memory have the size that
+    they will have whenever requests come in a heap.
+    """
     async with stage(ground, "soak", ack_wait_seconds=30.0, slots=4) as s:
         await s.plan(latency_seconds=0.2)
         [worker] = await s.start(1)
+        await asyncio.gather(
+            *(s.publish_all((f"heap-{lane}-{n}" for n in range(HEAP)), lane) for lane in Lane)
+        )
         producer = asyncio.create_task(_steady(s, warm_up_seconds + seconds, per_second))
         samples = await _watch(s, worker, producer)
-        published = await producer
+        published = await producer + len(Lane) * HEAP
         settled = await s.settled(published, 120)
         account = await s.account()
     measured = [sample for sample in samples if sample.at >= warm_up_seconds]

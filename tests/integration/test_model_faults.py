@@ -10,7 +10,8 @@ import pytest
 from schemas.analysis import HumanReviewReason, Status
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
-from tests.drills.model import ANSWER, LOOK
+from tests.drills.accounts import until
+from tests.drills.model import ANSWER, KEY, LOOK
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
 
@@ -82,12 +83,68 @@ async def test_a_conversation_that_is_too_long_is_shrunk_and_answered(tmp_path):
     assert "taken out" in json.dumps(run.llm.requests[-1])
 
 
-async def test_refused_credentials_keep_the_request(tmp_path):
-    async with running(lambda request, number: REFUSED, CASE, tmp_path, model=QUICK) as run:
-        assert await result_of(run, 2) is None
-        requests = await run.nc.jetstream().stream_info("RCA_REQUESTS")
-    assert 1 == len(run.llm.requests)
-    assert 1 == requests.state.messages
+BLOCKING = {
+    "401": REFUSED,
+    "403": Said(status=403),
+    "spend cap": CAPPED,
+}
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+async def test_a_model_that_refuses_all_calls_pauses_intake_until_it_works_again(tmp_path, name):
+    mended = False
+
+    def script(request, number):
+        return looks_then_answers(request) if mended else BLOCKING[name]
+
+    requests = [body(n) for n in range(8)]
+    async with running(script, CASE, tmp_path, model=QUICK, worker={"probe_seconds": 0.3}) as run:
+        for request in requests:
+            await run.client.submit(request, RequestKind.INCIDENT)
+        await until(lambda: len(run.llm.requests) >= 4, 30)
+        asked_about = Counter(remediation(request) for request in run.llm.requests)
+        kept = await stored(run, run.subjects.requests_stream)
+        out = await taken(run)
+        says = run.worker.checks["model"]()
+        mended = True
+        assert await until(lambda: answered(run, len(requests)), 60)
+        left = await stored(run, run.subjects.requests_stream)
+        letters = await stored(run, run.subjects.dlq_stream)
+        ready_again = run.worker.checks["model"]()
+    assert 8 == kept
+    assert "model_refused_credentials" in says or "model_spend_cap" in says
+    [(_, tries), *others] = asked_about.most_common()
+    assert tries >= 2  # one request is tried again and again
+    assert len(others) <= 1  # besides it only what was already at work, once
+    assert {1} >= {count for _, count in others}
+    assert 2 >= out
+    assert (0, 0, "") == (left, letters, ready_again)
+    refused = Counter(remediation(r) for r in run.llm.requests).total() - 2 * len(requests)
+    assert refused in {asked_about.total(), asked_about.total() + 1}
+
+
+def body(number):
+    request = json.loads(BODY)
+    message = f"{request['error_message']} drill key blocked-{number}."
+    return json.dumps({**request, "remediation_id": f"blocked-{number}", "error_message": message}).encode()
+
+
+def remediation(request):
+    return KEY.search(json.dumps(request["messages"]))[1]
+
+
+async def stored(run, stream):
+    return (await run.nc.jetstream().stream_info(stream)).state.messages
+
+
+async def taken(run):
+    """Requests that are out at the worker, or wait for their time after being given back."""
+    lanes = await run.nc.jetstream().consumers_info(run.subjects.requests_stream)
+    return sum(lane.num_ack_pending for lane in lanes)
+
+
+async def answered(run, count):
+    return await stored(run, run.subjects.results_stream) >= count
 
 
 async def test_streamed_answers_make_the_same_result(tmp_path):

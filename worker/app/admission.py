@@ -46,6 +46,7 @@ class Admission:
         self._suspects: dict[int, int] = {}  # message -> urgency
         self._alone: int | None = None  # the suspect that runs
         self._prober: int | None = None
+        self._tries = 0
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -145,11 +146,14 @@ class Admission:
         self._tell()
         return was_blocked
 
-    def becomes_prober(self, message: int) -> bool:
-        """Whether this message is the one that is tried again and again while all others wait."""
+    def tried(self, message: int) -> int:
+        """How often in a row, if this message is the one that is tried while all others wait; 0 if another one is."""
         if self._prober is None:
-            self._prober = message
-        return self._prober == message
+            self._prober, self._tries = message, 0
+        if self._prober != message:
+            return 0
+        self._tries += 1
+        return self._tries
 
     def leave(self, message: int) -> None:
         """The message is out of hand."""

@@ -46,12 +46,11 @@ from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests,
 from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.domain.resume import LLM, RESULT
-from worker.domain.retry import RetryPolicy, next_delay
+from worker.domain.retry import RetryPolicy, next_delay, probe_pause
 from worker.domain.start import buried, start
 
 BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
 """A waiting time that doubles with each delivery: the server's count of deliveries must last for a long outage."""
-BLOCKED_SECONDS = 60.0
 NOT_NOW_SECONDS = 1.0
 """For another worker, or for this one when it takes messages again."""
 STEPPED_ASIDE = "stepped_aside"
@@ -81,7 +80,8 @@ class HandlerRules:
 
     `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
     death of a process in which nothing else ran. Pauses up to `hold_seconds` are waited for with the message in hand.
-    `probe_seconds` is the pause between two tries of a model that refuses all calls.
+    `probe_seconds` is the first pause between two tries of a model that refuses all calls, and for how long what it
+    has refused meanwhile goes back to the queue.
     """
 
     analysis: Rules
@@ -371,9 +371,9 @@ class Handler:
         await job.run.end(RELEASED, reason=problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(f"{problem.reason}: {short(problem)}")
-        if self._admission.becomes_prober(taken.delivery.sequence):
-            return Hold(self._rules.probe_seconds)
-        return retry(BLOCKED_SECONDS)
+        if tried := self._admission.tried(taken.delivery.sequence):
+            return Hold(probe_pause(self._rules.probe_seconds, tried))
+        return retry(self._rules.probe_seconds)
 
     async def _failed(self, job: Job, taken: Taken, counts: Counts, problem: Exception) -> Settlement:
         """A bug, ours or a library's: tried again a few times, then a person gets it."""

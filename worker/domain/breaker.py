@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 
 from worker.domain.errors import BLOCKING, GiveUp, Retry, RetryReason
 
-REFUSED_SECONDS = 60.0
-"""How long a model that refused the credentials or the spending is not asked: a person must act first."""
-
 PROBE_SECONDS = 1.0
 """When to look again while somebody else's probe is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerRule:
-    """When a breaker opens, for how long at first, and for how long at most. Seconds."""
+    """When a breaker opens, for how long at first, and for how long at most. Seconds.
+
+    `refused_seconds`: how long a model that refused the credentials or the spending is not asked: a person must act.
+    """
 
     failures: int = 5
     open_seconds: float = 15.0
     longest_seconds: float = 120.0
+    refused_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRul
         if error.reason not in BLOCKING:
             return answered()
         refused = GiveUp(error.reason, error.message)  # not the raised one: it holds on to its frames
-        return replace(breaker, probing=False, paused_until=now + REFUSED_SECONDS, why=refused)
+        return replace(breaker, probing=False, paused_until=now + rule.refused_seconds, why=refused)
     why = Retry(error.reason, error.message)
     if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
         until = max(breaker.paused_until, now + (error.after or 0.0))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from worker.domain.errors import RetryReason
 
 RATE_LIMIT_FLOOR_SECONDS = 5.0
+PROBE_GROWTH, LONGEST_PROBE = 1.1, 5.0
+"""Each try of a request leaves steps in its journal, which the next one reads: over a weekend they must stay few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,8 @@ def next_delay(
     if after is not None:
         delay += after
     return delay if age_seconds + delay <= policy.max_age_seconds else None
+
+
+def probe_pause(first_seconds: float, tried: int) -> float:
+    """Seconds until a model that refuses all calls is tried again, after so many tries in a row."""
+    return first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)

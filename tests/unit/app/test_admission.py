@@ -161,7 +161,7 @@ async def test_a_run_that_fails_makes_room(admission):
 async def test_while_blocked_only_the_one_that_is_tried_runs(admission):
     admission.block("401")
     assert await _closed(admission) is False  # nobody is tried yet: one is needed
-    assert (True, True, False) == tuple(admission.becomes_prober(message) for message in (1, 1, 2))
+    assert (1, 2, 0) == tuple(admission.tried(message) for message in (1, 1, 2))
     assert await _closed(admission) is True
     other, prober = Run(admission, 2), Run(admission, 1)
     await settle()
@@ -170,7 +170,7 @@ async def test_while_blocked_only_the_one_that_is_tried_runs(admission):
     admission.leave(2)
     assert await _closed(admission) is True
     admission.leave(1)
-    assert (await _closed(admission), admission.becomes_prober(2)) == (False, True)
+    assert (await _closed(admission), admission.tried(2)) == (False, 1)
     assert (True, False) == (admission.unblock(), admission.unblock())
     assert await _closed(admission) is False
 
@@ -201,7 +201,7 @@ async def test_holding_takes_its_time(admission):
 async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
     assert await admission.admit(2) is False
     admission.block("401")
-    admission.becomes_prober(1)
+    admission.tried(1)
     asking = asyncio.create_task(admission.admit(2))
     await settle()
     admission.unblock()

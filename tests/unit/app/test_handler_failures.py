@@ -19,7 +19,7 @@ from worker.domain.delivery import ACK, LET_GO, Fate
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
 from worker.domain.journal import BEGIN, FAILED, RELEASED
 from worker.domain.ports import Step
-from worker.domain.retry import RetryPolicy
+from worker.domain.retry import RetryPolicy, probe_pause
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
 LEFT_ALONE = Retry(RetryReason.MODEL_UNAVAILABLE, "the model is left alone for a while", 30.0, tried=False)
@@ -183,7 +183,8 @@ async def test_one_request_is_tried_now_and_then_until_the_model_answers(reason)
 
     desk.world.clock.sleep = noting
     assert ACK == await desk.take()
-    assert (101, timedelta(seconds=6_000)) == (desk.world.model.calls, desk.world.clock.now() - before)
+    seconds = sum(probe_pause(60.0, tried) for tried in range(1, 101))
+    assert (101, timedelta(seconds=seconds)) == (desk.world.model.calls, desk.world.clock.now() - before)
     assert [(RELEASED, reason)] * 100 == desk.ends
     assert all(reason in why and "FAKE" not in why for why in seen)
     assert (desk.admission.blocked, Status.COMPLETED) == ("", desk.result.status)

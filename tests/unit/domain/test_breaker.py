@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from worker.domain.breaker import (
     PROBE_SECONDS,
-    REFUSED_SECONDS,
     Breaker,
     BreakerRule,
     abandoned,
@@ -82,7 +81,7 @@ def test_retry_after_of_an_overloaded_model_holds_before_it_opens():
 )
 def test_refused_credentials_or_spending_pause_a_model_at_once(reason):
     breaker = after([GiveUp(reason, "no")])
-    assert REFUSED_SECONDS == pause(breaker, 0.0)
+    assert RULE.refused_seconds == pause(breaker, 0.0)
     assert (reason, "no") == (breaker.why.reason, breaker.why.message)
 
 
@@ -102,7 +101,7 @@ def test_whatever_happens_a_model_is_asked_again_and_nobody_waits_longer_than_th
     for error, seconds in history:
         now += seconds
         wait = pause(breaker, now)
-        assert 0.0 <= wait <= max(RULE.longest_seconds, REFUSED_SECONDS, 30.0) + 1e-6  # sums of floats
+        assert 0.0 <= wait <= max(RULE.longest_seconds, RULE.refused_seconds, 30.0) + 1e-6  # sums of floats
         if wait:
             continue
         breaker = started(breaker)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_model import MemoryModel, says
-from worker.domain.breaker import REFUSED_SECONDS, BreakerRule
+from worker.domain.breaker import BreakerRule
 from worker.domain.conversation import ModelRequest, UserTurn
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.model_chain import ModelChain, outcome
@@ -111,7 +111,7 @@ async def test_all_blocked_is_given_up_and_stays_so_until_it_is_time_to_look_aga
         assert "401" in error.message
         assert "quota" in error.message
     assert chain.calls == [1, 1]
-    chain.clock.advance(REFUSED_SECONDS)
+    chain.clock.advance(BreakerRule().refused_seconds)
     assert await chain.ask() == "mended"
 
 

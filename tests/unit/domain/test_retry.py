@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.errors import RetryReason
-from worker.domain.retry import RATE_LIMIT_FLOOR_SECONDS, RetryPolicy, next_delay
+from worker.domain.retry import RATE_LIMIT_FLOOR_SECONDS, RetryPolicy, next_delay, probe_pause
 
 DOWN, LIMITED = RetryReason.MODEL_UNAVAILABLE, RetryReason.MODEL_RATE_LIMITED
 POLICY = RetryPolicy(first_seconds=2.0, cap_seconds=300.0, max_age_seconds=3_600.0)
@@ -61,3 +61,13 @@ def test_any_delay_is_bounded_and_within_the_age(reason, attempt, age, after, ji
     if seconds is not None:
         assert (after or 0.0) <= seconds <= (after or 0.0) + POLICY.cap_seconds
         assert age + seconds <= POLICY.max_age_seconds
+
+
+def test_a_model_that_refuses_all_calls_is_tried_less_and_less_up_to_a_fifth_as_often():
+    assert [60.0, 66.0] == [probe_pause(60.0, 1), pytest.approx(probe_pause(60.0, 2))]
+    assert [300.0, 300.0] == [probe_pause(60.0, 18), probe_pause(60.0, 10**9)]
+    weekend, tries, passed = 60 * 3_600.0, 0, 0.0
+    while passed < weekend:
+        tries += 1
+        passed += probe_pause(60.0, tries)
+    assert tries < 750

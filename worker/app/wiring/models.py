@@ -30,7 +30,9 @@ def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
         )
         stack.push_async_callback(model.close)
         chain.append(model)
-    rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
+    rule = BreakerRule(
+        llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds, settings.worker.probe_seconds
+    )
     return ModelChain(chain, clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
 
 
