@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,47 @@ def test_what_nobody_knows_is_left_out_or_the_worst():
     assert "estimated_downtime_seconds" not in made["action"]
     assert made["confidence"] == 0.0
     assert (made["is_recovery_attempt"], made["recovery_attempt_number"]) == (False, 0)
+
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+def test_no_secret_is_handed_to_a_policy():
+    """The policy may be evaluated by a server."""
+    told = [f"the log says {SECRET}", "password=hunter2-hunter2"]
+    made = policy_input(
+        replace(
+            FACTS,
+            warnings=told,
+            risk_factors=told,
+            custom_labels={f"key {SECRET}": told},
+            estimated_risk=SECRET,
+            affected=ObjectRef("Pod", SECRET, "shop"),
+        )
+    )
+    assert "the log says [REDACTED:aws]" in made["warnings"]
+    assert not [word for word in (SECRET, "hunter2") if word in json.dumps(made)]
+
+
+def test_names_survive():
+    made = policy_input(FACTS)
+    assert ("api-0", "payments") == (made["target_resource"]["name"], made["custom_labels"]["team"][0])
+
+
+def test_what_a_policy_is_handed_is_bounded_and_it_is_told_what_is_cut():
+    many = ["x" * 600] * 101
+    labels = {f"k{n}": many if n == 0 else () for n in range(101)}
+    made = policy_input(replace(FACTS, warnings=many, custom_labels=labels))
+    assert 100 == len(made["warnings"]) == len(made["custom_labels"]) == len(made["custom_labels"]["k0"])
+    assert 500 == len(made["warnings"][0])
+    assert ["not everything is shown to the policy: a list is too long"] == made["risk_factors"]
+
+
+@given(st.text(max_size=40), st.lists(st.text(max_size=20), max_size=3))
+def test_every_input_is_one_line_json(name, texts):
+    made = policy_input(replace(FACTS, action_type=name, warnings=texts, estimated_risk=name))
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert not any("\n" in text for text in (*made["warnings"], made["action_type"]))
 
 
 def test_a_factor_requires_approval_and_stands_among_the_reasons():

@@ -1,0 +1,94 @@
+"""The example of a safety policy that is shipped for installations."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
+from worker.domain.policy import policy_input
+from worker.domain.policy_example import EXAMPLE
+
+DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
+SAFETY = DIRECTORY / "safety"
+VALID = "the safety policy does not validate"
+CASES = {
+    "restart": ({}, ()),
+    "scale": ({"action_type": "ScaleUp", "priority": "P0"}, ()),
+    "not allowed": (
+        {"action_type": "CordonNode"},
+        (f"{VALID} cordon_node", "cordon_node is not among the actions allowed for P1"),
+    ),
+    "anything for P3": ({"action_type": "CordonNode", "priority": "P3"}, ()),
+    "forbidden": (
+        {"action_type": "DeletePod", "priority": "P3"},
+        (f"{VALID} delete_pod", "delete_pod is forbidden"),
+    ),
+    "too long": (
+        {"estimated_downtime_seconds": 61},
+        (f"{VALID} restart_deployment", "it takes 61 s, at most 60 s are acceptable in production"),
+    ),
+    "long enough in staging": ({"estimated_downtime_seconds": 61, "environment": "staging"}, ()),
+    "unknown downtime": (
+        {"estimated_downtime_seconds": None},
+        (f"{VALID} restart_deployment", "nobody knows how long it takes"),
+    ),
+    "unknown environment": (
+        {"environment": "eu-1"},
+        (f"{VALID} restart_deployment", "there is no limit of downtime for eu-1"),
+    ),
+    "unknown priority": (
+        {"priority": "P9"},
+        (f"{VALID} restart_deployment", "restart_deployment is not among the actions allowed for P9"),
+    ),
+    "risk for P0": (
+        {"priority": "P0", "estimated_risk": "medium"},
+        ("the safety policy requires approval for restart_deployment",),
+    ),
+    "unheard-of risk for P0": (
+        {"priority": "P0", "estimated_risk": "tiny"},
+        ("the safety policy requires approval for restart_deployment",),
+    ),
+    "risk for P1": ({"estimated_risk": "medium"}, ()),
+}
+
+
+@pytest.fixture(scope="module")
+def decided():
+    """All decisions on the cases, taken in one process."""
+
+    async def run():
+        async with RegoPolicy(lambda: read_files(SAFETY)) as policy:
+            asked = {name: policy_input(replace(EXAMPLE, **changed)) for name, (changed, _) in CASES.items()}
+            return {name: await policy.decide(one) for name, one in asked.items()}
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_example_of_a_safety_policy(decided, name):
+    _, reasons = CASES[name]
+    assert (bool(reasons), reasons) == (decided[name].required, decided[name].reasons)
+
+
+def test_the_risk_is_told(decided):
+    assert {"restart": [(10, "the analysis calls the risk low")], "unheard-of risk for P0": []} == {
+        name: [(f.score, f.reason) for f in decided[name].risk_factors]
+        for name in ("restart", "unheard-of risk for P0")
+    }
+
+
+async def test_it_goes_together_with_the_shipped_policy():
+    data = [SAFETY / "limits.yaml"]
+    both = PolicyFiles(
+        read_files(DIRECTORY / "approval.rego").modules | read_files(SAFETY / "safety.rego").modules,
+        read_files(SAFETY / "safety.rego", data).data,
+    )
+    async with RegoPolicy(lambda: both) as policy:
+        decided = await policy.decide(policy_input(replace(EXAMPLE, estimated_downtime_seconds=90)))
+    assert {"the analysis has warnings", "it takes 90 s, at most 60 s are acceptable in production"} <= set(
+        decided.reasons
+    )
