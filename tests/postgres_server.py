@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
@@ -36,10 +37,13 @@ def binaries() -> Path:
 
 
 class PostgresServer:
-    """One server in a directory of its own, on a unix socket there. Data are lost when the machine stops."""
+    """One server in a directory of its own, on a unix socket there, and on `port` of 127.0.0.1 if there is one.
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    Data are lost when the machine stops.
+    """
+
+    def __init__(self, directory: Path, port: int | None = None) -> None:
+        self.directory, self.port = directory, port
         self._user = UNPRIVILEGED if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count()
@@ -53,7 +57,8 @@ class PostgresServer:
 
     def start(self) -> None:
         options = {
-            "listen_addresses": "",
+            "listen_addresses": "127.0.0.1" if self.port else "",
+            "port": str(self.port or 5432),
             "unix_socket_directories": str(self.directory),
             "fsync": "off",
             "max_connections": "40",
@@ -93,7 +98,8 @@ class PostgresServer:
 
     def url(self, database: str, user: str = OWNER, password: str = "") -> str:
         credentials = f"{user}:{quote(password, safe='')}" if password else user
-        return f"postgresql://{credentials}@/{database}?host={quote(str(self.directory), safe='')}"
+        host = quote(str(self.directory), safe="")
+        return f"postgresql://{credentials}@/{database}?host={host}&port={self.port or 5432}"
 
     async def new_database(self) -> str:
         """The address of a database of its own."""
@@ -109,11 +115,20 @@ class PostgresServer:
             await connection.close()
 
 
+async def rows(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """What a statement answers, on a connection of its own."""
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(statement, *values)]
+    finally:
+        await connection.close()
+
+
 @contextlib.contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(port: int | None = None) -> Iterator[PostgresServer]:
     # not below pytest's directory: another user must get there, and the address of a socket has at most 107 bytes
     with tempfile.TemporaryDirectory(prefix="rca-pg-") as directory:
-        server = PostgresServer(Path(directory))
+        server = PostgresServer(Path(directory), port)
         Path(directory).chmod(0o755)
         server.create()
         server.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,10 +51,21 @@ def _explained(error: Exception) -> str:
     if isinstance(error, asyncpg.PostgresError):
         return _told_by_server(error)
     if isinstance(error, OSError):
-        return f"cannot be reached ({error.strerror or type(error).__name__})"
+        return f"cannot be reached ({_network(error)})"
+    if "root certificate" in str(error):
+        return "sslmode verifies the server and no certificate to do so was found: add sslrootcert=FILE to the address"
     if isinstance(error, asyncpg.ClientConfigurationError) or not isinstance(error, DRIVER):
         return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     return f"the connection failed ({type(error).__name__})"
+
+
+def _network(error: OSError) -> str:
+    """Without the address that was tried: in a misspelt one a part of the password may stand for the host."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason}"
+    if "SSL" in str(error):
+        return "it does not offer TLS, which sslmode asks for"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else type(error).__name__
 
 
 def _told_by_server(error: asyncpg.PostgresError) -> str:

@@ -1,0 +1,126 @@
+"""A PostgreSQL that is down, slow, restarted, misspelt or refuses us."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import asyncpg
+import pytest
+
+from tests.fakes.memory_catalog import workflow
+from tests.nats_servers import free_ports
+from tests.postgres_server import OWNER, postgres_server, rows
+from worker.adapters.postgres_catalog import PostgresCatalog, push
+from worker.domain.errors import CatalogUnavailable
+from worker.domain.workflow import SelectionContext
+
+ANYWHERE = SelectionContext()
+A, B, C = workflow("a", "Restart"), workflow("b", "Restart"), workflow("c", "Scale")
+
+
+@pytest.fixture
+async def url(postgres):
+    return await postgres.new_database()
+
+
+async def ids(catalog, action="Restart"):
+    return [w.workflow_id for w in (await catalog.workflows(action, ANYWHERE)).workflows]
+
+
+async def test_a_server_that_was_restarted_is_found_again():
+    with postgres_server() as server:
+        url = await server.new_database()
+        await push(url, [A], {})
+        async with PostgresCatalog(url) as catalog:
+            await asyncio.gather(*(ids(catalog) for _ in range(8)))
+            server.stop()
+            server.start()
+            assert [["a"]] * 8 == await asyncio.gather(*(ids(catalog) for _ in range(8)))
+            server.stop()
+            with pytest.raises(CatalogUnavailable, match="cannot be reached"):
+                await ids(catalog)
+            server.start()
+            assert ["a"] == await ids(catalog)
+
+
+async def test_a_call_ends_at_its_deadline(url):
+    await push(url, [A], {})
+    holder = await asyncpg.connect(url)
+    async with PostgresCatalog(url, call_seconds=0.3) as catalog:
+        assert ["a"] == await ids(catalog)
+        await holder.execute("BEGIN; LOCK TABLE workflow_catalog_bits")
+        with pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s|took too long"):
+            await ids(catalog)
+        await holder.close()
+        assert ["a"] == await ids(catalog)
+
+
+SECRET = "p/w@ss:word"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://user:{SECRET}@127.0.0.1:1/x",
+        "postgresql://user:p%2Fw%40ss:word@127.0.0.1:1/x",
+        "postgresql://user:secret@127.0.0.1:port/x",
+        f"mysql://user:{SECRET}@db/x",
+        "postgresql://user:secret@127.0.0.1:1/x?sslmode=maybe",
+        "postgresql://user:secret@db.invalid/x",
+        "postgresql://user:secret@[::1/x",
+        "",
+    ],
+)
+async def test_no_message_holds_the_password(address):
+    async with PostgresCatalog(address) as catalog:
+        for call in (catalog.check(), push(address, [A], {})):
+            with pytest.raises(CatalogUnavailable) as caught:
+                await call
+            told = str(caught.value)
+            assert caught.value.__suppress_context__
+            assert not [part for part in ("secret", "p/w", "ss:word", "user:") if part in told], told
+
+
+async def test_a_wrong_password_is_told_without_it():
+    with postgres_server() as server:
+        await server.execute("postgres", "CREATE ROLE worker LOGIN PASSWORD 'right'")
+        (server.directory / "data" / "pg_hba.conf").write_text("local all worker scram-sha-256\n")
+        server.stop()
+        server.start()
+        async with PostgresCatalog(server.url("postgres", "worker", "wrong-one")) as catalog:
+            with pytest.raises(CatalogUnavailable, match="password authentication failed") as caught:
+                await catalog.check()
+        assert "wrong-one" not in str(caught.value)
+
+
+async def test_tls_that_was_asked_for_is_never_left_out(postgres):
+    async with PostgresCatalog(f"{postgres.url('postgres')}&sslmode=prefer") as catalog:
+        with pytest.raises(CatalogUnavailable, match="holds no catalog yet"):
+            await catalog.check()
+    with postgres_server(free_ports(1)[0]) as server:
+        for mode, told in (("require", "does not offer TLS"), ("verify-full", "add sslrootcert=FILE")):
+            address = f"postgresql://{OWNER}@127.0.0.1:{server.port}/postgres?sslmode={mode}"
+            async with PostgresCatalog(address) as catalog:
+                with pytest.raises(CatalogUnavailable, match=told):
+                    await catalog.check()
+
+
+async def test_a_server_that_hangs_is_not_waited_for_beyond_the_deadline():
+    with postgres_server() as server:
+        url = await server.new_database()
+        await push(url, [A], {})
+        async with PostgresCatalog(url, call_seconds=0.3) as catalog:
+            assert ["a"] == await ids(catalog)
+            [(backend,)] = await rows(
+                url,
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'rca-worker' AND state = 'idle'",
+            )
+            os.kill(backend, signal.SIGSTOP)
+            try:
+                with pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s"):
+                    await ids(catalog)
+                assert ["a"] == await ids(catalog)
+            finally:
+                os.kill(backend, signal.SIGCONT)
