@@ -127,13 +127,7 @@ class FileCatalog:
 
     async def learn(self) -> bool:
         """Embed what is new, if there is an embedder; whether that worked. Words rank until all is embedded."""
-        if self._meaning is None or self._meaning.complete:
-            return True
-        before = self._meaning.problem
-        done = await self._meaning.learn()
-        if self._meaning.problem not in {before, ""}:
-            log.warning("catalog_ranked_by_words", error=self._meaning.problem)
-        return done
+        return self._meaning is None or self._meaning.complete or await self._meaning.learn()
 
     async def follow(self, poll_seconds: float) -> None:
         """Take over changes of the files it was opened from, and embed what is new, until cancelled.
@@ -154,7 +148,9 @@ class FileCatalog:
 
     async def _keep_learning(self, poll_seconds: float) -> None:
         while True:
-            done = await self.learn()
+            before, done = self.meaning_problem, await self.learn()
+            if self.meaning_problem not in {"", before}:
+                log.warning("catalog_ranked_by_words", error=self.meaning_problem)
             await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
 
     async def _look(self, directory: Path, before: Stamp | None) -> Stamp | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import typer
 
 from worker.adapters.file_catalog import CatalogProblem, FileCatalog
 from worker.adapters.file_catalog import lint as problems_of
+from worker.app.cli.console import waiting_for
+from worker.app.settings import load
+from worker.app.wiring.embedders import open_embedder
 from worker.domain.evidence import one_line
 from worker.domain.search import parse_query
 from worker.domain.search_results import shown_search
@@ -62,16 +66,22 @@ async def search(
     as_json: bool,
 ) -> int:
     """Print what a search finds, or which labels leave workflows out. Exit code 2 for a bad query or label."""
-    catalog = await FileCatalog.open(directory)
-    known = signal_types_of(await catalog.actions(EVERYTHING))
-    try:
-        query = parse_query(text, known)
-        context = context_of(labels)
-    except ValueError as error:
-        typer.echo(f"error: {error}", err=True)
-        return EXIT_USAGE
-    query = replace(query, min_confidence=min_confidence, max_results=max_results)
-    page = await catalog.search(query, context)
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder(load().catalog, stack)
+        catalog = await FileCatalog.open(directory, embedder=embedder)
+        known = signal_types_of(await catalog.actions(EVERYTHING))
+        try:
+            query = parse_query(text, known)
+            context = context_of(labels)
+        except ValueError as error:
+            typer.echo(f"error: {error}", err=True)
+            return EXIT_USAGE
+        query = replace(query, min_confidence=min_confidence, max_results=max_results)
+        async with waiting_for(f"vectors of {len(catalog)} workflows"):
+            await catalog.learn()
+        page = await catalog.search(query, context)
+    if catalog.meaning_problem:
+        typer.echo(f"ranked by words: {catalog.meaning_problem}", err=True)
     shown = shown_search(query, page, [], sorted(known))
     if as_json:
         typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))

@@ -12,8 +12,8 @@ import typer
 
 from schemas.subjects import Subjects
 from worker.adapters.nats_stored import StoredLetter
+from worker.app.cli.connection import connection
 from worker.app.operations import OperationError, Operations
-from worker.app.provisioning import connected
 from worker.app.settings import load
 from worker.domain.evidence import one_line
 
@@ -24,7 +24,7 @@ ERROR_CHARS = 100
 async def operations() -> AsyncIterator[Operations]:
     """On the configured server."""
     settings = load()
-    async with connected(settings.nats, name="rca-operator") as nc:
+    async with connection(settings.nats, name="rca-operator") as nc:
         yield Operations(nc, Subjects(settings.nats.prefix))
 
 

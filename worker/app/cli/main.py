@@ -16,11 +16,12 @@ from worker.app.cli.commands_mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.commands_mcp import mcp
 from worker.app.cli.commands_policy import policy
 from worker.app.cli.commands_sandbox import sandbox
-from worker.app.cli.console import EXIT_ERROR, Json, run
+from worker.app.cli.console import EXIT_ERROR, Commands, Json, run
 from worker.app.settings import documentation
 
 app = typer.Typer(
     name="rca",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -7,7 +7,8 @@ import json
 import typer
 
 from worker.adapters.nats_provision import Action
-from worker.app.provisioning import connected, provision_all
+from worker.app.cli.connection import connection
+from worker.app.provisioning import provision_all
 from worker.app.settings import load
 
 DIFFERENT = {Action.DRIFT, Action.WOULD_CREATE, Action.WOULD_UPDATE}
@@ -16,7 +17,7 @@ DIFFERENT = {Action.DRIFT, Action.WOULD_CREATE, Action.WOULD_UPDATE}
 async def provision(*, check: bool, as_json: bool) -> int:
     """Exit code 1 when something differs that was not put right."""
     settings = load()
-    async with connected(settings.nats) as nc:
+    async with connection(settings.nats) as nc:
         findings = await provision_all(nc, settings, apply=not check)
     if as_json:
         typer.echo(

@@ -12,9 +12,9 @@ import typer
 from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
+from worker.app.cli.connection import connection
 from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
-from worker.app.provisioning import connected
 from worker.app.settings import load
 
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
@@ -30,7 +30,7 @@ async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_
     """Publish; with `wait_seconds` say what became of it."""
     kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
     settings = load()
-    async with connected(settings.nats, name="rca-submit") as nc:
+    async with connection(settings.nats, name="rca-submit") as nc:
         client = RequestClient(nc, Subjects(settings.nats.prefix))
         if wait_seconds is None:
             _say_submitted(await client.submit(body, kind), as_json=as_json)

