@@ -1,4 +1,7 @@
-"""`python -m tests.drills [NAME ...]`: play the drills, print the table; exit code 1 when a row fails."""
+"""Play the drills: real worker processes, a real nats-server, real signals. Prints a table in Markdown.
+
+Exit code 0 when all rows pass, 1 when one fails (the others are played all the same), 2 for a wrong name.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.drills import broker, deaths, faults, garbage, load
@@ -71,6 +74,12 @@ DRILLS = (
         broker.deliveries_exhausted,
     ),
     Drill("same", "same id x 10, also outside the duplicate window", "results 1", broker.same_id),
+    Drill(
+        "aside",
+        "a P0 arrives while a suspect (P3) runs alone after the death of its worker",
+        "the P0 waits for <= 1 call of it, nothing runs beside it, journaled steps paid again 0",
+        deaths.suspect_steps_aside,
+    ),
     Drill("storm", "2,000 P3 queued, a P0 arrives", "P0 starts <= 1 s later", load.storm),
     Drill(
         "bad-model",
@@ -112,9 +121,18 @@ async def play(drill: Drill, on: Ground, seconds: float) -> Outcome:
         return Outcome(passed=False, measured=f"broke off: {e!r}"[:200])
 
 
-async def play_all(drills: Sequence[Drill], seconds: float) -> bool:
-    """Print progress to stderr, the table to stdout. Logs of a failed run are kept."""
-    directory, all_began = Path(tempfile.mkdtemp(prefix="rca-drills-")), time.monotonic()
+def written(drills: Sequence[Drill], outcomes: Mapping[str, Outcome]) -> str:
+    """The table in Markdown."""
+    rows = ["| drill | must hold | measured | |", "|---|---|---|---|"]
+    for drill in drills:
+        outcome = outcomes[drill.name]
+        cells = (drill.title, drill.wanted, outcome.measured, "pass" if outcome.passed else "FAIL")
+        rows.append("| " + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+async def play_all(drills: Sequence[Drill], seconds: float, directory: Path) -> dict[str, Outcome]:
+    """The outcome of each by name. Progress goes to stderr."""
     outcomes: dict[str, Outcome] = {}
 
     async def one(drill: Drill) -> None:
@@ -133,19 +151,7 @@ async def play_all(drills: Sequence[Drill], seconds: float) -> bool:
             if not drill.beside:
                 await one(drill)
         await asyncio.gather(*beside)
-    print("| drill | must hold | measured | |\n|---|---|---|---|")
-    for drill in drills:
-        outcome = outcomes[drill.name]
-        print(
-            f"| {drill.title} | {drill.wanted} | {outcome.measured} | {'pass' if outcome.passed else 'FAIL'} |"
-        )
-    passed = sum(outcome.passed for outcome in outcomes.values())
-    print(f"\n{passed} of {len(drills)} rows passed in {time.monotonic() - all_began:.0f} s")
-    if passed == len(drills):
-        shutil.rmtree(directory, ignore_errors=True)
-    else:
-        say(f"logs: {directory}")
-    return passed == len(drills)
+    return outcomes
 
 
 def say(text: str) -> None:
@@ -156,15 +162,32 @@ def say(text: str) -> None:
 def main() -> int:
     """The command line."""
     by_name = {drill.name: drill for drill in (*DRILLS, SOAK)}
-    parser = argparse.ArgumentParser(prog="python -m tests.drills", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"one of: {', '.join(by_name)}; all but soak by default"
+    listed = "\n".join(f"  {d.name:<12} {d.title}: {d.wanted}" for d in by_name.values())
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.drills",
+        description=__doc__,
+        epilog=f"drills:\n{listed}\n\nexample: python -m tests.drills poison sigterm --out drills.md",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    chosen = parser.parse_args().names
-    if unknown := [name for name in chosen if name not in by_name]:
-        parser.error(f"no drill called {', '.join(unknown)}")
-    drills = [by_name[name] for name in chosen] or list(DRILLS)
-    return 0 if asyncio.run(play_all(drills, 1_200.0 if SOAK in drills else MAX_SECONDS)) else 1
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which drills; by default all but soak")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table to this file as well")
+    chosen = parser.parse_args()
+    if unknown := [name for name in chosen.names if name not in by_name]:
+        parser.error(f"no drill called {', '.join(unknown)}; there are {', '.join(by_name)}")
+    drills = [by_name[name] for name in chosen.names] or list(DRILLS)
+    began, directory = time.monotonic(), Path(tempfile.mkdtemp(prefix="rca-drills-"))
+    outcomes = asyncio.run(play_all(drills, 1_200.0 if SOAK in drills else MAX_SECONDS, directory))
+    table = written(drills, outcomes)
+    print(table)
+    if chosen.out:
+        chosen.out.write_text(table + "\n")
+    passed = sum(outcome.passed for outcome in outcomes.values())
+    print(f"\n{passed} of {len(drills)} rows passed in {time.monotonic() - began:.0f} s")
+    if passed < len(drills):
+        say(f"logs: {directory}")
+        return 1
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import itertools
 import json
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -99,24 +100,25 @@ async def broker_away(ground: Ground, *, away_seconds: float = 60.0, incidents: 
     )
 
 
-async def same_id(ground: Ground, *, times: int = 10) -> Outcome:
-    """The same request again: inside the duplicate window, outside it, while it runs and after its result."""
+async def same_id(ground: Ground, *, times: int = 10, window_seconds: float = 1.0) -> Outcome:
+    """The same message again: inside the duplicate window, outside it, while it runs and after its result."""
     async with stage(ground, "same", ack_wait_seconds=5.0) as s:
         await s.plan(latency_seconds=1.0)
         await s.start(1)
         js, subject = s.nc.jetstream(timeout=5), s.subjects.request(RequestKind.INCIDENT)
+        config = (await js.stream_info(s.subjects.requests_stream)).config
+        await js.update_stream(replace(config, duplicate_window=window_seconds))
         payload, stored = body("same"), set()
         for number in range(times):
-            # A new message id is what the server sees once its window has passed.
-            ack = await js.publish(subject, payload, headers={"Nats-Msg-Id": f"same-{number // 2}"})
+            ack = await js.publish(subject, payload, headers={"Nats-Msg-Id": "same"})
             stored.add(ack.seq)
-            if number == times // 2:
-                await s.settled(1, 60)
+            if number % 2:
+                await asyncio.sleep(1.5 * window_seconds)
         s.accepted.append("same")
         settled = await s.settled(1, 60)
         account, calls = await s.account(), len(s.calls())
     return Outcome(
-        settled and account.clean and calls == 2 and len(stored) > times // 2 - 1,
+        settled and account.clean and calls == 2 and len(stored) == times // 2,
         f"results {1 - len(account.lost)}, {lost_and_twice(account)}; published {times}, stored {len(stored)}, "
         f"LLM calls {calls} (one run needs 2)",
     )

@@ -135,7 +135,9 @@ async def frozen_worker(ground: Ground, *, incidents: int = 4, ack_wait_seconds:
     )
 
 
-async def stopped_worker(ground: Ground, *, incidents: int = 4, drain_seconds: float = 2.0) -> Outcome:
+async def stopped_worker(
+    ground: Ground, *, incidents: int = 4, drain_seconds: float = 2.0, grace_seconds: float = 5.0
+) -> Outcome:
     """SIGTERM in the middle of runs that take longer than the drain."""
     async with stage(ground, "sigterm", ack_wait_seconds=30.0, slots=incidents) as s:
         keys = [f"term-{n}" for n in range(incidents)]
@@ -158,8 +160,8 @@ async def stopped_worker(ground: Ground, *, incidents: int = 4, drain_seconds: f
         settled
         and not_ready
         and code == 0
-        and took <= drain_seconds + 5
-        and wait <= 5
+        and took <= drain_seconds + grace_seconds
+        and wait <= grace_seconds
         and not again
         and account.clean,
         f"exit {code} after {took:.1f} s (drain {drain_seconds:.0f} s), taken over {max(wait, 0.0):.1f} s later, journaled "
@@ -169,6 +171,36 @@ async def stopped_worker(ground: Ground, *, incidents: int = 4, drain_seconds: f
 
 async def _is_not_ready(worker: Worker) -> bool:
     return await worker.readiness() != 200
+
+
+async def suspect_steps_aside(ground: Ground, *, looks: int = 4, latency_seconds: float = 1.5) -> Outcome:
+    """A P3 whose worker was killed runs alone in the next one; then a P0 arrives."""
+    async with stage(ground, "aside", ack_wait_seconds=2.0) as s:
+        await s.plan(latency_seconds=latency_seconds, looks=looks)
+        [worker] = await s.start(1)
+        await s.publish("aside-suspect", Lane.P3)
+        await until(lambda: _asked(s, "aside-suspect"), 30)
+        await worker.kill()
+        await worker.start()
+        await until(lambda: len(_asked(s, "aside-suspect")) >= 2, 60)
+        before = len(_asked(s, "aside-suspect"))
+        await s.publish("aside-urgent", Lane.P0)
+        settled = await s.settled(2, 120)
+        account = await s.account()
+        urgent = _asked(s, "aside-urgent")
+        beside = [at for at in _asked(s, "aside-suspect")[before:] if urgent[0] < at < urgent[-1]]
+        waited = len([at for at in _asked(s, "aside-suspect")[before:] if at < urgent[0]])
+        stepped = len(worker.events("suspect_stepped_aside"))
+    return Outcome(
+        settled and account.clean and not account.dead and stepped == 1 and not beside and waited <= 1,
+        f"calls of the suspect that the P0 waited for {waited}, beside it {len(beside)}, outstanding calls paid again "
+        f"{account.outstanding_paid_again} for 1 death, {lost_and_twice(account)}",
+    )
+
+
+def _asked(s: Stage, key: str) -> list[float]:
+    """When the model was asked about a request."""
+    return [call.at for call in s.calls() if call.key == key]
 
 
 async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2) -> Outcome:
