@@ -129,7 +129,8 @@ def _operator(s: Subjects) -> Rights:
         f"{API}.STREAM.LIST",
         *(_api(f"STREAM.{verb}", name) for verb in ("INFO", "CREATE", "UPDATE") for name in streams(s)),
         *(_api(f"CONSUMER.{verb}", name) for verb in ("NAMES", "LIST") for name in streams(s)),
-        *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE") for name in made),
+        # Some clients write DURABLE.
+        *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE", "DURABLE.CREATE") for name in made),
         _api("CONSUMER.CREATE", f"{results}.{Role.AIANALYSIS}.>"),  # with a filter, as clients write it
         *(_api("STREAM.MSG.GET", name) for name in (s.dlq_stream, results, cancel)),
         _api("STREAM.MSG.DELETE", s.dlq_stream),

@@ -25,7 +25,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class Link:
-    """The state of one connection. `on_denied` is called with each denial."""
+    """The state of one connection. Denials are logged, once each, unless somebody is called for them."""
 
     problem: str = ""
     """Why the newest try to connect failed."""
@@ -33,7 +33,7 @@ class Link:
     """The newest denial, for who gets no answer."""
     over: str = ""
     """Why there will be no connection any more."""
-    on_denied: Callable[[str], None] | None = None
+    on_denied: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it is over."""
     closing: bool = False
@@ -43,7 +43,8 @@ class Link:
     async def on_error(self, error: Exception) -> None:
         """For nats-py. Raises an error that is the end, which ends `connect` too."""
         if denial := denied(error):
-            self._deny(denial)
+            if not self.closing:
+                self._deny(denial)
             return
         self.problem = str(error) or repr(error)
         if said := refusal(error):
@@ -68,11 +69,11 @@ class Link:
 
     def _deny(self, denial: str) -> None:
         self.denied = denial
-        if denial not in self._logged and len(self._logged) < MAX_LOGGED:
+        if self.on_denied:
+            self.on_denied()
+        elif denial not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(denial)
             log.error("nats_denied", reason=denial)
-        if self.on_denied:
-            self.on_denied(denial)
 
     def _end(self, why: str) -> None:
         self.over = why

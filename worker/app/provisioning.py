@@ -31,7 +31,7 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(None) as scope:
-            link.on_denied = lambda _: scope.reschedule(loop.time())
+            link.on_denied = lambda: None if scope.expired() else scope.reschedule(loop.time())
             yield nc
     except TimeoutError:
         if not scope.expired():
