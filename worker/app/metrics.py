@@ -51,6 +51,11 @@ class Metrics:
             "1 while a change of the catalog's files is refused and the last good catalog is served",
             registry=self.registry,
         )
+        self.policy_problems = Gauge(
+            "rca_policy_problems",
+            "1 while changed policy files do not decide, or the OPA server did not at the last question",
+            registry=self.registry,
+        )
         self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
         tasks = Gauge("rca_tasks", "Tasks of the event loop: a leak shows here", registry=self.registry)
         tasks.set_function(_tasks)
@@ -75,6 +80,10 @@ class Metrics:
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
         """Ask at each scrape whether the catalog serves something else than its files."""
         self.catalog_problems.set_function(lambda: float(refused()))
+
+    def watch_policy(self, troubled: Callable[[], bool]) -> None:
+        """Ask at each scrape whether something is wrong with the approval policy."""
+        self.policy_problems.set_function(lambda: float(troubled()))
 
     def text(self) -> bytes:
         """The exposition format."""

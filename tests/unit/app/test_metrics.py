@@ -47,12 +47,13 @@ def test_an_unknown_price_costs_nothing():
     assert value(metrics, "rca_llm_cost_usd_total") == 0
 
 
-def test_the_catalog_is_asked_at_each_scrape():
-    metrics, refused = Metrics(), [True]
-    metrics.watch_catalog(lambda: refused[0])
-    assert value(metrics, "rca_catalog_problems") == 1
-    refused[0] = False
-    assert value(metrics, "rca_catalog_problems") == 0
+def test_catalog_and_policy_are_asked_at_each_scrape():
+    for name in ("catalog", "policy"):
+        metrics, refused = Metrics(), [True]
+        getattr(metrics, f"watch_{name}")(lambda refused=refused: refused[0])
+        assert value(metrics, f"rca_{name}_problems") == 1
+        refused[0] = False
+        assert value(metrics, f"rca_{name}_problems") == 0
 
 
 def test_each_worker_counts_for_itself():

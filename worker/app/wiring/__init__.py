@@ -82,6 +82,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(background(watch.run()))
         metrics.watch_catalog(lambda: bool(catalog.problem()))
+        metrics.watch_policy(lambda: bool(policy.problem()))
         admission = Admission(clock)
 
         async def open_desks(nc: Client) -> Desks:
