@@ -65,8 +65,8 @@ class NatsArchive:
             info = await self._js.stream_info(self._stream)
         except (TimeoutError, nats.errors.Error, JetStreamError) as e:
             raise Unavailable(f"{self._stream}: {e!r}") from e
-        first, age = info.state.first_seq, info.config.max_age
-        if first <= 1 or not age:
+        first, age = max(1, info.state.first_seq), info.config.max_age  # 0: nothing was ever stored
+        if first == 1 or not age:
             return Extent(first, info.state.last_seq, None)
         oldest, limit = await self._log.at(first), now - timedelta(seconds=age)
         return Extent(first, info.state.last_seq, min(oldest.stored_at, limit) if oldest else limit)

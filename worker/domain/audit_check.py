@@ -78,7 +78,7 @@ class AuditCheck:
             events=sum(chain.seen for chain in chains),
             republished=sum(chain.republished for chain in chains),
             requests=len(self._chains),
-            chains=count,
+            chains=dict(count),
             ends=self._ends,
             signed=self._signed,
             checked_signatures=bool(self._keys),

@@ -54,10 +54,10 @@ def read_link(body: bytes) -> Link:
     try:
         event: Any = json.loads(body)
         same = canonical(event) == body
-    except (ValueError, RecursionError, AttributeError, TypeError) as e:
-        raise ValueError("no JSON object") from e
-    if not same:
-        raise ValueError("not canonical JSON")
+    except (ValueError, RecursionError) as e:
+        raise ValueError("no JSON") from e
+    if not same or not isinstance(event, dict):
+        raise ValueError("not a JSON object in canonical form")
     if not all(isinstance(event.get(name), str) for name in TEXTS):
         raise ValueError(f"an event needs {', '.join(TEXTS)}")
     if not all(isinstance(event.get(name), str) and SHA256.fullmatch(event[name]) for name in HASHES):

@@ -393,6 +393,25 @@ def test_an_event_without_what_a_chain_needs_is_unreadable(change):
     assert [Problem.UNREADABLE] == [f.problem for f in check(messages, Facts(now=NOON)).findings]
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+
+
+@given(
+    field=st.sampled_from(FIELDS),
+    value=JSON,
+    payload=st.dictionaries(
+        st.sampled_from(["continues", "replayed", "result_sha256", "event_type"]), JSON, max_size=4
+    ),
+)
+def test_no_content_breaks_the_check(field, value, payload):
+    event = documents(bodies(whole("rr-1", 2, signer=SIGNER)))[1]
+    messages = [canonical(resealed({**event, "payload": payload}, **{field: value}))]
+    assert not check(messages, facts("rr-1"), [KEY]).good
+
+
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b'{"a":"\\ud800"}'])
 def test_hostile_json_is_unreadable(body):
     assert [Problem.UNREADABLE] == [f.problem for f in check([body], Facts(now=NOON)).findings]

@@ -1,0 +1,227 @@
+"""The trail of real runs is whole, also when a worker was killed in between; what is done to it is found and named."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from schemas.subjects import Subjects
+from tests.fakes.audit_chains import accepted, bodies, chain, whole
+from tests.integration.test_pipeline import BODY, CASE, investigate_then_answer
+from tests.integration.test_worker_process import KEY, Held, stage, started, until
+from tests.nats_servers import one_server, provisioned
+from tests.pipeline import running
+from tests.processes import rca
+from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
+from worker.adapters.nats_provision import provision, wanted
+from worker.app.auditing import Auditing
+from worker.app.cli.submit import with_new_ids
+from worker.app.settings import AuditSettings
+from worker.domain.audit_findings import Problem, Status
+
+SEED = b"seed of the audit trail for test"
+COPY = Subjects("copy")
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "signing.key"
+    path.write_bytes(base64.b64encode(SEED))
+    return path
+
+
+def public(seed=SEED):
+    return Ed25519Check(bytes(Ed25519Signer(seed)._key.verify_key))
+
+
+async def stored(run, stream, subjects=None):
+    """All messages: (sequence, subject, body)."""
+    name, js = getattr(subjects or run.subjects, stream), run.nc.jetstream()
+    state, found = (await js.stream_info(name)).state, []
+    for sequence in range(state.first_seq, state.last_seq + 1):
+        message = await js.get_msg(name, sequence)
+        found.append((sequence, message.subject, message.data))
+    return found
+
+
+@asynccontextmanager
+async def two_requests(tmp_path, key_file):
+    """The keys of two that were answered; one body for each."""
+    other = with_new_ids(BODY)
+    keys = [json.loads(body)["remediation_id"] for body in (BODY, other)]
+    audit = AuditSettings(signing_key_file=key_file)
+    async with running(investigate_then_answer, CASE, tmp_path, audit=audit) as run:
+        for body in (BODY, other):
+            run.llm.requests.clear()
+            async with run.client.waiting("incident", body) as waiter:
+                assert await run.client.outcome(waiter, await run.client.submit(body, "incident"), 30)
+        yield run, keys
+
+
+async def copied(run, change):
+    """The report about a copy of both streams, whose audit events went through `change`."""
+    await provision(run.nc, wanted(COPY))
+    js = run.nc.jetstream()
+    for stream in ("audit_stream", "results_stream"):
+        await js.purge_stream(getattr(COPY, stream))
+    for _, subject, body in await stored(run, "results_stream"):
+        await js.publish(subject.replace("rca.", "copy.", 1), body)
+    events = [(subject, body) for _, subject, body in await stored(run, "audit_stream")]
+    change(events)
+    for subject, body in events:
+        await js.publish(subject.replace("rca.", "copy.", 1), body)
+    return await Auditing(run.nc, COPY).check([public()])
+
+
+def of(events, key):
+    """Where the events of a request are."""
+    return [n for n, (_, body) in enumerate(events) if json.loads(body)["request_key"] == key]
+
+
+async def test_the_trail_of_finished_requests_is_whole_and_signed(tmp_path, key_file):
+    async with two_requests(tmp_path, key_file) as (run, keys):
+        report = await Auditing(run.nc, run.subjects).check([public()])
+        assert ([], 2, 2, 2) == (report.findings, report.requests, report.ends, report.signed)
+        assert {Status.COMPLETE: 2} == dict(report.chains)
+        assert (2, len(await stored(run, "audit_stream"))) == (report.checked_results, report.events)
+        other_key = await Auditing(run.nc, run.subjects).check([public(b"x" * 32)], only=keys[1])
+        assert [(keys[1], Problem.UNKNOWN_KEY)] == [(f.request_key, f.problem) for f in other_key.findings]
+        unsigned = await Auditing(run.nc, run.subjects).check([], only=keys[0])
+        [chain] = unsigned.notable
+        assert (Status.COMPLETE, chain.events) == (chain.status, unsigned.events)
+
+
+def dropped(nth):
+    def change(events, first, second):
+        del events[of(events, second)[nth]]
+
+    return change
+
+
+def rewritten(events, first, second):
+    at = of(events, first)[2]
+    subject, body = events[at]
+    events[at] = (subject, body.replace(b'"incident_id":"', b'"incident_id":"x', 1))
+
+
+def swapped(events, first, second):
+    one, two = of(events, second)[2:4]
+    events[one], events[two] = events[two], events[one]
+
+
+def emptied(events, first, second):
+    events[:] = [event for n, event in enumerate(events) if n in of(events, first)]
+
+
+async def test_what_was_done_to_a_copy_of_the_trail_is_named(tmp_path, key_file):
+    async with two_requests(tmp_path, key_file) as (run, keys):
+        report = await copied(run, lambda events: None)
+        assert ([], 2) == (report.findings, report.signed)
+        last = report.events // 2
+        for change, which, sequence, problem in (
+            (dropped(3), 1, 4, Problem.MISSING),
+            (dropped(0), 1, 1, Problem.MISSING),
+            (dropped(-1), 1, last, Problem.TRUNCATED),
+            (rewritten, 0, 3, Problem.CHANGED),
+            (swapped, 1, 3, Problem.MISSING),
+            (emptied, 1, 1, Problem.NO_EVENTS),
+        ):
+            report = await copied(run, lambda events, change=change: change(events, *keys))
+            found = [(f.request_key, f.sequence, f.problem) for f in report.findings]
+            assert [(keys[which], sequence, problem)] == found
+
+
+async def test_a_result_that_was_replaced_is_named(tmp_path, key_file):
+    async with two_requests(tmp_path, key_file) as (run, keys):
+        js, subject = run.nc.jetstream(), run.subjects.result("incident", keys[0])
+        result = json.loads((await js.get_last_msg(run.subjects.results_stream, subject)).data)
+        await js.publish(subject, json.dumps({**result, "analysis": "all is well"}).encode())
+        report = await Auditing(run.nc, run.subjects).check([])
+    assert [(keys[0], Problem.OTHER_RESULT)] == [(f.request_key, f.problem) for f in report.findings]
+
+
+async def test_a_request_that_still_waits_is_open_however_long(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        for body in bodies(chain(KEY, [accepted()])):  # months ago
+            await case.js.publish("rca.audit.request.accepted", body)
+        await case.js.publish("rca.request.incident", b"not readable")
+        await case.js.publish("rca.request.incident", BODY)
+        auditing = Auditing(case.nc, Subjects())
+        assert {Status.OPEN: 1} == dict((await auditing.check([])).chains)
+        await case.js.purge_stream("RCA_REQUESTS")
+        report = await auditing.check([])
+    assert [(KEY, 2, Problem.TRUNCATED)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
+
+
+async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may_become(tmp_path):
+    """Somebody has deleted what is younger."""
+    messages = bodies(whole(KEY, 4, start=datetime.now(UTC) - timedelta(days=20)))
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        for body in messages:
+            await case.js.publish("rca.audit.policy.decided", body)
+        await case.js.purge_stream("RCA_AUDIT", keep=2)
+        report = await Auditing(case.nc, Subjects()).check([])
+    assert [(KEY, 1, Problem.MISSING)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
+
+
+async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path, key_file):
+    script = Held(2)
+    async with stage(tmp_path, script) as s:
+        signing = {"RCA_AUDIT__SIGNING_KEY_FILE": str(key_file)}
+        async with started(s.worker(**signing)) as first:
+            await s.submit()
+            await asyncio.wait_for(script.asked.wait(), 40)
+            await first.kill()
+        env = {"RCA_NATS__SERVERS": s.env["RCA_NATS__SERVERS"]}
+        running_on = await rca("audit", "verify", "--json", env=env)
+        assert (0, {"open": 1}) == (running_on.code, running_on.json()["chains"])
+        script.free = True
+        async with started(s.worker("w1", **signing)):
+            await until(s.answered)
+
+        public_file = tmp_path / "public.key"
+        public_file.write_bytes(base64.b64encode(bytes(Ed25519Signer(SEED)._key.verify_key)))
+        good = await rca("audit", "verify", "--key", str(public_file), env=env)
+        assert (0, "") == (good.code, good.err)
+        assert "chains: 1 complete" in good.out
+        assert "1 of 1 ends have a good signature" in good.out
+
+        exported = tmp_path / "events.jsonl"
+        exported.write_text((await rca("audit", "export", "--request", KEY, env=env)).out)
+        from_file = await rca("audit", "verify", "--file", str(exported), "--key", str(public_file))
+        assert (0, True) == (from_file.code, "chains: 1 complete" in from_file.out)
+        lines = exported.read_text().splitlines(keepends=True)
+        exported.write_text("".join([*lines[:4], *lines[5:]]))
+        cut = await rca("audit", "verify", "--file", str(exported))
+        assert (1, True) == (cut.code, f"{KEY}: event 5: missing" in cut.out)
+
+        await s.case.js.delete_msg("RCA_AUDIT", 3)
+        bad = await rca("audit", "verify", "--json", env=env)
+        document = bad.json()
+        assert (1, False, False) == (bad.code, document["good"], document["checked_signatures"])
+        assert [(KEY, 3, "missing")] == [
+            (f["request_key"], f["sequence"], f["problem"]) for f in document["findings"]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        (b"not a key", "neither PEM nor base64"),
+        (base64.b64encode(b"short"), "5 bytes in base64, needed are 32"),
+    ],
+)
+async def test_a_key_file_that_is_none_is_a_clear_error(tmp_path, content, said):
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_bytes(content)
+    env = {"RCA_AUDIT__SIGNING_KEY_FILE": str(path), "RCA_LLM__MODEL": "openai-chat:x"}
+    ended = await rca("worker", env=env)
+    assert (1, True) == (ended.code, f"RCA_AUDIT__SIGNING_KEY_FILE: {path}: {said}" in ended.err)
+    assert "Traceback" not in ended.err
