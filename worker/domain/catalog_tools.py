@@ -19,7 +19,7 @@ from worker.domain.search import BadQueryError, parse_query
 from worker.domain.search_filters import narrowed, where_words
 from worker.domain.search_results import compact, shown_parameter, shown_search
 from worker.domain.selection import signal_types_of
-from worker.domain.targets import TARGET_PARAMETERS
+from worker.domain.targets import target_part
 from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows, SearchWorkflowCatalog
 from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowSummary
 
@@ -145,7 +145,7 @@ def _action(found: ActionSummary) -> dict[str, Any]:
 
 def _summary(found: WorkflowSummary) -> dict[str, Any]:
     """Parameters that name the target are left out: code fills them in."""
-    parameters = [name for name in found.parameters if name.rstrip("*") not in TARGET_PARAMETERS]
+    parameters = [name for name in found.parameters if target_part(name.rstrip("*")) is None]
     return compact(asdict(found) | {"parameters": parameters})
 
 

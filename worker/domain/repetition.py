@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.parameters import BadValueError, check_value
-from worker.domain.targets import TARGET_PARAMETERS
+from worker.domain.targets import spelling, target_part
 from worker.domain.workflow import Parameter, ParameterType, Workflow
 
 
@@ -23,16 +23,25 @@ class FailedExecution:
 def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExecution) -> bool:
     """Whether workflow and parameters are those that failed.
 
-    Values compare by meaning (`2`, `2.0` and `"2"` are the same number), defaults count as given. Parameters that name
-    the target count only where both sides have them: older executions were given the target in other ways.
+    Values compare by meaning (`2`, `2.0` and `"2"` are the same number), names in any spelling, defaults count as given.
+    Parameters that name the target count only where both sides have them: older executions were given the target in
+    other ways.
     """
     if failed.workflow_id.strip() != workflow.workflow_id:
         return False
+    pairs = [(p, _given(parameters, p.name), _given(failed.parameters, p.name)) for p in workflow.parameters]
     return all(
-        _meaning(p, parameters.get(p.name)) == _meaning(p, failed.parameters.get(p.name))
-        for p in workflow.parameters
-        if p.name not in TARGET_PARAMETERS or (p.name in parameters and p.name in failed.parameters)
+        _meaning(p, now) == _meaning(p, before)
+        for p, now, before in pairs
+        if target_part(p.name) is None or (now is not None and before is not None)
     )
+
+
+def _given(parameters: Mapping[str, Any], name: str) -> Any:
+    """The value of this name, else of the first one that is it in another spelling; None without any."""
+    if name in parameters:
+        return parameters[name]
+    return next((value for other, value in parameters.items() if spelling(other) == spelling(name)), None)
 
 
 def _meaning(parameter: Parameter, value: Any) -> str:

@@ -37,6 +37,10 @@ DECLARED = workflow(
         ({"TARGET_RESOURCE_NAME": "api"}, {}, True),
         ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "api"}, True),
         ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "web"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"target_resource_name": "web"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"targetResourceName": "api"}, True),
+        ({"FACTOR": 3}, {"factor": "3"}, True),
+        ({"FACTOR": 3}, {"factor": "2", "FACTOR": "3"}, True),
     ],
 )
 def test_parameters_compare_by_meaning(now, before, same):
@@ -45,3 +49,12 @@ def test_parameters_compare_by_meaning(now, before, same):
 
 def test_another_workflow_never_repeats():
     assert not repeats(DECLARED, {}, FailedExecution("scale-v1"))
+
+
+@pytest.mark.parametrize("name", ["target_resource_name", "targetResourceName", "TARGET-RESOURCE-NAME"])
+def test_a_target_parameter_counts_only_where_both_sides_have_it_in_any_spelling(name):
+    declared = workflow(parameters=(Parameter(name), Parameter("zone")))
+    assert repeats(declared, {name: "api", "zone": "a"}, FailedExecution("restart-v1", {"zone": "a"}))
+    for before, same in (("api", True), ("web", False)):
+        failed = FailedExecution("restart-v1", {"TARGET_RESOURCE_NAME": before, "ZONE": "a"})
+        assert same == repeats(declared, {name: "api", "zone": "a"}, failed)

@@ -75,6 +75,8 @@ async def test_lists_show_when_to_use_what_and_what_has_to_be_filled_in():
     text = ActionText("restarts", "a leak", "a bad image")
     parameters = (
         Parameter("TARGET_RESOURCE_NAME", required=True),
+        Parameter("targetNamespace", required=True),
+        Parameter("deployment_name"),
         Parameter("REASON", required=True),
         Parameter("WAIT"),
     )
