@@ -82,9 +82,8 @@ async def running(
                 api_key=SecretStr("test-key"),
                 **(model or {}),
             ),
-            catalog=CatalogSettings(path=CATALOG),
             worker=WorkerSettings(**{"slots": slots, "drain_seconds": 1.0, **(worker or {})}),
-            **groups,
+            **{"catalog": CatalogSettings(path=CATALOG), **groups},
         )
         nc = await stack.enter_async_context(connected(settings.nats))
         await provision_all(nc, settings)
