@@ -1,18 +1,22 @@
-"""The example of a safety policy that is shipped for installations."""
+"""The examples that are shipped for installations and shown in the documentation."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from schemas.analysis import Approval
 from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
 from worker.domain.policy import policy_input
 from worker.domain.policy_example import EXAMPLE
 
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "policy.md"
 SAFETY = DIRECTORY / "safety"
 VALID = "the safety policy does not validate"
 CASES = {
@@ -79,6 +83,19 @@ def test_the_risk_is_told(decided):
         name: [(f.score, f.reason) for f in decided[name].risk_factors]
         for name in ("restart", "unheard-of risk for P0")
     }
+
+
+async def test_what_the_documentation_shows_can_be_used():
+    """Each lets a restart in staging run; the last of them calls the function of the second."""
+    shown = re.findall(r"```rego\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    approval, safety, calling = ({f"{n}.rego": text.encode()} for n, text in enumerate(shown))
+    data = {"allowed_actions": {"P1": ["restart_deployment"]}, "max_downtime": {"staging": 60}}
+    limits = {"limits.json": json.dumps(data).encode()}
+    asked = policy_input(replace(EXAMPLE, environment="staging"))
+    for modules in (approval, safety, safety | calling):
+        files = PolicyFiles(modules, limits)
+        async with RegoPolicy(lambda files=files: files) as policy:
+            assert Approval(required=False) == await policy.decide(asked)
 
 
 async def test_it_goes_together_with_the_shipped_policy():

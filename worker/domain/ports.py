@@ -105,7 +105,10 @@ class Model(Protocol):
 
 
 class Policy(Protocol):
-    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why."""
+    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why.
+
+    `name`, read right after a decision without waiting for anything, is the version it was taken by.
+    """
 
     @property
     def name(self) -> str: ...
