@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from pathlib import Path
+
+import pytest
+import yaml
 
 from schemas.taxonomy import Severity
 from worker.adapters.file_catalog import FileCatalog, lint
@@ -75,3 +80,82 @@ async def test_they_are_searched_like_any_other():
     assert "grow-memory-gitops" == aware.matches[0].workflow.title
     flux = await catalog.search(query, SelectionContext(detected_labels={"gitops_tool": "flux"}))
     assert {"signal_type": 1, "detected label gitops_tool": 1} == flux.excluded
+
+
+def exported(kind, version):
+    """The documents of DIRECTORY as one list, as an API server would have changed them."""
+    found = []
+    for path in sorted(DIRECTORY.iterdir()):
+        for document in yaml.safe_load_all(path.read_text()):
+            document["metadata"] |= {"uid": "1", "managedFields": [{"manager": "kubectl"}]}
+            found.append(document)
+    return {"apiVersion": version, "kind": kind, "items": found, "metadata": {"resourceVersion": ""}}
+
+
+async def test_an_export_of_kubectl_is_read_item_by_item(tmp_path):
+    (tmp_path / "export.json").write_text(json.dumps(exported("List", "v1")))
+    catalog = await FileCatalog.open(tmp_path)
+    assert await by_title() == {workflow.title: workflow for workflow in catalog}
+    expected = await (await FileCatalog.open(DIRECTORY)).actions(DEPLOYMENT)
+    assert expected == await catalog.actions(DEPLOYMENT)
+    assert lint(tmp_path) == ()
+
+
+async def test_items_of_a_list_of_one_kind_need_not_repeat_it(tmp_path):
+    whole = exported("RemediationWorkflowList", "kubernaut.ai/v1alpha1")
+    whole["items"] = [
+        {"metadata": item["metadata"], "spec": item["spec"]}
+        for item in whole["items"]
+        if item["kind"] == "RemediationWorkflow"
+    ]
+    (tmp_path / "export.yaml").write_text(yaml.safe_dump(whole))
+    assert await by_title() == {workflow.title: workflow for workflow in await FileCatalog.open(tmp_path)}
+
+
+ITEMS = """
+    apiVersion: v1
+    kind: List
+    items:
+    - apiVersion: v1
+      kind: ConfigMap
+    - apiVersion: kubernaut.ai/v1alpha1
+      kind: RemediationWorkflow
+      metadata: {name: broken}
+      spec:
+        workflowId: broken
+        actionType: Restart
+        labels:
+          severity: [terrible]
+    - not an object
+"""
+
+
+def test_problems_of_items_have_the_lines_of_the_file(tmp_path):
+    (tmp_path / "export.yaml").write_text(textwrap.dedent(ITEMS))
+    assert [
+        (14, "spec.labels.severity: not a severity: terrible"),
+        (15, "a catalog document is a mapping"),
+    ] == [(p.line, p.message) for p in lint(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{apiVersion: v1, kind: List}",
+        "{apiVersion: v1, kind: List, items: 7}",
+        "{apiVersion: v1, kind: List, items: {a: b}}",
+        "{apiVersion: v1, kind: ConfigMapList, items: [{spec: {}}]}",
+        "{apiVersion: kubernaut.ai/v1alpha1, kind: RemediationRequestList, items: [{spec: {}}]}",
+    ],
+)
+def test_lists_of_nothing_and_of_other_kinds_are_skipped(tmp_path, text):
+    (tmp_path / "export.yaml").write_text(text)
+    assert lint(tmp_path) == ()
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(12, False), (20, True)])
+def test_lists_in_lists_have_an_end(tmp_path, depth, refused):
+    head, tail = "{apiVersion: v1, kind: List, items: [", "]}"
+    text = f"{head * depth}{{workflow_id: a, action_type: B, description: 'Evicted high: x'}}{tail * depth}"
+    (tmp_path / "export.yaml").write_text(text)
+    assert refused == bool(lint(tmp_path))

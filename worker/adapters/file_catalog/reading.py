@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from schemas.enrichment import snake_case
 from worker.adapters.file_catalog.building import build_workflow
-from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
+from worker.adapters.file_catalog.source import CatalogProblem, Document, Location, items_of
 from worker.domain.workflow import ActionText, Workflow
 from worker.domain.workflow_building import one_paragraph
 from worker.domain.workflow_document import (
@@ -21,6 +21,8 @@ from worker.domain.workflow_document import (
 )
 
 KUBERNAUT = "kubernaut.ai/v1alpha1"
+GROUP = KUBERNAUT.partition("/")[0] + "/"
+KINDS = ("RemediationWorkflow", "ActionType")
 UNUSED: Mapping[type[BaseModel], set[str]] = {
     WorkflowDocument: {"maintainers", "dependencies", "rollback_parameters", "tags", "status"},
     ExecutionDocument: {"engine_config", "resources"},
@@ -42,10 +44,13 @@ class Loaded:
 
 
 def read_into(loaded: Loaded, document: Document) -> None:
-    """Add what the document declares. Kubernetes objects of other kinds are skipped."""
+    """Add what the document declares, or each item of a List. Kubernetes objects of other kinds are skipped."""
     value = document.value
     if not isinstance(value, dict):
         loaded.problems.append(document.problem((), "a catalog document is a mapping"))
+    elif (inherited := _of_items(value)) is not None:
+        for item in items_of(document, inherited):
+            read_into(loaded, item)
     elif "kind" in value or "apiVersion" in value:
         _read_kubernaut(loaded, document, value)
     elif "workflow_id" in value or "action_type" in value:
@@ -54,11 +59,23 @@ def read_into(loaded: Loaded, document: Document) -> None:
         loaded.problems.append(document.problem((), "not a workflow: skipped", warning=True))
 
 
+def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What each item of a list need not say itself; None when it is no list, or one of something else.
+
+    `kubectl get -o yaml` writes a `List` of whole objects, the API itself a list of one kind that stands there once.
+    """
+    kind, version = str(value.get("kind")), str(value.get("apiVersion"))
+    if (kind, version) == ("List", "v1"):
+        return {}
+    of_ours = kind.endswith("List") and kind.removesuffix("List") in KINDS and version.startswith(GROUP)
+    return {"apiVersion": version, "kind": kind.removesuffix("List")} if of_ours else None
+
+
 def _read_kubernaut(loaded: Loaded, document: Document, value: Mapping[str, Any]) -> None:
-    if not str(value.get("apiVersion")).startswith(KUBERNAUT.partition("/")[0] + "/"):
+    if not str(value.get("apiVersion")).startswith(GROUP):
         return
     kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
-    if kind not in {"RemediationWorkflow", "ActionType"}:
+    if kind not in KINDS:
         return
     if value.get("apiVersion") != KUBERNAUT or not isinstance(spec, dict):
         loaded.problems.append(document.problem(("apiVersion",), f"needs apiVersion {KUBERNAUT} and a spec"))

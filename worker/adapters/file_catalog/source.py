@@ -59,6 +59,19 @@ class Document:
         return CatalogProblem(self.file, self.line(location), text, warning)
 
 
+def items_of(document: Document, inherited: Mapping[str, Any]) -> list[Document]:
+    """The items of a Kubernetes list as documents of their own, with their lines, and with what they inherit."""
+    values = document.value.get("items")
+    items = values if isinstance(values, list) else []
+    lines: list[dict[Location, int]] = [{} for _ in items]
+    for location, line in document.lines.items():
+        match location:
+            case ("items", int(number), *inner):
+                lines[number][tuple(inner)] = line
+    whole = [{**inherited, **item} if isinstance(item, dict) else item for item in items]
+    return [Document(document.file, item, lines[n]) for n, item in enumerate(whole)]
+
+
 class _RefusedError(Exception):
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
