@@ -16,6 +16,7 @@ from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_external import MemoryExternal
 from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, Said, Script, final
@@ -285,6 +286,7 @@ class World:
     rules: Rules = field(default_factory=Rules)
     history: MemoryHistory | None = None
     metrics: MemoryMetrics | None = None
+    external: MemoryExternal | None = None
     halt: HaltReason | None = None
 
     @classmethod
@@ -306,6 +308,7 @@ class World:
             lambda: 0.5,
             self.history,
             self.metrics,
+            self.external,
         )
         return Analysis(outside, self.rules)
 
