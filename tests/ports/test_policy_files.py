@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.fakes.rego import RULES, policy_files
+from tests.fakes.rego import RULES, children, policy_files
 from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegoPolicy, read_files
 
 LOOK_SECONDS = 0.01
@@ -183,6 +183,18 @@ async def test_a_broken_change_means_approval_until_it_is_mended(broken):
 async def test_a_broken_change_mended_by_another_version():
     seen = await after(GOOD, BAD, BAD, policy_files(NEVER + "\n"), policy_files(NEVER + "\n"))
     assert [False, False, True, True, False] == required(seen)
+
+
+async def test_changes_leave_no_process_behind():
+    before = children()
+    await after(GOOD, STRICT, STRICT, BAD, BAD, BAD, GONE, GONE, GOOD)
+    assert set() == children() - before
+    shelf = Shelf(GOOD)
+    async with RegoPolicy(shelf.read) as policy:
+        shelf.states = [STRICT]
+        await policy._look(STRICT.version)
+        assert ("a",) == (await policy.decide({})).reasons
+        assert 1 == len(children() - before)
 
 
 async def test_the_files_are_followed_until_the_end(tmp_path):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from schemas.analysis import Approval, RiskFactor
-from tests.fakes.rego import RULES, policy_files, rego
+from tests.fakes.rego import RULES, children, policy_files, rego
 from worker.adapters.rego_policy import Bounds, Evaluator, PolicyUnusable
 
 HEAD = "package rca.approval\nimport rego.v1\n"
@@ -47,17 +46,6 @@ def says(approval: Approval, text: str) -> bool:
 
 def pid_of(policy) -> int:
     return policy._evaluator._process.pid
-
-
-def children() -> set[int]:
-    """Processes of this one, dead ones that nobody waited for included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = stat.read_text("utf-8").rpartition(")")[2].split()
-            if int(fields[1]) == os.getpid():
-                found.add(int(stat.parent.name))
-    return found
 
 
 # --- Decisions -----------------------------------------------------------------------------------------------------

@@ -89,11 +89,12 @@ def _risk_factors(found: Any) -> tuple[RiskFactor, ...]:
 
 
 def _weighed(found: Any) -> tuple[int, str]:
-    score, reason = (found.get("score"), found.get("reason")) if isinstance(found, dict) else (None, None)
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    if not number or not isinstance(reason, str) or not reason.strip():
+    fields = found if isinstance(found, dict) else {}
+    score, reason = fields.get("score"), fields.get("reason")
+    number = None if isinstance(score, bool) or not isinstance(score, int | float) else score
+    if number is None or not isinstance(reason, str) or not reason.strip():
         raise NoDecision("a risk factor is not {score: number, reason: text}")
-    return round(min(max(score, 0), 100)), reason
+    return round(min(max(number, 0), 100)), reason
 
 
 def _highest(factors: set[RiskFactor]) -> tuple[RiskFactor, ...]:
