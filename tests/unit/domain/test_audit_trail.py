@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import audit
-from schemas.analysis import Approval
+from schemas.analysis import Approval, HumanReviewReason
 from schemas.audit import AuditEvent
+from schemas.chain import event_hash, genesis, head_text
 from schemas.failure import EXCERPT_BYTES, ValidationCode
 from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import START, FixedClock
@@ -41,12 +43,14 @@ TOOL = ToolSpec("get_resource", "", {})
 class Trail(AuditTrail):
     """An audit trail with what it has told; `flush` makes the step that publishes it."""
 
-    def __init__(self, delivery=DELIVERY, journal=None, events=None, run="run-1"):
+    def __init__(self, delivery=DELIVERY, journal=None, events=None, run="run-1", signer=None):
         self.events, self.clock = events or MemoryEvents(), FixedClock()
         self.inner = Kept() if journal is None else journal
         subject = Subject(incident(), RequestKind.INCIDENT, "rr-1", delivery)
         self.run = RecordedRun(self.inner, self.events, run)
-        super().__init__(self.run, self.events, self.clock, subject, redact=redact, max_attempts=3)
+        super().__init__(
+            self.run, self.events, self.clock, subject, redact=redact, max_attempts=3, signer=signer
+        )
 
     @property
     def told(self):
@@ -175,6 +179,7 @@ async def test_a_refused_answer_is_published_with_all_problems(last, outcome):
     problems = (Problem(ProblemKind.PARAMETERS, "a.b", "must be 1"), Problem(ProblemKind.RCA, "", "no cause"))
     await trail.judged(Attempt(2, Rejected(problems), "the answer", "restart-v1"), last=last)
     payload = trail.last.payload
+    assert HumanReviewReason.RCA_INCOMPLETE is payload.human_review_reason
     assert (2, 3, False, ("a.b: must be 1", "no cause"), "restart-v1", last, outcome) == (
         payload.attempt,
         payload.max_attempts,
@@ -227,6 +232,62 @@ async def test_secrets_reach_no_event():
     published = [m.model_dump_json() for m in (*trail.told, *trail.events.rejections)]
     assert len(published) == 5
     assert not any("FAKE" in body for body in published)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {SECRET: "x"},
+        {f"name with {SECRET} in it": "x"},
+        {"password": "FAKE-hunter2"},
+        {"deep": {"password": "FAKE-hunter2"}},
+        {"x " * 20 + SECRET: "x"},
+        {f"key{n}": SECRET for n in range(100)},
+    ],
+)
+async def test_secrets_in_arguments_reach_no_event_whichever_side_they_are_on(arguments):
+    trail = Trail()
+    await trail.tool_ran(ToolCall("c", SECRET, arguments), ToolResult("c", "x", "body"))
+    assert "FAKE" not in trail.last.model_dump_json()
+
+
+async def test_arguments_are_bounded_in_number_and_size():
+    trail = Trail()
+    many = {f"{n} " * 100: "v" * 10_000 for n in range(1_000)}
+    await trail.tool_ran(ToolCall("c", "n" * 10_000, many), ToolResult("c", "x", "body"))
+    shown = trail.last.payload.arguments
+    assert (32, 64, PREVIEW_CHARS) == (len(shown), max(map(len, shown)), max(map(len, shown.values())))
+    assert len(trail.last.payload.name) <= 128
+
+
+async def test_events_are_a_chain_that_begins_with_the_request():
+    trail = Trail()
+    for _ in range(3):
+        trail.record(decided())
+    first, second, third = trail.told
+    assert (genesis("rr-1", "run-1"), first.hash, second.hash) == (first.prev, second.prev, third.prev)
+    assert {"run-1"} == {event.chain for event in trail.told}
+    for event in trail.told:
+        assert event_hash(event.model_dump(mode="json")) == event.hash
+
+
+async def test_only_ends_are_signed():
+    trail = Trail(signer=Shouting())
+    trail.record(decided())
+    end = audit.ResponseFailed(reason="internal_error", error="boom", result_sha256="0" * 64)
+    trail.record(end, audit.Outcome.FAILURE)
+    decision, failed = trail.told
+    assert (None, Shouting.key_id) == (decision.signature, failed.signature.key_id)
+    assert head_text(failed.model_dump(mode="json"))[:64] == base64.b64decode(failed.signature.value)
+
+
+class Shouting:
+    """A signer whose signatures can be read."""
+
+    key_id = "5" * 64
+
+    def sign(self, text):
+        return text[:64]
 
 
 @pytest.mark.parametrize("where", range(PREVIEW_CHARS - len(SECRET), 9_000, 37))
