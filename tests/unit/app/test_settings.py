@@ -337,3 +337,20 @@ def test_an_embedder_is_bundled_or_on_a_server(environment):
     server = {"EMBEDDINGS": "small", "EMBEDDINGS_URL": "http://e:8080/v1", "EMBEDDINGS_KEY": SECRET}
     catalog = loaded(environment, **{f"CATALOG__{name}": value for name, value in server.items()}).catalog
     assert SECRET == catalog.embeddings_key.get_secret_value()
+
+
+CATALOGS = {
+    "PATH": "/etc/catalog",
+    "URL": "http://data-storage:8080",
+    "DATABASE_URL": f"postgresql://rca:{SECRET}@db/rca",
+}
+
+
+@pytest.mark.parametrize("name", CATALOGS)
+def test_there_is_one_catalog(environment, name):
+    assert loaded(environment, **{f"CATALOG__{name}": CATALOGS[name]})
+    environment.delenv(f"RCA_CATALOG__{name}")
+    others = {f"CATALOG__{other}": address for other, address in CATALOGS.items() if other != name}
+    (problem,) = refused(environment, **others)
+    assert f"keep one catalog, there are {' and '.join(f'RCA_{other}' for other in others)}" in problem
+    assert SECRET not in problem

@@ -58,7 +58,7 @@ class Settings(BaseSettings):
             "RCA_CATALOG__DATABASE_URL": catalog.database_url.get_secret_value(),
         }
         if len(names := [name for name, value in given.items() if value]) > 1:
-            raise ValueError(f"keep one catalog, there are {', '.join(names)}")
+            raise ValueError(f"keep one catalog, there are {' and '.join(names)}")
         if self.llm.call_seconds > self.llm.max_seconds:
             raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
         return self
