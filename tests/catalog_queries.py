@@ -1,6 +1,16 @@
-"""Searches in other words than the catalog of the corpus has, and the workflows that are meant."""
+"""Searches of the catalog of the corpus, the workflows that are meant, and how many searches find one of them first."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from tests.corpus_files import CORPUS
+from worker.domain.ports import Catalog
+from worker.domain.search import parse_query
+from worker.domain.workflow import SelectionContext
+
+Search = tuple[str, SelectionContext, frozenset[str]]
 
 PARAPHRASES: dict[str, frozenset[str]] = {
     query: frozenset(workflows)
@@ -84,3 +94,38 @@ PARAPHRASES: dict[str, frozenset[str]] = {
         ("FailedScheduling critical member waits for missing disk", "fix-statefulset-pvc-v1"),
     )
 }
+"""In other words than the workflows have."""
+
+
+def incidents() -> list[Search]:
+    """Signal type and severity of the incidents of the corpus for which its catalog has a workflow whose labels fit."""
+    found = []
+    for folder in sorted((CORPUS / "cases").iterdir()):
+        request = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        if acceptable := expected["workflows"].get("acceptable_label_match"):
+            places = [expected["affected_resource"], *expected["acceptable_affected_resources"]]
+            context = SelectionContext(
+                environment=request.get("environment", ""),
+                priority=request.get("priority", ""),
+                components=tuple(dict.fromkeys(("", place["kind"]) for place in places)),
+            )
+            query = f"{expected['signal_type']} {request['severity']}"
+            found.append((query, context, frozenset(acceptable)))
+    return found
+
+
+def paraphrases() -> list[Search]:
+    """Searches whose keywords alone have to tell workflows apart."""
+    return [(text, SelectionContext(), meant) for text, meant in PARAPHRASES.items()]
+
+
+async def missed(catalog: Catalog, searches: Iterable[Search]) -> list[tuple[str, str]]:
+    """Searches that do not find first what is meant, and what comes first in its place."""
+    wrong = []
+    for text, context, meant in searches:
+        page = await catalog.search(parse_query(text, [text.split()[0]]), context)
+        first = page.matches[0].workflow.workflow_id if page.matches else ""
+        if first not in meant:
+            wrong.append((text, first))
+    return wrong

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.catalog_queries import incidents, missed
 from tests.corpus_files import CORPUS
 from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_catalog import labels, workflow
@@ -16,7 +16,6 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.domain.search import parse_query
 from worker.domain.selection import mismatches
 from worker.domain.text_index import TextIndex
-from worker.domain.workflow import SelectionContext
 
 WORKFLOWS = [
     workflow("memory", title="Raise memory", description="OOMKilled critical: raises the memory limit."),
@@ -78,32 +77,11 @@ def test_any_text_can_be_scored(text):
     assert set(TextIndex(WORKFLOWS[:1]).scores(text, ["memory"])) <= {"memory"}
 
 
-def dev_cases():
-    """Incidents of the corpus for which its catalog has a workflow whose labels fit."""
-    for folder in sorted((CORPUS / "cases").iterdir()):
-        request = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
-        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
-        if acceptable := expected["workflows"].get("acceptable_label_match"):
-            places = [expected["affected_resource"], *expected["acceptable_affected_resources"]]
-            context = SelectionContext(
-                environment=request.get("environment", ""),
-                priority=request.get("priority", ""),
-                components=tuple(dict.fromkeys(("", place["kind"]) for place in places)),
-            )
-            yield folder.name, f"{expected['signal_type']} {request['severity']}", context, set(acceptable)
-
-
 async def test_signal_type_and_severity_rank_an_acceptable_workflow_first():
-    catalog = await FileCatalog.open(CORPUS / "catalog")
-    missed = {}
-    cases = list(dev_cases())
-    for name, text, context, acceptable in cases:
-        query = parse_query(text, [text.split()[0]])
-        first = [m.workflow.workflow_id for m in (await catalog.search(query, context)).matches][:1]
-        if not acceptable.intersection(first):
-            missed[name] = first
-    assert len(cases) >= 15
-    assert 1 - len(missed) / len(cases) >= 0.9, missed
+    searches = incidents()
+    wrong = await missed(await FileCatalog.open(CORPUS / "catalog"), searches)
+    assert len(searches) >= 15
+    assert len(wrong) <= 0.1 * len(searches), wrong
 
 
 async def test_among_thousands_the_best_come_first():
