@@ -60,21 +60,26 @@ async def running(
     call_seconds: float = 10.0,
     model: Mapping[str, Any] | None = None,
     worker: Mapping[str, Any] | None = None,
+    nats: NatsSettings | None = None,
     **groups: Any,
 ) -> AsyncIterator[Running]:
     """`model` and `worker` are further settings of these groups, `groups` further groups of settings.
 
+    `nats` leads to a server that runs already; by default one is started.
+
     Faults of the cluster may be set at any time (`cluster.faults`).
     """
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(nats_server())
+        if nats is None:
+            server = await stack.enter_async_context(nats_server())
+            nats = NatsSettings(servers=(server.url,))
         llm = await stack.enter_async_context(serve_llm(script))
         cluster = SnapshotApi(Snapshot.read(case_directory))
         url = await stack.enter_async_context(serve_api(cluster))
         kubeconfig = temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, url)
         settings = Settings(
-            nats=NatsSettings(servers=(server.url,)),
+            nats=nats,
             kubernetes=KubernetesSettings(kubeconfig=kubeconfig, call_seconds=call_seconds),
             llm=LlmSettings(
                 model="openai-chat:scripted",
