@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from schemas.taxonomy import normalize_severity
 from worker.domain.errors import EmbedderUnavailable
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchQuery
@@ -24,7 +25,7 @@ from worker.domain.workflow import Workflow
 
 Vector = tuple[float, ...]
 
-CAUSE = re.compile(r"[^\s:]{1,128} [A-Za-z]{1,20}: ")
+CAUSE = re.compile(r"[^\s:]{1,128} (?P<severity>[A-Za-z]{1,20}): ")
 """How descriptions begin, as DD-LLM-001 wants them: `<signal_type> <severity>: `."""
 MAX_TEXT_CHARS = 2_000
 MAX_DIMENSIONS = 8_192
@@ -39,8 +40,15 @@ def spaced_names(text: str) -> str:
 
 def passage_of(workflow: Workflow) -> str:
     """What is embedded of a workflow: `<type of action>: <what it does>`."""
-    about = CAUSE.sub("", workflow.description, 1) or workflow.title or workflow.when_to_use
+    about = _without_cause(workflow.description) or workflow.title or workflow.when_to_use
     return spaced_names(f"{workflow.action_type}: {about}")[:MAX_TEXT_CHARS]
+
+
+def _without_cause(description: str) -> str:
+    match = CAUSE.match(description)
+    if match is None or normalize_severity(match["severity"]) is None:
+        return description
+    return description[match.end() :]
 
 
 def query_text(query: SearchQuery) -> str:
@@ -120,13 +128,13 @@ class QueryVectors:
             async with asyncio.timeout(self._call_seconds):
                 [vector] = await self._embedder.embed([text], query=True)
         except TimeoutError:
-            return self._rest(f"{self._embedder.name} gave no vector within {self._call_seconds:g} s")
+            self._problem = f"{self._embedder.name} gave no vector within {self._call_seconds:g} s"
         except EmbedderUnavailable as error:
-            return self._rest(str(error))
-        return self._keep(text, tuple(vector))
-
-    def _rest(self, problem: str) -> None:
-        self._problem, self._rests_until = problem, self._monotonic() + self._rest_seconds
+            self._problem = str(error)
+        else:
+            return self._keep(text, tuple(vector))
+        self._rests_until = self._monotonic() + self._rest_seconds
+        return None
 
     def _keep(self, text: str, vector: Vector) -> Vector:
         self._problem, self._kept[text] = "", vector

@@ -56,8 +56,6 @@ class MeaningRank:
             self._problem = f"{self._embedder.name} gave no vectors within {BATCH_SECONDS:g} s"
         except EmbedderUnavailable as error:
             self._problem = str(error)
-        else:
-            self._problem = ""
         self._arrange()
         return self.complete
 
@@ -79,4 +77,4 @@ class MeaningRank:
         known = self._known
         self._vectors = {i: known[text] for i, text in self._passages.items() if text in known}
         if self.complete:
-            self._known = {text: known[text] for text in self._passages.values()}
+            self._known, self._problem = {text: known[text] for text in self._passages.values()}, ""

@@ -38,6 +38,11 @@ def query(*keywords):
         ),
         ({"description": "Patches a ConfigMap."}, "Restart Workload: Patches a Config Map."),
         ({"description": "Beware: it deletes."}, "Restart Workload: Beware: it deletes."),
+        ({"description": "Please note: it deletes."}, "Restart Workload: Please note: it deletes."),
+        (
+            {"description": "Moves what is not critical: it waits."},
+            "Restart Workload: Moves what is not critical: it waits.",
+        ),
         ({"title": "Raise", "when_to_use": "Never."}, "Restart Workload: Raise"),
         ({"when_to_use": "Never."}, "Restart Workload: Never."),
         ({}, "Restart Workload: "),

@@ -111,3 +111,12 @@ async def test_a_change_while_a_query_is_embedded_does_not_matter(rank, embedder
 async def test_a_catalog_without_workflows_is_complete(embedder):
     assert True is await MeaningRank(embedder, lambda: 0.0).learn()
     assert [] == embedder.calls
+
+
+async def test_a_change_back_to_what_is_known_ends_the_trouble(rank, embedder):
+    await rank.learn()
+    embedder.down = True
+    rank.offer({**PASSAGES, "pod": "restarts a pod"})
+    assert (False, "the embedder is down") == (await rank.learn(), rank.problem)
+    rank.offer(PASSAGES)
+    assert (True, "") == (rank.complete, rank.problem)
