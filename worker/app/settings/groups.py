@@ -182,6 +182,8 @@ class CatalogSettings(Group):
             )
         if not on_a_server and (self.embeddings_url or self.embeddings_key.get_secret_value()):
             raise ValueError("RCA_CATALOG__EMBEDDINGS names no model of RCA_CATALOG__EMBEDDINGS_URL")
+        if self.embeddings and self.url:
+            raise ValueError("RCA_CATALOG__EMBEDDINGS does not rank the workflows of RCA_CATALOG__URL")
         return self
 
 
