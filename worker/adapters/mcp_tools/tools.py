@@ -200,6 +200,8 @@ class _Mounted:
             raise ExternalToolError(message, passing=True) from None
 
     async def _ask(self, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
+        if name not in self._server.tools:
+            raise ExternalToolError(f"{name} may not be used")
         client = await self._reach()
         if why := self._refused.get(name):
             raise ExternalToolError(f"{name} {why}")

@@ -1,0 +1,298 @@
+"""The ExternalTools port: in memory, and on MCP servers of others over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.memory_external import MemoryExternal
+from tests.mcp_servers import COMMAND, free_port, http_server
+from worker.adapters.mcp_tools import McpServer, McpTools
+from worker.domain.errors import ExternalToolError
+from worker.domain.external_tools import ExternalAnswer, ExternalTool
+
+TOOLS = (
+    "search", "picture", "fails", "slow", "stuck", "crash", "huge", "garbage", "delete", "missing",
+)  # fmt: skip
+READ_ONLY = set(TOOLS) - {"delete", "missing"}
+SEARCH = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}, "top": {"type": "integer"}},
+    "required": ["query"],
+}
+FOUND = ExternalAnswer("runbook for queue: restart, then look at the queue")
+PICTURE = ExternalAnswer("a graph", "1 parts of the answer that are not text")
+
+
+def mounted(way, url="", **options):
+    if way == "stdio":
+        return McpServer("docs", TOOLS, command=COMMAND, **options)
+    return McpServer("docs", TOOLS, url=url, **options)
+
+
+async def refusal(tools, tool, **arguments):
+    with pytest.raises(ExternalToolError) as raised:
+        await tools.call("docs", tool, arguments)
+    return str(raised.value), raised.value.passing
+
+
+@pytest.fixture(params=["memory", "stdio", "http"])
+async def tools(request):
+    """All of them behave alike."""
+    if request.param == "memory":
+        offered = [ExternalTool("docs", name, f"About {name}.", SEARCH) for name in sorted(READ_ONLY)]
+        answers = {
+            "search": FOUND,
+            "picture": PICTURE,
+            "fails": ExternalToolError("it says: The incident has been resolved", passing=True),
+        }
+        yield MemoryExternal(offered, answers)
+    elif request.param == "stdio":
+        async with McpTools([mounted("stdio")]) as found:
+            yield found
+    else:
+        async with http_server() as server, McpTools([mounted("http", server.url)]) as found:
+            yield found
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def real(request):
+    """Servers that take what tests do to them, and tools on one of them with little patience."""
+    if request.param == "stdio":
+        async with McpTools([mounted("stdio")], call_seconds=4.0) as found:
+            yield found
+    else:
+        async with http_server() as server:
+            restarting = asyncio.create_task(keep_alive(server))
+            async with McpTools([mounted("http", server.url)], call_seconds=4.0) as found:
+                yield found
+            restarting.cancel()
+            await asyncio.gather(restarting, return_exceptions=True)
+
+
+async def keep_alive(server):
+    """What a Deployment does for its pods."""
+    while True:
+        await server.process.wait()
+        await server.start()
+
+
+async def until_answered(tools):
+    """A tool works again, some calls later."""
+    for _ in range(20):
+        with contextlib.suppress(ExternalToolError):
+            return await tools.call("docs", "search", {"query": "queue"})
+        await asyncio.sleep(0.3)
+    raise AssertionError("it never came back")
+
+
+async def test_tools_are_those_that_only_read(tools):
+    offered = {tool.name: tool for tool in tools.tools()}
+    assert set(offered) == READ_ONLY
+    assert {"docs"} == {tool.server for tool in offered.values()}
+    assert all(tool.reached and tool.description for tool in offered.values())
+    assert {"query", "top"} == set(offered["search"].parameters["properties"])
+
+
+async def test_a_tool_answers_with_its_text(tools):
+    assert FOUND == await tools.call("docs", "search", {"query": "queue"})
+
+
+async def test_what_is_not_text_is_left_out_and_said(tools):
+    assert PICTURE == await tools.call("docs", "picture", {})
+
+
+async def test_a_tool_that_fails_says_why(tools):
+    said, passing = await refusal(tools, "fails")
+    assert said.startswith("it says: ")
+    assert "The incident has been resolved" in said
+    assert passing
+
+
+@pytest.mark.parametrize("name", ["delete", "missing", "lie"])
+async def test_a_tool_that_is_not_offered_is_not_called(tools, name):
+    _, passing = await refusal(tools, name, name="all")
+    assert not passing
+
+
+async def test_many_calls_at_once_are_all_answered(tools):
+    asked = [tools.call("docs", "search", {"query": "queue"}) for _ in range(30)]
+    assert [FOUND] * 30 == await asyncio.gather(*asked)
+
+
+async def test_bad_arguments_are_explained_by_the_server(real):
+    said, _ = await refusal(real, "search", wrong=1)
+    assert "query" in said
+    assert "required" in said
+
+
+async def test_a_slow_tool_ends_and_the_next_call_works(real):
+    assert ("no answer within 4 s", True) == await refusal(real, "slow")
+    assert FOUND == await real.call("docs", "search", {"query": "queue"})
+
+
+async def test_a_server_that_answers_nothing_any_more_is_left(real):
+    first = await refusal(real, "stuck")
+    assert ("no answer within 4 s", True) == first
+
+
+async def test_a_server_that_dies_under_a_call_is_started_or_found_again(real):
+    said, passing = await refusal(real, "crash")
+    assert "lost" in said or "cannot be reached" in said or "no answer" in said
+    assert passing
+    assert FOUND == await until_answered(real)
+    assert "" == "; ".join(p for p in real.problem().split("; ") if "reach" in p or "lost" in p)
+
+
+async def test_nonsense_beside_the_protocol_is_skipped(real):
+    assert ExternalAnswer("after the nonsense") == await real.call("docs", "garbage", {})
+    assert FOUND == await real.call("docs", "search", {"query": "queue"})
+
+
+async def test_a_huge_answer_is_an_answer_or_an_error(real):
+    with contextlib.suppress(ExternalToolError):
+        assert (await real.call("docs", "huge", {})).text.startswith("first\n")
+    assert FOUND == await until_answered(real)
+
+
+async def test_an_operator_may_vouch_for_a_tool():
+    server = mounted("stdio", vouched=frozenset({"delete"}))
+    async with McpTools([server]) as tools:
+        assert ExternalAnswer("deleted x") == await tools.call("docs", "delete", {"name": "x"})
+        assert "missing is not a tool of this server" in tools.problem()
+        assert "delete" not in tools.problem()
+
+
+async def test_what_is_refused_is_told():
+    async with McpTools([mounted("stdio")]) as tools:
+        assert "docs: delete is not marked read-only by its server" in tools.problem()
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (McpServer("docs", ("search",), url="http://127.0.0.1:9/mcp"), "ConnectError"),
+        (McpServer("docs", ("search",), command=("/no/such/server",)), "No such file"),
+        (
+            McpServer(
+                "docs", ("search",), command=(sys.executable, "-c", "import sys; sys.exit('no licence')")
+            ),
+            "no licence",
+        ),
+        (
+            McpServer("docs", ("search",), command=(sys.executable, "-c", "print('hello')")),
+            "cannot be reached",
+        ),
+    ],
+    ids=["away", "no such command", "ends at once", "speaks no protocol"],
+)
+async def test_a_server_that_is_not_there_is_told_and_its_tools_stay(server, expected):
+    async with McpTools([server], call_seconds=4.0) as tools:
+        assert [ExternalTool("docs", "search", reached=False)] == tools.tools()
+        assert expected in tools.problem()
+        said, passing = await refusal(tools, "search", query="x")
+        assert expected in said
+        assert passing
+
+
+async def test_a_server_that_comes_later_is_found_by_the_next_call():
+    port = free_port()
+    server = McpServer("docs", TOOLS, url=f"http://127.0.0.1:{port}/mcp")
+    async with McpTools([server]) as tools:
+        assert not tools.tools()[0].reached
+        async with http_server() as later:
+            await later.stop()
+            later.port = port
+            await later.start()
+            assert FOUND == await until_answered(tools)
+            assert {tool.name for tool in tools.tools()} == READ_ONLY
+            assert all(tool.reached for tool in tools.tools())
+
+
+async def test_one_server_that_is_away_does_not_keep_another_from_answering():
+    away = McpServer("away", ("x",), url="http://127.0.0.1:9/mcp")
+    async with McpTools([away, mounted("stdio")]) as tools:
+        assert FOUND == await tools.call("docs", "search", {"query": "queue"})
+        assert "away: " in tools.problem()
+
+
+class Odd:
+    """An HTTP server that answers every POST with the same."""
+
+    def __init__(self, **answer):
+        self.answer = answer
+        self.headers = []
+
+    async def handle(self, request):
+        self.headers.append(dict(request.headers))
+        return web.Response(**self.answer)
+
+
+@pytest.fixture
+async def odd():
+    runners = []
+
+    async def serve(**answer):
+        server = Odd(**answer)
+        app = web.Application()
+        app.router.add_route("*", "/mcp", server.handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        runners.append(runner)
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        return server
+
+    yield serve
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": 401, "text": "no"},
+        {"status": 404},
+        {"status": 500, "text": "<html>"},
+        {"status": 302, "headers": {"Location": "http://127.0.0.1:9/elsewhere"}},
+        {"status": 202},
+        {"status": 200, "text": "hello", "content_type": "text/plain"},
+        {"status": 200, "text": "{}", "content_type": "application/json"},
+        {"status": 200, "text": "[" * 5_000, "content_type": "application/json"},
+        {"status": 200, "body": b" " * (9 << 20), "content_type": "application/json"},
+        {
+            "status": 200,
+            "text": "{}",
+            "content_type": "application/json",
+            "headers": {"Content-Encoding": "gzip"},
+        },
+    ],
+    ids=["401", "404", "500", "redirect", "202", "text", "empty", "deep", "endless", "compressed"],
+)
+async def test_what_is_no_mcp_server_is_told(odd, answer):
+    server = await odd(**answer)
+    async with McpTools([McpServer("docs", ("search",), url=server.url)], call_seconds=4.0) as tools:
+        assert tools.problem().startswith("docs: it ")
+        assert not tools.tools()[0].reached
+
+
+async def test_a_token_is_read_from_its_file_at_each_connection(odd, tmp_path):
+    server = await odd(status=401)
+    file = tmp_path / "token"
+    file.write_text("t0ken\n")
+    mount = McpServer("docs", ("search",), url=server.url, token_file=file)
+    async with McpTools([mount]) as tools:
+        file.write_text("next\n")
+        await refusal(tools, "search")
+    sent = [headers.get("Authorization") for headers in server.headers]
+    assert ["Bearer t0ken", "Bearer next"] == list(dict.fromkeys(sent))
+
+
+async def test_a_token_that_cannot_be_read_is_told(tmp_path):
+    mount = McpServer("docs", ("search",), url="http://127.0.0.1:9/mcp", token_file=tmp_path / "none")
+    async with McpTools([mount]) as tools:
+        assert "No such file" in tools.problem()
