@@ -29,6 +29,10 @@ CAUSE_WEIGHT = 8
 """Of an exact signal type or severity: more than the six other labels and the target itself have together."""
 
 
+PIECE_BITS = 512
+PIECE = (1 << PIECE_BITS) - 1
+
+
 @dataclass(slots=True)
 class Facet:
     """One label. Bits of the workflows that declare it, for which any value will do, which a difference excludes.
@@ -205,11 +209,20 @@ class LabelBits:
 
 
 def places_of(bits: int) -> Iterator[int]:
-    """The places of the bits that are set, lowest first."""
+    """The places of the bits that are set, lowest first.
+
+    Taken from small pieces: each operation on all bits costs as much as there are workflows.
+    """
+    start = 0
     while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+        empty = (bits & -bits).bit_length() - 1
+        start, bits = start + empty, bits >> empty
+        piece = bits & PIECE
+        while piece:
+            lowest = piece & -piece
+            yield start + lowest.bit_length() - 1
+            piece ^= lowest
+        start, bits = start + PIECE_BITS, bits >> PIECE_BITS
 
 
 def _groups(members: int, planes: Sequence[int]) -> Iterator[int]:

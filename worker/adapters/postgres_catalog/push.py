@@ -159,7 +159,6 @@ async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) 
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")
     await connection.execute("DELETE FROM workflow_catalog_bits")
-    places = [(place, w.workflow_id, w.version) for place, w in enumerate(ordered)]
-    await connection.copy_records_to_table("workflow_catalog_place", records=places)
+    await connection.execute(statements.SAVE_PLACES, [w.workflow_id for w in ordered])
     await connection.copy_records_to_table("workflow_catalog_bits", records=rows_of(LabelBits.of(ordered)))
     await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")

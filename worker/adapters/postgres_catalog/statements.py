@@ -33,10 +33,9 @@ SHOWN = """
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
 """
 BY_TEXT = """
-    SELECT p.place, ts_rank(w.words, q.query) AS score
-    FROM to_tsquery('english', $2) AS q (query),
-        workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
-    WHERE p.place = ANY ($1::integer[]) AND w.words @@ q.query
+    SELECT place, ts_rank(words, query) AS score
+    FROM workflow_catalog_place, to_tsquery('english', $2) AS q (query)
+    WHERE place = ANY ($1::integer[]) AND words @@ query
 """
 BY_MEANING = """
     SELECT p.place, 1 - (w.embedding <=> $2::text::vector) AS score
@@ -83,6 +82,12 @@ SAVE_ACTION = """
         description = excluded.description, when_to_use = excluded.when_to_use, when_not_to_use = excluded.when_not_to_use
 """
 FORGET_ACTIONS = "DELETE FROM workflow_action_type WHERE action_type <> ALL ($1::text[])"
+SAVE_PLACES = """
+    INSERT INTO workflow_catalog_place (place, workflow_id, version, words)
+    SELECT o.place - 1, w.workflow_id, w.version, w.words
+    FROM unnest($1::text[]) WITH ORDINALITY AS o (workflow_id, place) JOIN workflow_catalog w USING (workflow_id)
+    WHERE w.is_latest_version
+"""
 WITHOUT_VECTOR = """
     SELECT workflow_id, version, content_hash, document::text FROM workflow_catalog
     WHERE is_latest_version AND status = 'active'

@@ -30,11 +30,13 @@ CREATE TABLE workflow_action_type (
     when_not_to_use text NOT NULL
 );
 
--- What is offered, numbered by the order of ids.
+-- What is offered, numbered by the order of ids. The words are here as well: a search reads those of all that fit, and
+-- rows without documents are read three times as fast.
 CREATE TABLE workflow_catalog_place (
     place integer PRIMARY KEY,
     workflow_id text NOT NULL UNIQUE,
     version text NOT NULL,
+    words tsvector NOT NULL,
     FOREIGN KEY (workflow_id, version) REFERENCES workflow_catalog ON DELETE CASCADE
 );
 
