@@ -147,14 +147,15 @@ async def test_a_result_that_was_replaced_is_named(tmp_path, key_file):
 
 async def test_a_request_that_still_waits_is_open_however_long(tmp_path):
     async with one_server(tmp_path) as server, provisioned([server]) as case:
-        for body in bodies(chain(KEY, [accepted()])):  # months ago
-            await case.js.publish("rca.audit.request.accepted", body)
-        await case.js.publish("rca.request.incident", b"not readable")
+        auditing, begun = Auditing(case.nc, Subjects()), datetime.now(UTC)
         await case.js.publish("rca.request.incident", BODY)
-        auditing = Auditing(case.nc, Subjects())
-        assert {Status.OPEN: 1} == dict((await auditing.check([])).chains)
+        for body in bodies(chain(KEY, [accepted()], start=begun)):
+            await case.js.publish("rca.audit.request.accepted", body)
+        in_two_days = begun + timedelta(days=2)
+        assert {Status.OPEN: 1} == (await auditing.check([], now=in_two_days)).chains
         await case.js.purge_stream("RCA_REQUESTS")
-        report = await auditing.check([])
+        assert {Status.OPEN: 1} == (await auditing.check([])).chains
+        report = await auditing.check([], now=in_two_days)
     assert [(KEY, 2, Problem.TRUNCATED)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
 
 

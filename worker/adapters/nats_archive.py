@@ -11,8 +11,9 @@ from typing import Protocol
 
 import nats.errors
 from nats.aio.client import Client
-from nats.js.errors import Error as JetStreamError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from schemas.fields import Timestamp
 from worker.domain.errors import Unavailable
 
 AT_ONCE = 64
@@ -43,33 +44,66 @@ class Log(Protocol):
 class Extent:
     """What a stream holds: from the first to the last sequence (last below first when it holds nothing).
 
-    `kept_since`: messages from before may have expired; None when none can have. A message above the age limit expires,
-    so one that is younger and gone was deleted by somebody, wherever the stream begins.
+    `oldest`: when the first message was stored; None when there is none. `kept_since`: messages from before may have
+    expired; None when none can have. A message above the age limit expires, so one that is younger and gone was deleted
+    by somebody, wherever the stream begins.
     """
 
     first: int
     last: int
+    oldest: datetime | None
     kept_since: datetime | None
+
+
+class _State(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    messages: int
+    first_seq: int
+    first_ts: Timestamp
+    last_seq: int
+
+
+class _Limits(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    max_age: int = 0
+    """In nanoseconds; 0 for none."""
+
+
+class _Info(BaseModel):
+    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out `first_ts`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    state: _State
+    config: _Limits
 
 
 class NatsArchive:
     """One stream as it is now. `log` reads its messages, `nc` asks for its extent. Everything raises Unavailable."""
 
     def __init__(self, log: Log, nc: Client, stream: str) -> None:
-        self._log, self._stream = log, stream
-        self._js = nc.jetstream(timeout=INFO_SECONDS)
+        self._log, self._nc, self._stream = log, nc, stream
 
     async def extent(self, now: datetime) -> Extent:
         """What it holds."""
         try:
-            info = await self._js.stream_info(self._stream)
-        except (TimeoutError, nats.errors.Error, JetStreamError) as e:
+            reply = await self._nc.request(f"$JS.API.STREAM.INFO.{self._stream}", timeout=INFO_SECONDS)
+            info = _Info.model_validate_json(reply.data)
+        except (TimeoutError, nats.errors.Error) as e:
             raise Unavailable(f"{self._stream}: {e!r}") from e
-        first, age = max(1, info.state.first_seq), info.config.max_age  # 0: nothing was ever stored
-        if first == 1 or not age:
-            return Extent(first, info.state.last_seq, None)
-        oldest, limit = await self._log.at(first), now - timedelta(seconds=age)
-        return Extent(first, info.state.last_seq, min(oldest.stored_at, limit) if oldest else limit)
+        except ValidationError as e:  # or the error of a server without this stream
+            raise Unavailable(f"{self._stream}: there is no such stream; run `rca provision`") from e
+        state, age = info.state, timedelta(microseconds=info.config.max_age // 1_000)
+        oldest, limit = state.first_ts if state.messages else None, now - age
+        gone = age and state.first_seq > 1
+        return Extent(
+            max(1, state.first_seq),
+            state.last_seq,
+            oldest,
+            min(oldest or limit, limit) if gone else None,
+        )
 
     async def messages(self, extent: Extent) -> AsyncIterator[Message]:
         """All that are still there, in order."""

@@ -11,16 +11,14 @@ from nats.aio.client import Client
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.analysis import Status
-from schemas.subjects import Subjects, request_key
+from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
 from worker.adapters.nats_archive import NatsArchive
-from worker.adapters.nats_publish import FencedStream, Stored
+from worker.adapters.nats_publish import FencedStream
 from worker.domain.audit_check import AuditCheck
 from worker.domain.audit_findings import Facts, Report, StoredResult
 from worker.domain.audit_record import read_record
-from worker.domain.context import attempt_number
-from worker.domain.decode import Decoded, decode
 from worker.domain.ports import SignatureCheck
 
 PATIENCE_SECONDS = 30.0
@@ -44,21 +42,26 @@ class Auditing:
         self._nc, self._subjects = nc, subjects
 
     async def check(
-        self, keys: Sequence[SignatureCheck], *, only: str = "", progress: Progress = lambda _done, _all: None
+        self,
+        keys: Sequence[SignatureCheck],
+        *,
+        only: str = "",
+        now: datetime | None = None,
+        progress: Progress = lambda _done, _all: None,
     ) -> Report:
         """Check all chains, or that of one request key, and compare them with the stored results.
 
         Results are read first: each of them has all its events in the stream by then.
         """
-        now = datetime.now(UTC)
+        now = now or datetime.now(UTC)
+        queue = await self._archive(self._subjects.requests_stream).extent(now)
         results = await self._results(only, now)
         archive, check = self._archive(self._subjects.audit_stream), AuditCheck(keys, only=only)
         extent = await archive.extent(now)
         async for message in archive.messages(extent):
             check.add(message.sequence, message.body)
             progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
-        waiting = [key async for key in self._waiting()] if check.idle(now) else []
-        return check.finish(Facts(now, results, frozenset(waiting), extent.kept_since))
+        return check.finish(Facts(now, results, queue.oldest, extent.kept_since))
 
     async def events(self, *, only: str = "") -> AsyncIterator[bytes]:
         """The events as they are stored, oldest first; with `only` those of one request key."""
@@ -79,17 +82,6 @@ class Auditing:
             key = message.subject.removeprefix(f"{self._subjects.prefix}.result.").partition(".")[2]
             found[key] = _result(message.body, message.stored_at)
         return found
-
-    async def _waiting(self) -> AsyncIterator[str]:
-        """Keys of the requests in the queue."""
-        log = self._log(self._subjects.requests_stream)
-        stored: Stored | None = await log.after(0, ">")
-        while stored is not None:
-            parsed = self._subjects.parse_request(stored.subject)
-            read = decode(stored.body, parsed[0], stored.stored_at) if parsed else None
-            if isinstance(read, Decoded):
-                yield request_key(read.request.remediation_id, attempt_number(read.request))
-            stored = await log.after(stored.sequence, ">")
 
     def _archive(self, stream: str) -> NatsArchive:
         return NatsArchive(self._log(stream), self._nc, stream)

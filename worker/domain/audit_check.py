@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from schemas.audit import EventType
@@ -57,11 +57,6 @@ class AuditCheck:
             chain = chains[link.chain] = Chain(link)
         if chain.follow(link, position) and link.end is not None:
             self._check_end(chain, link.end, position)
-
-    def idle(self, now: datetime) -> bool:
-        """Whether the queue of requests has to be looked at: some request has no end, and nothing happened for long."""
-        last = (list(chains.values())[-1] for chains in self._chains.values())
-        return any(not chain.ended and chain.last_time <= now - RESUMABLE for chain in last)
 
     def finish(self, facts: Facts) -> Report:
         """What is wrong, the first of each chain."""
@@ -168,7 +163,7 @@ def _last(chains: Sequence[Chain], facts: Facts) -> Status:
     if chain.ended:
         _compare(chains, stored, facts)
         return Status.COMPLETE
-    is_open = chain.last_time > facts.now - RESUMABLE or chain.key in facts.waiting
+    is_open = chain.last_time > facts.now - RESUMABLE or _may_wait(chain, facts)
     if stored is not None:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:
@@ -181,6 +176,11 @@ def _last(chains: Sequence[Chain], facts: Facts) -> Status:
         chain.wrong(chain.next, Problem.TRUNCATED, detail)
         return Status.BAD
     return Status.OPEN
+
+
+def _may_wait(chain: Chain, facts: Facts) -> bool:
+    """A request that old is in the queue: no worker has run for a day, or all of them were told to wait."""
+    return facts.waiting_since is not None and facts.waiting_since < chain.first_time + CLOCKS
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: Facts) -> None:

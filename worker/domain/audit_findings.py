@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -64,13 +64,14 @@ class Facts:
     """What is known besides the events.
 
     `now`: when the reading of the events began. `results` by request key; None when they were not read. They have to be
-    read before the events are: then every event of a stored result is there. `waiting`: keys of queued requests.
-    `kept_since`: events from before may have expired; None when none can have.
+    read before the events are: then every event of a stored result is there. `waiting_since`: when the oldest request
+    in the queue was stored, None for an empty queue. `kept_since`: events from before may have expired; None when none
+    can have.
     """
 
     now: datetime
     results: Mapping[str, StoredResult] | None = None
-    waiting: Collection[str] = ()
+    waiting_since: datetime | None = None
     kept_since: datetime | None = None
 
 

@@ -110,7 +110,9 @@ def test_a_chain_is_open_while_its_request_has_no_result():
     soon = NOON + timedelta(hours=1)
     report = check(begun, Facts(now=soon, results={}))
     assert (True, 1, 2) == (report.good, report.chains[Status.OPEN], report.notable[0].events)
-    assert check(begun, Facts(now=LATER, results={}, waiting={"rr-1"})).good
+    assert check(begun, Facts(now=LATER, results={}, waiting_since=NOON - timedelta(days=1))).good
+    younger = Facts(now=LATER, results={}, waiting_since=NOON + timedelta(days=1))
+    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, younger))
     assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, Facts(now=LATER, results={})))
     assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, facts("rr-1", now=soon)))
 
