@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
-from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.meaning import passage_of
 from worker.domain.meaning_rank import MeaningRank
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery
-from worker.domain.text_index import TextIndex
+from worker.domain.shelf import Shelf
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 LEARN_AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shelf:
-    """One state of the catalog. A change of the files makes another one; a look-up sees one of them only."""
-
-    workflows: CatalogIndex
-    texts: TextIndex
-    passages: Mapping[str, str]
-
-    @classmethod
-    def of(cls, workflows: Iterable[Workflow], actions: Mapping[str, ActionText]) -> _Shelf:
-        """Everything arranged for look-ups: about 0.1 s for 2,000 workflows."""
-        known = list(workflows)
-        passages = {w.workflow_id: passage_of(w) for w in known}
-        return cls(CatalogIndex(known, actions), TextIndex(known), passages)
 
 
 class FileCatalog:
@@ -65,9 +45,9 @@ class FileCatalog:
         self._meaning = MeaningRank(embedder, time.monotonic) if embedder else None
         self._directory, self._tried = directory, seen
         self._fault = self._unreadable = ""
-        self._put_up(_Shelf.of(workflows, actions or {}))
+        self._put_up(Shelf.of(workflows, actions or {}))
 
-    def _put_up(self, shelf: _Shelf) -> None:
+    def _put_up(self, shelf: Shelf) -> None:
         self._shelf = shelf
         if self._meaning:
             self._meaning.offer(shelf.passages)
@@ -122,8 +102,7 @@ class FileCatalog:
         """Workflows that fit the labels and the query, best match first."""
         shelf = self._shelf
         by_meaning = await self._meaning.scores(query) if self._meaning else None
-        by_words = functools.partial(shelf.texts.scores, str(query))
-        return shelf.workflows.search(query, context, by_meaning or by_words)
+        return shelf.search(query, context, by_meaning)
 
     async def learn(self) -> bool:
         """Embed what is new, if there is an embedder; whether that worked. Words rank until all is embedded."""
@@ -172,5 +151,5 @@ class FileCatalog:
         if self._fault:
             log.warning("catalog_change_refused", error=self._fault)
             return
-        self._put_up(await asyncio.to_thread(_Shelf.of, loaded.workflows.values(), loaded.actions))
+        self._put_up(await asyncio.to_thread(Shelf.of, loaded.workflows.values(), loaded.actions))
         log.info("catalog_reloaded", workflows=len(self))
