@@ -203,9 +203,10 @@ def _asked(s: Stage, key: str) -> list[float]:
     return [call.at for call in s.calls() if call.key == key]
 
 
-async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2) -> Outcome:
+async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2, deaths: int = 3) -> Outcome:
     """A request whose calls kill the process that makes them, among healthy ones."""
-    async with stage(ground, "poison", ack_wait_seconds=2.0) as s:
+    allowed = {"RCA_WORKER__MAX_DEATHS": str(deaths)}
+    async with stage(ground, "poison", ack_wait_seconds=2.0, **allowed) as s:
         await s.plan(latency_seconds=0.4)
         await s.start(workers)
         keys = [f"neighbour-{n}" for n in range(neighbours)]
@@ -227,7 +228,7 @@ async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2) -> O
         f.endswith(".poison") for f in failed
     ] == [True]
     return Outcome(
-        settled and right and alone == 3 and not account.lost and not account.duplicates,
+        settled and right and alone == deaths and not account.lost and not account.duplicates,
         f"dead letters {len(letters)} after {alone} deaths alone ({died} in all), neighbours with a result "
         f"{neighbours - len(set(account.lost) - {'poison'})} of {neighbours}, {lost_and_twice(account)}",
     )
