@@ -17,6 +17,7 @@ from tests.fakes import datastorage
 from tests.fakes.datastorage_catalog import record_of
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import workflow
+from tests.fakes.memory_embedder import MemoryEmbedder
 from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.datastorage.records import BadRecordError, read_playbook, read_workflow
 from worker.domain.errors import CatalogUnavailable
@@ -629,3 +630,28 @@ async def test_a_server_that_has_neither_is_no_datastorage(catalog, stored):
 async def test_an_older_answer_of_another_shape_is_a_failure(catalog, older):
     older.override = lambda request: web.json_response({"results": []}) if request.path == SEARCH else None
     assert "no list of playbooks" in await down(catalog)
+
+
+# -- ranked by meaning
+
+
+async def test_meaning_ranks_once_everything_is_embedded(storage, stored):
+    fields = {**RESTART.labels, "signal_type": ("OOMKilled",)}
+    stored.records = [
+        record_of(workflow("a-restart", labels=fields, description="Restarts pods that use a bigger cache.")),
+        record_of(workflow("b-limit", labels=fields, description="Raises the memory of a container.")),
+    ]
+    query = SearchQuery("OOMKilled", Severity.CRITICAL, ("bigger", "ram"))
+    embedder = MemoryEmbedder()
+    async with DataStorageCatalog(storage.url, embedder=embedder, cache_seconds=0.0) as catalog:
+        before = (await catalog.search(query, ANYTHING)).matches[0]
+        following = asyncio.create_task(catalog.follow(0.005))
+        async with asyncio.timeout(20):
+            while len(embedder.texts) < 2:  # noqa: ASYNC110 - what is waited for is a task of the catalog
+                await asyncio.sleep(0.005)
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        after = (await catalog.search(query, ANYTHING)).matches[0]
+    assert ("a-restart", "b-limit") == (before.workflow.workflow_id, after.workflow.workflow_id)
+    assert "" == catalog.meaning_problem

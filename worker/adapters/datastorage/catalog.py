@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import structlog
 
@@ -20,14 +19,16 @@ from worker.adapters.datastorage.client import DataStorageClient, Exchange, Fail
 from worker.adapters.datastorage.playbooks_api import PlaybooksApi
 from worker.adapters.datastorage.source import Found, NoSuchApiError, Source
 from worker.adapters.datastorage.workflows_api import WorkflowsApi
-from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
+from worker.domain.meaning_rank import MeaningRank
+from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery
 from worker.domain.selection import for_final_choice, mismatches
-from worker.domain.text_index import TextIndex
+from worker.domain.shelf import Shelf
 from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
-MAX_SHELVES = 32
+MAX_KEPT = 32
+LEARN_AGAIN_SECONDS = 30.0
 SHOWN_BAD = 5
 
 log = structlog.stdlib.get_logger(__name__)
@@ -36,12 +37,10 @@ log = structlog.stdlib.get_logger(__name__)
 Answered = TypeVar("Answered")
 
 
-@dataclass(frozen=True, slots=True)
-class _Shelf:
-    """One state of the catalog, good until `until` (monotonic)."""
+class _Kept(NamedTuple):
+    """What was read, good until `until` (monotonic)."""
 
-    workflows: CatalogIndex
-    texts: TextIndex
+    shelf: Shelf
     until: float
 
 
@@ -51,7 +50,9 @@ class DataStorageCatalog:
     Workflows are kept for `cache_seconds` and never used after that. The final choice is asked for anew. Newer servers
     have the three steps of DD-HAPI-017, older ones only the search of DD-LLM-001: which it is shows by a 404.
 
-    `problem` says what is wrong: why the last look failed, or which records were left out.
+    `problem` says what is wrong: why the last look failed, or which records were left out. With an embedder, workflows
+    whose labels fit alike are ranked by meaning instead of words, once `follow` has embedded them all; `meaning_problem`
+    says why they are not.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class DataStorageCatalog:
         url: str,
         *,
         token: str = "",
+        embedder: Embedder | None = None,
         call_seconds: float = 10.0,
         cache_seconds: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
@@ -69,7 +71,9 @@ class DataStorageCatalog:
             url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
         self._source: Source = WorkflowsApi()
-        self._shelves: dict[Hashable, _Shelf] = {}
+        self._kept: dict[Hashable, _Kept] = {}
+        self._meaning = MeaningRank(embedder, monotonic) if embedder else None
+        self._embedded: Shelf | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""
 
@@ -87,6 +91,11 @@ class DataStorageCatalog:
     def problem(self) -> str:
         """Why the last look failed, or which records were left out; empty when all is well."""
         return self._failure or self._left_out
+
+    @property
+    def meaning_problem(self) -> str:
+        """Why words rank although there is an embedder; empty when they do not, or it is still at work."""
+        return self._meaning.problem if self._meaning else ""
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""
@@ -110,16 +119,28 @@ class DataStorageCatalog:
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
         shelf = await self._shelf(query.applied_to(context))
-        return shelf.workflows.search(query, context, lambda ids: shelf.texts.scores(str(query), ids))
+        known = self._meaning if shelf is self._embedded else None
+        return shelf.search(query, context, await known.scores(query) if known else None)
 
     async def follow(self, poll_seconds: float) -> None:
-        """Keep what is known fresh, and `problem` with it, until cancelled."""
+        """Keep what is known fresh, and `problem` with it, and embed what is new, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_fresh(poll_seconds))
+            if self._meaning:
+                tasks.create_task(self._keep_learning(self._meaning, poll_seconds))
+
+    async def _keep_fresh(self, poll_seconds: float) -> None:
         while True:
             with contextlib.suppress(CatalogUnavailable):  # it stands in `problem`
                 await self.actions(SelectionContext())
             await asyncio.sleep(poll_seconds)
 
-    async def _shelf(self, context: SelectionContext) -> _Shelf:
+    async def _keep_learning(self, meaning: MeaningRank, poll_seconds: float) -> None:
+        while True:
+            done = meaning.complete or await meaning.learn()
+            await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
+
+    async def _shelf(self, context: SelectionContext) -> Shelf:
         if shelf := self._fresh(context):
             return shelf
         return await self._call(lambda exchange: self._read(exchange, context))
@@ -135,22 +156,28 @@ class DataStorageCatalog:
         self._failure = ""
         return found
 
-    def _fresh(self, context: SelectionContext) -> _Shelf | None:
-        shelf = self._shelves.get(self._source.key(context))
-        return shelf if shelf is not None and self._monotonic() < shelf.until else None
+    def _fresh(self, context: SelectionContext) -> Shelf | None:
+        kept = self._kept.get(self._source.key(context))
+        return kept.shelf if kept is not None and self._monotonic() < kept.until else None
 
-    async def _read(self, exchange: Exchange, context: SelectionContext) -> _Shelf:
+    async def _read(self, exchange: Exchange, context: SelectionContext) -> Shelf:
         async with self._reading:  # whoever waited finds what the other one has read
             if shelf := self._fresh(context):
                 return shelf
             until = self._monotonic() + self._cache_seconds
             found = await self._found(exchange, context)
             self._note(found)
-            shelf = await asyncio.to_thread(_arranged, found, until)
-            if len(self._shelves) >= MAX_SHELVES:
-                self._shelves.clear()
-            self._shelves[self._source.key(context)] = shelf
+            shelf = await asyncio.to_thread(Shelf.of, found.workflows.values(), found.texts)
+            self._keep(self._source.key(context), _Kept(shelf, until))
             return shelf
+
+    def _keep(self, key: Hashable, kept: _Kept) -> None:
+        if len(self._kept) >= MAX_KEPT:
+            self._kept.clear()
+        self._kept[key] = kept
+        if self._meaning:
+            self._meaning.offer(kept.shelf.passages)
+            self._embedded = kept.shelf
 
     async def _found(self, exchange: Exchange, context: SelectionContext) -> Found:
         try:
@@ -159,7 +186,7 @@ class DataStorageCatalog:
             other = PlaybooksApi() if isinstance(self._source, WorkflowsApi) else WorkflowsApi()
             found = await other.read(exchange, context)
         self._source = other
-        self._shelves.clear()
+        self._kept.clear()
         return found
 
     def _note(self, found: Found) -> None:
@@ -173,8 +200,3 @@ class DataStorageCatalog:
             self._left_out = "the catalog has no workflows"
         if self._left_out not in {"", before}:
             log.warning("catalog_incomplete", problem=self._left_out)
-
-
-def _arranged(found: Found, until: float) -> _Shelf:
-    workflows = list(found.workflows.values())
-    return _Shelf(CatalogIndex(workflows, found.texts), TextIndex(workflows), until)

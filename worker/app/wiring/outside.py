@@ -99,7 +99,7 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     if url := settings.database_url.get_secret_value():
         return await _open_database(url, await open_embedder(settings, stack), stack)
     if settings.url:
-        return await _open_remote(settings, stack)
+        return await _open_remote(settings, await open_embedder(settings, stack), stack)
     embedder = await open_embedder(settings, stack)
     catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
@@ -114,17 +114,20 @@ async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitSt
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
-async def _open_remote(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
+async def _open_remote(
+    settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack
+) -> OpenCatalog:
     """Opened also when it is away: it may be back before the first incident."""
     catalog = DataStorageCatalog(
         settings.url,
         token=settings.token.get_secret_value(),
+        embedder=embedder,
         call_seconds=settings.call_seconds,
         cache_seconds=settings.cache_seconds,
     )
     await stack.enter_async_context(catalog)
     await stack.enter_async_context(background(catalog.follow(CATALOG_CHECK_SECONDS)))
-    return OpenCatalog(catalog, lambda: catalog.problem)
+    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
 async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> OpenPolicy:
