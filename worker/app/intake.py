@@ -72,7 +72,6 @@ class Intake:
     pumps: list[Pump] = field(default_factory=list)
     problem: str = "not connected yet"
     draining: bool = False
-    _client: Client | None = None
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def trouble(self) -> str:
@@ -84,7 +83,7 @@ class Intake:
     def _trouble(self) -> str:
         if self.problem:
             return self.problem
-        if self._client is not None and not self._client.is_connected:
+        if self.link.client is not None and not self.link.client.is_connected:
             return "the connection is lost; reconnecting"
         silent = [p.lane.durable for p in self.pumps if p.silent_seconds() > SILENCE_SECONDS]
         return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
@@ -107,7 +106,7 @@ class Intake:
         )
 
     async def _connect(self) -> None:
-        nc = self._client = await self._connected()
+        nc = self.link.client = await self._connected()
         if nc.max_payload < MIN_MAX_PAYLOAD:
             raise IntakeError(
                 f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import nats.errors
 import structlog
+from nats.aio.client import Client
 
 DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
@@ -27,6 +28,8 @@ log = structlog.stdlib.get_logger(__name__)
 class Link:
     """The state of one connection. Denials are logged, once each, unless somebody is called for them."""
 
+    client: Client | None = None
+    """Once there is one."""
     problem: str = ""
     """Why the newest try to connect failed."""
     denied: str = ""
@@ -52,11 +55,12 @@ class Link:
             raise error
 
     async def on_closed(self) -> None:
-        """For nats-py: it does not try again."""
-        if not self.closing:
-            self._end(
-                self.over or f"the NATS server has ended the connection: {self.problem or 'no reason given'}"
-            )
+        """For nats-py: it does not try again, as when the server ends the connection of a JWT that has expired."""
+        if self.closing or self.over:
+            return
+        error = self.client.last_error if self.client else None
+        said = refusal(error) if error else ""
+        self._end(said or f"the NATS server has ended the connection: {error or self.problem}")
 
     async def on_reconnected(self) -> None:
         """For nats-py: what was wrong is no longer."""
