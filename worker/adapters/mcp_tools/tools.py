@@ -26,7 +26,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
-from worker.adapters.mcp_tools.bounds import BoundedTransport, ServerLog
+from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, ServerLog
 from worker.domain.errors import ExternalToolError
 from worker.domain.evidence import one_line
 from worker.domain.external_tools import ExternalAnswer, ExternalTool
@@ -274,7 +274,9 @@ class _Mounted:
         async with AsyncExitStack() as stack:
             if self._server.url:
                 http = await stack.enter_async_context(self._http())
-                transport = streamable_http_client(self._server.url, http_client=http)
+                transport = streamable_http_client(
+                    self._server.url, http_client=http, max_sse_event_size=MAX_BODY_BYTES
+                )
             else:
                 command, *arguments = self._server.command
                 errors = await stack.enter_async_context(self._log.opened())

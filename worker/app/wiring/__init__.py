@@ -71,6 +71,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         )
     async with AsyncExitStack() as stack:
         signer = read_signer(settings.audit)
+        mounted = await open_mcp(settings.mcp, stack)
         cluster = await open_cluster(settings, stack)
         catalog = await open_catalog(settings.catalog, stack)
         policy = await open_policy(settings.policy, stack)
@@ -78,7 +79,6 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         model = open_models(settings, clock, stack)
         datastorage = await open_datastorage(settings.history, stack)
         prometheus = await open_prometheus(settings.prometheus, stack)
-        mounted = await open_mcp(settings.mcp, stack)
         watch = ClusterWatch(cluster)
         await stack.enter_async_context(background(watch.run()))
         metrics.watch_catalog(lambda: bool(catalog.problem()))
