@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import subprocess
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.rego import RULES, children, policy_files
 from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegoPolicy, read_files
@@ -58,6 +61,9 @@ def test_a_policy_is_a_file_or_a_directory_with_data(tmp_path):
         ("d.yaml", b"a: {1: x}", "d.yaml:1: keys are text"),
         ("d.yaml", b"a: [", "d.yaml:2: "),
         ("d.yaml", b"a: !!python/object:os.system x", "d.yaml:1: "),
+        ("d.yaml", b"a: !!bool x", "d.yaml: "),
+        ("d.yaml", b"a: !!timestamp x", "d.yaml: "),
+        ("d.yaml", b"a: !!int ''", "d.yaml: "),
         ("d.yml", b"", "d.yml: a data document is an object"),
         ("d.yml", b"- 1", "d.yml: a data document is an object"),
     ],
@@ -69,6 +75,17 @@ def test_files_that_are_no_policy_are_refused(tmp_path, name, content, text):
     with pytest.raises(PolicyUnusable, match=text) as refused:
         read_files(tmp_path).sources()
     assert str(tmp_path) in str(refused.value)
+
+
+@given(st.text() | st.text(alphabet="ab:-{}[]!&*<>'\"|\n 0.e~"), st.sampled_from(["x.yaml", "x.json"]))
+def test_any_text_is_an_object_or_refused(text, name):
+    files = PolicyFiles({"a.rego": b""}, {name: text.encode(errors="surrogatepass")})
+    found, refused = None, ""
+    try:
+        found = files.sources().data
+    except PolicyUnusable as e:
+        refused = str(e)
+    assert refused.startswith(name) or json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_two_files_must_not_set_the_same(tmp_path):

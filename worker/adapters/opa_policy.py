@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,9 +69,12 @@ class OpaPolicy:
         """Look whether the server is there. Never raises: it may come later."""
         try:
             async with asyncio.timeout(FIRST_SECONDS):
-                await self._server.get("/health", {})
-        except (TimeoutError, UnreachableError, TooLongError) as e:
-            self._failed(str(e) or "no answer")
+                with suppress(TooLongError):
+                    await self._server.get("/health", {})
+        except TimeoutError:
+            self._failed(f"no answer within {FIRST_SECONDS:g} s")
+        except UnreachableError as e:
+            self._failed(str(e))
 
     async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
         """The decision on one input. Never raises: see the module."""

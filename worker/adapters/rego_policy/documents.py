@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.domain.evidence import one_line
 
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 
@@ -45,8 +46,8 @@ def read_document(path: str, text: str) -> dict[str, Any]:
         raise PolicyUnusable(f"{path}:{line}: {e.problem or 'not YAML'}") from e
     except json.JSONDecodeError as e:
         raise PolicyUnusable(f"{path}:{e.lineno}: {e.msg}") from e
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as e:
-        raise PolicyUnusable(f"{path}: {str(e) or type(e).__name__}") from e
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, yaml.YAMLError) as e:
+        raise PolicyUnusable(f"{path}: {one_line(str(e), 200) or type(e).__name__}") from e
     if not isinstance(found, dict):
         raise PolicyUnusable(f"{path}: a data document is an object; this is {type(found).__name__}")
     return found

@@ -41,7 +41,7 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
     for name, source in policy["modules"].items():
         engine.add_policy(name, source)
     rules: dict[str, int | None] = {}
-    for module in json.loads(engine.get_ast_as_json()):
+    for module in json.loads(engine.get_ast_as_json(), object_pairs_hook=heads):
         rules |= rules_of(module["ast"])
     for rule in rules:
         if name := shadowed(rule.split("."), policy["data"]):
@@ -51,6 +51,11 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
     engine.add_data_json(json.dumps(policy["data"]))
     engine.clone().eval_query_as_json("true")  # compiles all modules: unsafe variables, recursion
     return engine, rules
+
+
+def heads(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the syntax tree without what is not asked for: the tree is 40 times as large as the policy."""
+    return {name: value for name, value in pairs if name not in {"bodies", "imports", "source", "span"}}
 
 
 def rules_of(module: dict[str, Any]) -> dict[str, int | None]:
