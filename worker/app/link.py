@@ -18,7 +18,7 @@ from nats.aio.client import Client
 
 DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
-"""In the reasons of OpenSSL, whichever side does not trust the other."""
+"""In what OpenSSL says when the server does not trust us."""
 MAX_LOGGED = 100
 
 log = structlog.stdlib.get_logger(__name__)
@@ -103,9 +103,9 @@ def refusal(error: BaseException) -> str:
             f"the certificate of the NATS server is not trusted ({error.verify_message}); check RCA_NATS__CA_FILE and "
             "RCA_NATS__TLS_SERVER_NAME"
         )
-    if isinstance(error, ssl.SSLError) and UNTRUSTED.search(error.reason or ""):
+    if isinstance(error, ssl.SSLError) and UNTRUSTED.search(said):
         return (
-            f"the NATS server refuses our certificate ({error.reason}); check RCA_NATS__CERT_FILE and "
+            f"the NATS server refuses our certificate ({said}); check RCA_NATS__CERT_FILE and "
             "RCA_NATS__KEY_FILE"
         )
     if isinstance(error, nats.errors.Error) and "auth" in said.lower():

@@ -1,0 +1,115 @@
+"""What a connection says beside its calls."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from nats.errors import AuthorizationError, Error
+
+from worker.app.link import Link, denied, refusal
+
+HINT = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it"
+PUBLISH = Error('nats: permissions violation for publish to "rca.result.x"')
+
+
+class Ended:
+    """A client that knows why it ended."""
+
+    def __init__(self, last_error):
+        self.last_error = last_error
+
+
+def alert(reason):
+    return ssl.SSLError(1, f"[SSL: {reason}] (_ssl.c:2580)")
+
+
+@pytest.mark.parametrize(
+    ("said", "explained"),
+    [
+        (PUBLISH, "the NATS server denies us to publish to 'rca.result.x'"),
+        (
+            Error('nats: Permissions Violation for Subscription to "rca.>"'),
+            "the NATS server denies us to subscribe to 'rca.>'",
+        ),
+        (
+            Error('nats: permissions violation for subscription to "_inbox.x.*" using queue "q"'),
+            "the NATS server denies us to subscribe to '_inbox.x.*'" + HINT,
+        ),
+        (AuthorizationError(), ""),
+        (ValueError(str(PUBLISH)), ""),
+    ],
+)
+def test_denials_are_explained(said, explained):
+    assert explained == denied(said)
+
+
+@pytest.mark.parametrize(
+    ("error", "variable"),
+    [
+        (AuthorizationError(), "RCA_NATS__PASSWORD"),
+        (Error("nats: 'Authorization Violation'"), "RCA_NATS__NKEY_FILE"),
+        (Error("nats: user authentication expired"), "RCA_NATS__CREDENTIALS_FILE"),
+        (alert("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "RCA_NATS__CERT_FILE"),
+        (alert("TLSV1_ALERT_UNKNOWN_CA"), "RCA_NATS__CERT_FILE"),
+        (alert("SSLV3_ALERT_CERTIFICATE_EXPIRED"), "RCA_NATS__CERT_FILE"),
+        (alert("UNEXPECTED_EOF_WHILE_READING"), ""),
+        (ssl.SSLError(), ""),
+        (ConnectionRefusedError(111, "refused"), ""),
+        (TimeoutError(), ""),
+        (Error("nats: stale connection"), ""),
+    ],
+)
+async def test_only_a_refusal_ends_a_connection(error, variable):
+    link = Link()
+    if variable:
+        with pytest.raises(type(error)):
+            await link.on_error(error)
+    else:
+        await link.on_error(error)
+    assert variable in refusal(error)
+    assert bool(variable) == link.ended.is_set() == bool(link.over)
+    assert link.problem
+
+
+async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
+    link = Link()
+    await link.on_error(PUBLISH)
+    assert not link.ended.is_set()
+    assert "no answer (the NATS server denies us to publish to 'rca.result.x')" == link.because("no answer")
+    assert "" == link.because("")
+    await link.on_reconnected()
+    assert "no answer" == link.because("no answer")
+
+
+async def test_who_wants_to_know_is_called_for_each_denial():
+    calls = []
+    link = Link(on_denied=lambda: calls.append(link.denied))
+    await link.on_error(PUBLISH)
+    link.closing = True
+    await link.on_error(PUBLISH)
+    assert 1 == len(calls)
+    assert "rca.result.x" in calls[0]
+
+
+@pytest.mark.parametrize(
+    ("last_error", "said"),
+    [
+        (
+            Error("nats: user authentication expired"),
+            "refuses the credentials (nats: user authentication expired)",
+        ),
+        (Error("nats: other"), "the NATS server has ended the connection: nats: other"),
+    ],
+)
+async def test_a_server_that_ends_the_connection_ends_it_for_good(last_error, said):
+    link = Link(Ended(last_error))
+    await link.on_closed()
+    assert link.ended.is_set()
+    assert said in link.over
+
+
+async def test_an_end_of_our_own_is_none():
+    link = Link(Ended(AuthorizationError()), closing=True)
+    await link.on_closed()
+    assert (False, "") == (link.ended.is_set(), link.over)
