@@ -29,7 +29,7 @@ class Role(enum.StrEnum):
     WORKER = "worker"
     """Takes requests, publishes everything else."""
     OPERATOR = "operator"
-    """Makes streams and durables, cancels requests, looks after dead letters."""
+    """Makes streams and durables, cancels requests, looks after dead letters, verifies the trail of audit events."""
     GATEWAY = "gateway"
     """Publishes requests, cancels them, hears which were rejected."""
     AIANALYSIS = "aianalysis"
@@ -132,7 +132,7 @@ def _operator(s: Subjects) -> Rights:
         # Some clients write DURABLE.
         *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE", "DURABLE.CREATE") for name in made),
         _api("CONSUMER.CREATE", f"{results}.{Role.AIANALYSIS}.>"),  # with a filter, as clients write it
-        *(_api("STREAM.MSG.GET", name) for name in (s.dlq_stream, results, cancel)),
+        *(_api("STREAM.MSG.GET", name) for name in (s.dlq_stream, results, cancel, s.audit_stream)),
         _api("STREAM.MSG.DELETE", s.dlq_stream),
     ]
     heard = [*s.result_subjects(), *s.validation_subjects(), s.dead_letter(">"), s.audit(">")]

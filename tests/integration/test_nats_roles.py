@@ -144,6 +144,8 @@ async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
             await _requests_are_cancelled(p)
             waited = await p.rca(Role.OPERATOR, "submit", str(_file(tmp_path, body("rr-5"))), "--wait")
             assert 0 == waited.code, waited.err
+            trail = await p.rca(Role.OPERATOR, "audit", "verify")
+            assert 0 == trail.code, trail.out + trail.err
             assert "" == worker.intake.trouble() + worker.intake.link.denied
         assert {role: [] for role in Role} == {role: await p.speakers[role].denied() for role in Role}
         assert [] == p.server.violations()
