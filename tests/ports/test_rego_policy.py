@@ -102,8 +102,10 @@ async def test_an_input_that_is_too_long_requires_approval():
     ("module", "text"),
     [
         ("package other\nx := 1", r"require_approval in package rca\.approval or .* here are other\.x"),
-        ("package rca.approval\nrequires_approval := true", "the rules here are rca.approval.requires_approval"),
-        ("package safety\nvalidate_actions(a) := true", r"validate_action\(action\) in package safety"),
+        ("package rca.approval\nrequires_approval := true", r"package rca\.approval has no rule require_approval; .* rca\.approval\.requires"),
+        ("package safety\nvalidate_actions(a) := true", "package safety has no rule validate_action; its rules are safety.validate_actions"),
+        ("package rca.aproval\nrequire_approval := true", r"package rca\.aproval is not asked; rca\.approval would be"),
+        ("package saftey\nvalidate_action(_) := true", "package saftey is not asked; safety would be"),
         ("package safety\nvalidate_action(a, b) := true", "takes 2 arguments"),
         (f"{HEAD}require_approval if {{", "0.rego:3:22: expecting expression"),
         (f"{HEAD}require_approval {{ true }}", "0.rego:3:18: `if` keyword is required"),
@@ -131,6 +133,22 @@ async def test_a_document_cannot_take_the_place_of_a_rule(data, name):
     """The evaluator would answer the document, and never look at the rule."""
     with pytest.raises(PolicyUnusable, match=name):
         await rego(RULES, data=data).start()
+
+
+@pytest.mark.parametrize("other", ["package saftey\nx := 1", "package safety\nvalidate(_) := true"])
+async def test_a_misspelt_policy_among_several_is_not_overlooked(other):
+    with pytest.raises(PolicyUnusable, match="saf"):
+        await rego(RULES, other).start()
+
+
+async def test_packages_of_helpers_are_fine():
+    module = f"{HEAD}require_approval := data.team.safety.validate_action(input.x)"
+    module += '\nlabels["x"] := 1'
+    team = "package team.safety\nvalidate_action(x) := x > 3"
+    async with rego(
+        module, team, "package safety.words\nx := 1", "package rca.approval.words\nx := 1"
+    ) as policy:
+        assert [True, False] == [(await policy.decide({"x": x})).required for x in (4, 3)]
 
 
 async def test_closing_twice_and_before_the_start_is_fine():

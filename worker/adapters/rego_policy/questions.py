@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from schemas.analysis import Approval
@@ -11,41 +12,58 @@ from worker.domain.policy_answer import approval_decision, safety_decision, stri
 
 APPROVAL_PACKAGES = ("rca.approval", "aianalysis.approval")
 SAFETY_PACKAGE = "safety"
-VALIDATE, REQUIRES = "validate_action", "requires_approval"
+DECIDING = dict.fromkeys(APPROVAL_PACKAGES, "require_approval") | {SAFETY_PACKAGE: "validate_action"}
+"""The packages that decide, and the rule each must have."""
+SAFETY_RULES = ("validate_action", "requires_approval", "reasons", "risk_factors")
 WANTED = (
     f"a policy has a rule require_approval in package {' or '.join(APPROVAL_PACKAGES)}, "
-    f"or {VALIDATE}(action) in package {SAFETY_PACKAGE}"
+    f"or validate_action(action) in package {SAFETY_PACKAGE}"
 )
+SHOWN_RULES = 10
 
 Rules = Mapping[str, int | None]
 """Full names of rules, and how many arguments each takes; None for one that is no function."""
 
 
 def questions(rules: Rules) -> dict[str, str]:
-    """Queries by name for a policy with these rules. Raises PolicyUnusable when none of them decides."""
-    found = {name: f"data.{name}" for name in APPROVAL_PACKAGES if f"{name}.require_approval" in rules}
-    found |= dict(_safety(rules))
+    """Queries by name for a policy with these rules.
+
+    Raises PolicyUnusable when none of them decides, or when one was probably meant to and does not: a misspelt name
+    among several must not go unnoticed.
+    """
+    _no_near_misses({rule.rpartition(".")[0] for rule in rules})
+    found: dict[str, str] = {}
+    for package, rule in DECIDING.items():
+        if f"{package}.{rule}" in rules:
+            found |= dict(_safety(rules)) if package == SAFETY_PACKAGE else {package: f"data.{package}"}
+        elif own := _shown(name for name in rules if name.rpartition(".")[0] == package):
+            raise PolicyUnusable(f"package {package} has no rule {rule}; its rules are {own}")
     if not found:
-        there = ", ".join(sorted(rules)[:10]) or "none"
-        raise PolicyUnusable(f"no rule that decides: {WANTED}; the rules here are {there}")
+        raise PolicyUnusable(f"no rule that decides: {WANTED}; the rules here are {_shown(rules) or 'none'}")
     return found
+
+
+def _no_near_misses(packages: Iterable[str]) -> None:
+    for package in packages:
+        inside = any(f"{package}.".startswith(f"{name}.") for name in DECIDING)
+        near = [] if inside else difflib.get_close_matches(package, DECIDING, n=1, cutoff=0.8)
+        if near:
+            raise PolicyUnusable(f"package {package} is not asked; {near[0]} would be: give it another name")
+
+
+def _shown(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:SHOWN_RULES])
 
 
 def _safety(rules: Rules) -> Iterator[tuple[str, str]]:
     """The rules of a safety policy, as functions of the action or without arguments."""
-    if f"{SAFETY_PACKAGE}.{VALIDATE}" not in rules:
-        return
-    for rule in (VALIDATE, REQUIRES, "reasons", "risk_factors"):
-        name = f"{SAFETY_PACKAGE}.{rule}"
-        arguments = rules.get(name, 0) if name in rules else -1
-        if arguments is None:
-            yield name, f"data.{name}"
-        elif arguments == 1:
-            yield name, f"data.{name}(input.action)"
-        elif arguments >= 0:
-            raise PolicyUnusable(
-                f"data.{name} takes {arguments} arguments; it is called with the action only"
-            )
+    for name in (f"{SAFETY_PACKAGE}.{rule}" for rule in SAFETY_RULES):
+        if name not in rules:
+            continue
+        arguments = rules[name]
+        if arguments not in {None, 1}:
+            raise PolicyUnusable(f"data.{name} takes {arguments} arguments; it is given the action only")
+        yield name, f"data.{name}(input.action)" if arguments else f"data.{name}"
 
 
 def decision(values: Mapping[str, Any], asked: Mapping[str, str], action: str) -> Approval:
@@ -53,7 +71,7 @@ def decision(values: Mapping[str, Any], asked: Mapping[str, str], action: str) -
     decisions = [
         approval_decision(values.get(name), f"data.{name}") for name in APPROVAL_PACKAGES if name in asked
     ]
-    if f"{SAFETY_PACKAGE}.{VALIDATE}" in asked:
+    if f"{SAFETY_PACKAGE}.validate_action" in asked:
         said = {name.removeprefix(f"{SAFETY_PACKAGE}."): value for name, value in values.items()}
         decisions.append(safety_decision(said, action))
     return strictest(decisions)
