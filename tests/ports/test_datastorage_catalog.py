@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 from dataclasses import replace
 
@@ -66,7 +67,7 @@ def clock():
 @pytest.fixture
 async def catalog(storage, clock):
     async with DataStorageCatalog(
-        f"{storage.url}/", token="t0ken", call_seconds=2.0, monotonic=clock.monotonic, sleep=clock.sleep
+        f"{storage.url}/", token="t0ken", monotonic=clock.monotonic, sleep=clock.sleep
     ) as opened:
         yield opened
 
@@ -241,6 +242,9 @@ async def test_the_server_has_its_say_on_the_final_choice(catalog, stored):
         ({"actionType": "ScaleReplicas"}, "listed as one of RestartWorkload"),
         ({"labels": {"severity": ["*"], "component": ["*"], "environment": []}}, "environment is missing"),
         ({"labels": None}, "labels"),
+        ({"labels": {**RESTART.labels, "severity": ["sev1"]}}, "labels.severity: sev1 is none"),
+        ({"detectedLabels": {"gitOpsTool": ["argocd"]}}, "detected_labels.gitOpsTool"),
+        ({"detectedLabels": "argocd"}, "detected_labels"),
         ({"labels": {**RESTART.labels, "signalName": [{}]}}, "labels.signalName"),
         ({"parameters": {"schema": {"parameters": "all"}}}, "parameters"),
         ({"parameters": {"schema": "all"}}, "parameters"),
@@ -265,6 +269,15 @@ async def test_a_record_without_an_id_is_left_out(catalog, stored):
     stored.records = [record_of(RESTART, workflowId=["restart-v1"]), record_of(SCALE), 7]
     assert ["scale-v1"] == await offered(catalog)
     assert "2 records" in catalog.problem
+
+
+async def test_an_id_that_is_no_text_is_no_workflow(catalog, stored):
+    stored.override = lambda request: (
+        web.Response(text='{"workflows": [{"workflowId": "\\ud800"}]}')
+        if request.path == f"{ACTIONS}/RestartWorkload"
+        else None
+    )
+    assert ["scale-v1"] == await offered(catalog)
 
 
 async def test_nothing_that_can_be_used_is_no_empty_catalog(catalog, stored):
@@ -464,6 +477,13 @@ async def test_an_answer_of_another_shape_is_a_failure(catalog, storage, body, s
     assert said in await down(catalog)
 
 
+async def test_packed_answers_are_neither_asked_for_nor_unpacked(catalog, storage):
+    packed = gzip.compress(b'{"actionTypes": []}')
+    storage.answers = [web.Response(body=packed, headers={"Content-Encoding": "gzip"})]
+    assert "not JSON" in await down(catalog)
+    assert "identity" == storage.headers[0]["Accept-Encoding"]
+
+
 async def test_all_answers_of_one_look_are_bounded_together(catalog, stored):
     stored.records = [record_of(workflow(f"restart-{n:03}"), content="x" * 1_500_000) for n in range(30)]
     assert "the answers are too long" in await down(catalog)
@@ -473,12 +493,18 @@ async def test_all_answers_of_one_look_are_bounded_together(catalog, stored):
 async def test_pages_without_an_end_are_a_failure(catalog, stored, fresh):
     def endless(request):
         start = int(request.query.get("offset", "0")) if fresh else 0
-        entries = [{"actionType": f"Action{start + n}", "description": {}} for n in range(100)]
+        entries = [{"actionType": f"Action{start + n}", "description": {}} for n in range(10)]
         return web.json_response({"actionTypes": entries, "pagination": {"hasMore": True}})
 
     stored.override = endless
     assert "no end" in await down(catalog)
     assert len(stored.asked) <= 50
+
+
+async def test_a_page_that_is_longer_than_asked_for_is_a_failure(catalog, stored):
+    entries = [{"actionType": f"Action{n}", "description": {}} for n in range(101)]
+    stored.override = lambda request: web.json_response({"actionTypes": entries})
+    assert "more than the 100 actionTypes" in await down(catalog)
 
 
 async def test_a_page_without_entries_is_the_last(catalog, stored):

@@ -53,8 +53,9 @@ class JsonServer:
 
     def __init__(self, url: str, *, token: str, call_seconds: float, max_bytes: int) -> None:
         self.url, self._max_bytes = url.rstrip("/"), max_bytes
+        plain = {"Accept-Encoding": "identity"}  # what is small on the wire may be huge once it is unpacked
         self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers={**plain, "Authorization": f"Bearer {token}"} if token else plain,
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             timeout=call_seconds,
             trust_env=False,
@@ -79,7 +80,7 @@ class JsonServer:
 
     async def _body(self, answer: httpx.Response) -> bytes:
         body = bytearray()
-        async for chunk in answer.aiter_bytes():
+        async for chunk in answer.aiter_raw():
             body += chunk
             if len(body) > self._max_bytes:
                 if answer.status_code == 200:

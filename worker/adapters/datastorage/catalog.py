@@ -29,7 +29,6 @@ from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, Wo
 
 MAX_KEPT = 32
 LEARN_AGAIN_SECONDS = 30.0
-SHOWN_BAD = 5
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -191,10 +190,10 @@ class DataStorageCatalog:
 
     def _note(self, found: Found) -> None:
         """Raises FailedError when nothing of what came can be used: that is another contract, no empty catalog."""
-        before, count = self._left_out, len(found.bad)
+        before, count = self._left_out, found.left_out
         if count and not found.workflows:
-            raise FailedError(f"nothing of what it answers can be used: {found.bad[0]}")
-        shown = "; ".join(found.bad[:SHOWN_BAD])
+            raise FailedError(f"nothing of what it answers can be used: {found.reasons[0]}")
+        shown = "; ".join(found.reasons)
         self._left_out = f"{count} records of the catalog are left out: {shown}" if count else ""
         if not found.workflows:
             self._left_out = "the catalog has no workflows"

@@ -13,9 +13,8 @@ from typing import Any
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, SignalType
 from worker.adapters.datastorage.client import Exchange, FailedError, gathered
 from worker.adapters.datastorage.records import read_playbook
-from worker.adapters.datastorage.source import Found, NoSuchApiError
-from worker.domain.evidence import one_line
-from worker.domain.fields import mapping, whole
+from worker.adapters.datastorage.source import Found, NoSuchApiError, entries_of
+from worker.domain.fields import dig, mapping, text, whole
 from worker.domain.workflow import SelectionContext, Workflow
 
 PATH = "/api/v1/playbooks/search"
@@ -78,14 +77,11 @@ def _labels(context: SelectionContext) -> dict[str, str]:
 
 
 def _add(found: Found, signal_type: str, answer: Any) -> None:
-    document = mapping(answer)
-    playbooks = document.get("playbooks", ...)
-    if playbooks is not None and not isinstance(playbooks, list):
-        raise FailedError(f"the answer to {PATH} is no list of playbooks")
-    for record in playbooks or ():
-        name = one_line(str(mapping(record).get("playbook_id")), 80)
+    playbooks = entries_of(answer, "playbooks", PATH, MAX_RESULTS)
+    for record in playbooks:
+        name = text(mapping(record).get("playbook_id")) or "a playbook"
         if name not in found.workflows:
             found.add(found.read(read_playbook, record, name))
-    left = whole(document.get("total_results")) - len(playbooks or ())
+    left = whole(dig(answer, "total_results")) - len(playbooks)
     if left > 0:
-        found.bad.append(f"{left} more playbooks for {signal_type} are not told")
+        found.miss(left, f"more playbooks for {signal_type} than one search tells")

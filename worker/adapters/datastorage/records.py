@@ -6,20 +6,22 @@ snake_case. Whatever is not a workflow is refused with a reason: a record that i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from schemas.enrichment import snake_case
 from schemas.taxonomy import normalize_severity
 from worker.domain.evidence import one_line
 from worker.domain.fields import mapping, text
-from worker.domain.workflow import Workflow
+from worker.domain.workflow import WILDCARD, Workflow
 from worker.domain.workflow_building import DESCRIPTION, build_workflow
 from worker.domain.workflow_document import Description, DescriptionDocument, Name, WorkflowDocument
 
 ACTIVE = "active"
+FAILED_DETECTIONS = "failed_detections"
 FORM = "its description is not of the form `<signal_type> <severity>: ...`, so its labels cannot be checked"
 MAX_REASON_CHARS = 200
 MANDATORY_LABELS = ("severity", "component", "environment", "priority")
@@ -68,7 +70,7 @@ def read_workflow(record: Any) -> Workflow | None:
         "action_type": _value(fields, "action_type"),
         "description": fields.get("description") or {},
         "labels": _labels(fields.get("labels")),
-        "detected_labels": dict(_detected(_value(fields, "detected_labels"))),
+        "detected_labels": _detected(_value(fields, "detected_labels")),
         "custom_labels": {k: v for k, v in mapping(_value(fields, "custom_labels")).items() if v},
         "parameters": _parameters(fields.get("parameters")),
         "execution": {
@@ -112,10 +114,16 @@ def _built(document: Mapping[str, Any]) -> Workflow:
     except ValidationError as error:
         raise BadRecordError(_reason(error)) from error
     workflow, flaws = build_workflow(written, "", "")
+    if unknown := [v for v in workflow.labels.get("severity", ()) if not _is_severity(v)]:
+        raise BadRecordError(one_line(f"labels.severity: {unknown[0]} is none", MAX_REASON_CHARS))
     if flaws:
         at = ".".join(map(str, flaws[0].at))
         raise BadRecordError(one_line(f"{at}: {flaws[0].message}", MAX_REASON_CHARS))
     return workflow
+
+
+def _is_severity(value: str) -> bool:
+    return value == WILDCARD or normalize_severity(value) is not None
 
 
 def _value(fields: Mapping[str, Any], name: str) -> Any:
@@ -134,11 +142,12 @@ def _labels(labels: Any) -> Any:
     return {name: values for name, values in labels.items() if values}
 
 
-def _detected(labels: Any) -> Iterator[tuple[str, str]]:
+def _detected(labels: Any) -> Any:
     """Labels that are set: the server does not tell false and empty from absent."""
-    for name, value in mapping(labels).items():
-        if value is True or (isinstance(value, str) and value):
-            yield name, text(value)
+    if not isinstance(labels, dict):
+        return labels or {}
+    found = {name: value for name, value in labels.items() if snake_case(name) != FAILED_DETECTIONS}
+    return {name: "true" if value is True else value for name, value in found.items() if value}
 
 
 def _parameters(written: Any) -> Any:

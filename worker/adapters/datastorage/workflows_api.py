@@ -23,9 +23,9 @@ from schemas.enrichment import camel_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority, Severity, normalize_severity
 from worker.adapters.datastorage.client import Exchange, FailedError, gathered
 from worker.adapters.datastorage.records import BadRecordError, id_of, read_action, read_workflow
-from worker.adapters.datastorage.source import MAX_WORKFLOWS, Found, NoSuchApiError
+from worker.adapters.datastorage.source import MAX_WORKFLOWS, Found, NoSuchApiError, entries_of
 from worker.domain.evidence import one_line
-from worker.domain.fields import dig, mapping, whole
+from worker.domain.fields import dig, mapping, text, whole
 from worker.domain.workflow import ActionText, SelectionContext, Workflow
 from worker.domain.workflow_building import one_paragraph
 
@@ -106,7 +106,8 @@ async def _by_steps(exchange: Exchange) -> Found:
 async def _by_list(exchange: Exchange) -> Found:
     found = Found()
     async for record in _pages(exchange, WORKFLOWS, "workflows", RECORDS_PAGE, {}):
-        found.add(found.read(read_workflow, record, str(mapping(record).get("workflowId"))))
+        name = text(mapping(record).get("workflowId")) or "a workflow"
+        found.add(found.read(read_workflow, record, name))
     return found
 
 
@@ -127,14 +128,12 @@ async def _pages(
     offset = 0
     for _ in range(MAX_PAGES):
         page = {**params, "offset": str(offset), "limit": str(size)}
-        document = mapping(await exchange.get(path, page))
-        entries = document.get(name, ...)
-        if entries is not None and not isinstance(entries, list):
-            raise FailedError(f"the answer to {path} is no list of {name}")
-        for entry in entries or ():
+        document = await exchange.get(path, page)
+        entries = entries_of(document, name, path, size)
+        for entry in entries:
             yield entry
-        offset += len(entries or ())
-        more = dig(document, "pagination", "hasMore") is True or whole(document.get("total")) > offset
+        offset += len(entries)
+        more = dig(document, "pagination", "hasMore") is True or whole(dig(document, "total")) > offset
         if not entries or not more:
             return
     raise FailedError(f"{path} has no end after {MAX_PAGES} pages")
@@ -152,7 +151,7 @@ async def _record(exchange: Exchange, workflow_id: str, filters: Mapping[str, st
 
 def _segment(name: str) -> str:
     """One segment of a path, also when the name is `..` or holds slashes."""
-    return quote(name, safe="").replace(".", "%2E")
+    return quote(name, safe="", errors="replace").replace(".", "%2E")
 
 
 def _filters(context: SelectionContext) -> dict[str, str]:
