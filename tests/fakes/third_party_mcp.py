@@ -77,7 +77,13 @@ async def crash() -> str:
 @server.tool(annotations=READS)
 async def huge() -> str:
     """Say too much."""
-    return "first\n" + "0123456789 abcdef\n" * 300_000 + "last"
+    return "first\n" + "0123456789 abcdef\n" * 100_000 + "last"
+
+
+@server.tool(annotations=READS)
+async def endless() -> str:
+    """Say far too much."""
+    return "0123456789 abcdef\n" * 700_000
 
 
 @server.tool(annotations=READS)

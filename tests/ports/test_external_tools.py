@@ -16,7 +16,7 @@ from worker.domain.errors import ExternalToolError
 from worker.domain.external_tools import ExternalAnswer, ExternalTool
 
 TOOLS = (
-    "search", "picture", "fails", "slow", "stuck", "crash", "huge", "garbage", "delete", "missing",
+    "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "garbage", "delete", "missing",
 )  # fmt: skip
 READ_ONLY = set(TOOLS) - {"delete", "missing"}
 SEARCH = {
@@ -153,10 +153,17 @@ async def test_nonsense_beside_the_protocol_is_skipped(real):
     assert FOUND == await real.call("docs", "search", {"query": "queue"})
 
 
-async def test_a_huge_answer_is_an_answer_or_an_error(real):
-    with contextlib.suppress(ExternalToolError):
-        assert (await real.call("docs", "huge", {})).text.startswith("first\n")
-    assert FOUND == await until_answered(real)
+async def test_a_huge_answer_is_read(real):
+    answer = await real.call("docs", "huge", {})
+    assert (True, 1_800_000) == (answer.text.startswith("first\n"), round(len(answer.text), -4))
+
+
+async def test_an_endless_answer_over_http_is_not_read_to_its_end():
+    async with http_server() as server, McpTools([mounted("http", server.url)]) as tools:
+        said, passing = await refusal(tools, "endless")
+        assert "the answer is longer than" in said
+        assert passing
+        assert FOUND == await until_answered(tools)
 
 
 async def test_an_operator_may_vouch_for_a_tool():

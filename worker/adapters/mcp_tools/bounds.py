@@ -31,7 +31,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             read += len(chunk)
             if read > MAX_BODY_BYTES:
-                raise httpx2.ReadError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
+                # An error that the library takes as one of this answer alone: the connection goes on.
+                raise httpx2.StreamError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
             yield chunk
 
     async def aclose(self) -> None:

@@ -116,7 +116,7 @@ class McpTools:
 
 
 class _Lost(Exception):  # noqa: N818 - a state: the connection is gone
-    """The connection ended under a call."""
+    """The connection ended under a call; the message says how."""
 
 
 class _Mounted:
@@ -191,10 +191,9 @@ class _Mounted:
                 ):  # a connection that ended while nobody looked is made anew, once
                     return await self._ask(name, arguments)
                 return await self._ask(name, arguments)
-        except _Lost:
-            raise ExternalToolError(
-                f"the connection was lost during the call{self._log.last()}", passing=True
-            ) from None
+        except _Lost as lost:
+            said = f"the connection was lost during the call ({lost}{self._log.last()})"
+            raise ExternalToolError(said, passing=True) from None
         except TimeoutError:
             await self._probe()
             raise ExternalToolError(message, passing=True) from None
@@ -213,13 +212,13 @@ class _Mounted:
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED or self._client is not client:
                 self._drop(client)
-                raise _Lost from error
+                raise _Lost(_reason(error)) from error
             raise ExternalToolError(f"it says: {error.message}", passing=True) from error
         except ValidationError as error:
             raise ExternalToolError("its answer is not one of a tool", passing=True) from error
         except BROKEN as error:
             self._drop(client)
-            raise _Lost from error
+            raise _Lost(_reason(error)) from error
         return _answer(result)
 
     async def _reach(self) -> Client:
@@ -275,7 +274,7 @@ class _Mounted:
             if self._server.url:
                 http = await stack.enter_async_context(self._http())
                 transport = streamable_http_client(
-                    self._server.url, http_client=http, max_sse_event_size=MAX_BODY_BYTES
+                    self._server.url, http_client=http, max_sse_event_size=MAX_BODY_BYTES // 2
                 )
             else:
                 command, *arguments = self._server.command
