@@ -16,13 +16,13 @@ from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.postgres_server import rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.adapters.postgres_catalog.ranking import text_query
 from worker.adapters.postgres_catalog.schema import NEWEST
-from worker.adapters.postgres_catalog.statements import BITS
+from worker.adapters.postgres_catalog.statements import BITS, BY_TEXT
 from worker.adapters.postgres_catalog.stored import keys_for
 from worker.domain.catalog_index import CatalogIndex
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.search import SearchQuery
+from worker.domain.text_index import words_of
 from worker.domain.workflow import BUSINESS_LABELS, SelectionContext
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
@@ -164,9 +164,10 @@ class Index:
 
 
 async def ranks(url, query):
-    """What PostgreSQL makes of the words of a query."""
-    statement = "SELECT workflow_id, ts_rank(words, q) FROM workflow_catalog, to_tsquery('english', $1) q WHERE words @@ q"
-    return dict(await rows(url, statement, text_query(query)))
+    """What PostgreSQL makes of the words of a query, for all workflows."""
+    names = dict(await rows(url, "SELECT place, workflow_id FROM workflow_catalog_place"))
+    scores = await rows(url, BY_TEXT, list(names), " ".join(words_of(str(query))))
+    return {names[place]: score for place, score in scores}
 
 
 class Walk(MemoryCatalog):

@@ -30,15 +30,14 @@ class TextIndex:
         database = sqlite3.connect(":memory:", check_same_thread=False)
         weakref.finalize(self, database.close)
         database.execute("CREATE VIRTUAL TABLE workflow USING fts5(text, tokenize='porter unicode61')")
-        rows = ((self._numbers[w.workflow_id], _document(w)) for w in known)
+        rows = ((self._numbers[w.workflow_id], text_of(w)) for w in known)
         database.executemany("INSERT INTO workflow (rowid, text) VALUES (?, ?)", rows)
         database.execute("INSERT INTO workflow (workflow) VALUES ('optimize')")
         self._word = functools.lru_cache(KEPT_WORDS)(functools.partial(_word_scores, database))
 
     def scores(self, query: str, among: Sequence[str]) -> dict[str, float]:
         """BM25 of these ids, higher is better; workflows without a word of the query are absent."""
-        words = dict.fromkeys(WORD.findall(split_names(query).lower())[:MAX_WORDS])
-        by_word = [self._word(word) for word in words]
+        by_word = [self._word(word) for word in words_of(query)]
         found = {}
         for workflow_id in among:
             number = self._numbers[workflow_id]
@@ -59,7 +58,13 @@ def _word_scores(database: sqlite3.Connection, word: str) -> Mapping[int, float]
     return dict(rows.fetchall())
 
 
-def _document(workflow: Workflow) -> str:
+def text_of(workflow: Workflow) -> str:
+    """What is indexed of a workflow."""
     signals = (name for name in workflow.labels.get("signal_type", ()) if name != WILDCARD)
     parts = (*signals, workflow.action_type, workflow.title, workflow.description, workflow.when_to_use)
     return split_names(" ".join(parts))
+
+
+def words_of(query: str) -> list[str]:
+    """What is looked for: each word once, names whole and in their parts."""
+    return list(dict.fromkeys(WORD.findall(split_names(query).lower())[:MAX_WORDS]))

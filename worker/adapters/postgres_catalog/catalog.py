@@ -16,7 +16,7 @@ from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, 
 from worker.domain.catalog_index import PAGE_SIZE
 from worker.domain.cursor import workflow_of
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.label_bits import LabelBits, places_of
+from worker.domain.label_bits import LabelBits
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery, graded, search_page
 from worker.domain.selection import for_final_choice, mismatches, workflow_page
@@ -113,7 +113,7 @@ class PostgresCatalog:
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
             fit = (await _bits(connection, statements.BITS, narrowed)).fit(narrowed)
-            scores = await self._ranking.scores(connection, query, vector, list(places_of(fit.fits)))
+            scores = await self._ranking.scores(connection, query, vector, fit)
             best = graded(list(fit.ranked(scores)), query)
             found = await self._shown(connection, [place for place, _ in best.best])
             there = best._replace(best=tuple(match for match in best.best if match[0] in found))

@@ -15,8 +15,8 @@ from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_o
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.evidence import one_line
 from worker.domain.label_bits import LabelBits
-from worker.domain.meaning import spaced_names
-from worker.domain.workflow import WILDCARD, ActionText, Workflow
+from worker.domain.text_index import text_of
+from worker.domain.workflow import ActionText, Workflow
 
 BATCH = 500
 ID_CHARS = 100
@@ -123,25 +123,19 @@ def _document(workflow: Workflow) -> str:
 
 def _row(workflow: Workflow, document: str) -> tuple[object, ...]:
     fields = json.loads(document)
-    signals = (name for name in workflow.labels.get("signal_type", ()) if name != WILDCARD)
-    names = " ".join((*signals, workflow.action_type, workflow.title))
-    about = f"{workflow.description} {workflow.when_to_use}"
-    labels = [
-        json.dumps(fields[name]) for name in ("labels", "detected_labels", "custom_labels", "parameters")
-    ]
+    parts = ("labels", "detected_labels", "custom_labels", "parameters")
     return (
         workflow.workflow_id,
         workflow.version,
         workflow.title,
         workflow.description,
         workflow.action_type,
-        *labels,
+        *(json.dumps(fields[name]) for name in parts),
         workflow.container_image,
         workflow.success_rate,
         document,
         hash_of(document),
-        f"{names} {spaced_names(names)}",
-        f"{about} {spaced_names(about)}",
+        text_of(workflow),
     )
 
 
@@ -159,6 +153,8 @@ async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) 
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")
     await connection.execute("DELETE FROM workflow_catalog_bits")
+    await connection.execute("DELETE FROM workflow_catalog_word")
     await connection.execute(statements.SAVE_PLACES, [w.workflow_id for w in ordered])
+    await connection.execute(statements.COUNT_WORDS)
     await connection.copy_records_to_table("workflow_catalog_bits", records=rows_of(LabelBits.of(ordered)))
     await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
-from worker.domain.meaning import QueryVectors, Vector, spaced_names
+from worker.domain.label_bits import Fit, places_of
+from worker.domain.meaning import QueryVectors, Vector
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchQuery
-
-MAX_WORDS = 32
-WORD = re.compile(r"[^\W_]+")
+from worker.domain.text_index import words_of
 
 
 class Ranking:
@@ -38,9 +36,10 @@ class Ranking:
         return await self._queries.of(query) if self._queries else None
 
     async def scores(
-        self, connection: asyncpg.Connection, query: SearchQuery, vector: Vector | None, places: Sequence[int]
+        self, connection: asyncpg.Connection, query: SearchQuery, vector: Vector | None, fit: Fit
     ) -> Mapping[int, float]:
-        """The higher the better; a place without a word of the query is absent."""
+        """Of what fits, the higher the better; a place without a word of the query is absent."""
+        places = list(places_of(fit.fits))
         if not places:
             return {}
         near = await self._nearness(connection, vector, places) if vector else None
@@ -64,15 +63,8 @@ def vector_text(vector: Sequence[float]) -> str:
     return f"[{','.join(map(str, vector))}]"
 
 
-def text_query(query: SearchQuery) -> str:
-    """Any of the words, names such as `OOMKilled` whole and in their parts."""
-    words = WORD.findall(f"{query} {spaced_names(str(query))}".lower())
-    return " | ".join(dict.fromkeys(words[:MAX_WORDS]))
-
-
 async def _by_words(
     connection: asyncpg.Connection, query: SearchQuery, places: Sequence[int]
 ) -> Mapping[int, float]:
-    words = text_query(query)
-    rows = await connection.fetch(statements.BY_TEXT, places, words) if words else []
+    rows = await connection.fetch(statements.BY_TEXT, places, " ".join(words_of(str(query))))
     return {row["place"]: row["score"] for row in rows}

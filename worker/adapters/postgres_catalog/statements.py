@@ -33,9 +33,17 @@ SHOWN = """
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
 """
 BY_TEXT = """
-    SELECT place, ts_rank(words, query) AS score
-    FROM workflow_catalog_place, to_tsquery('english', $2) AS q (query)
-    WHERE place = ANY ($1::integer[]) AND words @@ query
+    SELECT p.place, round(sum(asked.weight * ts_rank(p.words, asked.word))::numeric, 6)::float8 AS score
+    FROM (
+        SELECT
+            quote_literal(word)::tsquery AS word,
+            ln(1 + (SELECT max(place) + 1 FROM workflow_catalog_place) / (workflows + 0.5)) AS weight
+        FROM workflow_catalog_word
+        WHERE word = ANY (tsvector_to_array(to_tsvector('english', $2)))
+    ) AS asked
+    JOIN workflow_catalog_place p ON p.words @@ asked.word
+    WHERE p.place = ANY ($1::integer[])
+    GROUP BY p.place
 """
 BY_MEANING = """
     SELECT p.place, 1 - (w.embedding <=> $2::text::vector) AS score
@@ -58,7 +66,7 @@ SAVE = """
     )
     VALUES (
         $1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8::text::jsonb, $9::text::jsonb,
-        $10, $11, $12::text::json, $13, setweight(to_tsvector('english', $14), 'A') || to_tsvector('english', $15)
+        $10, $11, $12::text::json, $13, to_tsvector('english', $14)
     )
     ON CONFLICT (workflow_id, version) DO UPDATE SET
         name = excluded.name, description = excluded.description, action_type = excluded.action_type,
@@ -87,6 +95,10 @@ SAVE_PLACES = """
     SELECT o.place - 1, w.workflow_id, w.version, w.words
     FROM unnest($1::text[]) WITH ORDINALITY AS o (workflow_id, place) JOIN workflow_catalog w USING (workflow_id)
     WHERE w.is_latest_version
+"""
+COUNT_WORDS = """
+    INSERT INTO workflow_catalog_word (word, workflows)
+    SELECT word, ndoc FROM ts_stat('SELECT words FROM workflow_catalog_place')
 """
 WITHOUT_VECTOR = """
     SELECT workflow_id, version, content_hash, document::text FROM workflow_catalog

@@ -40,6 +40,12 @@ CREATE TABLE workflow_catalog_place (
     FOREIGN KEY (workflow_id, version) REFERENCES workflow_catalog ON DELETE CASCADE
 );
 
+-- In how many of them a word stands: rare words weigh more.
+CREATE TABLE workflow_catalog_word (
+    word text PRIMARY KEY,
+    workflows integer NOT NULL
+);
+
 -- For each value of each label the workflows that declare it: bit n, the lowest first, is that of place n.
 -- Labels are lists, may be `*` or absent, and what they leave out is counted: a join over rows of one label each costs
 -- a walk over the catalog for that; this costs reading the rows of the values asked for, by the primary key.
