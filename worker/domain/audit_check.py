@@ -20,6 +20,9 @@ from worker.domain.ports import SignatureCheck
 RESUMABLE: Final = timedelta(hours=24)
 """How long a journal is kept: later nobody goes on with a chain."""
 
+LISTED: Final = 10_000
+"""How many messages that are no events are listed."""
+
 CLOCKS: Final = timedelta(minutes=10)
 """How much clocks of workers and of this check may differ."""
 
@@ -43,7 +46,7 @@ class AuditCheck:
         try:
             link = read_link(body)
         except ValueError as e:
-            if not self._only:
+            if not self._only and len(self._unreadable) < LISTED:
                 self._unreadable.append(Finding("", "", 0, Problem.UNREADABLE, str(e), position))
             return
         if self._only and link.request_key != self._only:
@@ -77,7 +80,7 @@ class AuditCheck:
             ends=self._ends,
             signed=self._signed,
             checked_signatures=bool(self._keys),
-            checked_results=len(facts.results or ()),
+            checked_results=None if facts.results is None else len(facts.results),
         )
 
     def _judged(self, facts: Facts) -> Iterator[tuple[Chain, Status]]:

@@ -91,7 +91,7 @@ class Report:
     """What a check has found. `events` counts each once, `republished` how often one was read again.
 
     `signed` counts the ends with a signature: a good one, when keys were given (`checked_signatures`). `notable` are the
-    chains that are neither complete nor bad.
+    chains that are neither complete nor bad. `checked_results`: how many there were; None when they were not read.
     """
 
     findings: Sequence[Finding] = ()
@@ -103,7 +103,7 @@ class Report:
     ends: int = 0
     signed: int = 0
     checked_signatures: bool = False
-    checked_results: int = 0
+    checked_results: int | None = None
 
     @property
     def good(self) -> bool:

@@ -97,7 +97,10 @@ def _end(event: Mapping[str, Any], sequence: int, time: datetime, said: Mapping[
 
 
 def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as e:
+        raise ValueError("an event needs a time") from e
     if time.tzinfo is None:
-        raise ValueError("a time without an offset")
+        raise ValueError("an event needs a time with an offset")
     return time

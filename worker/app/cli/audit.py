@@ -86,7 +86,10 @@ def _print(report: Report) -> None:
     chains = ", ".join(f"{count:,} {status}" for status, count in report.chains.items()) or "none"
     again = f" ({report.republished:,} published again)" if report.republished else ""
     typer.echo(f"{report.events:,} events{again} of {report.requests:,} requests; chains: {chains}")
-    typer.echo(f"{report.checked_results:,} stored results compared")
+    if report.checked_results is None:
+        typer.echo("results were not compared: the file has none")
+    else:
+        typer.echo(f"{report.checked_results:,} stored results compared")
     if report.checked_signatures:
         typer.echo(f"{report.signed:,} of {report.ends:,} ends have a good signature")
     else:
