@@ -397,5 +397,5 @@ async def test_no_secret_in_the_name_of_an_ignored_field_is_passed_on():
 @pytest.mark.parametrize("text", ["a", "QUJD", "a-b_", "a b ", "\u0430\u0332", "Zm9v "])
 def test_a_long_monotonous_text_is_searched_in_one_go(text):
     shown = suspicious_lines(f"{text * 50_000}\n{ORDER}")
-    assert 1 <= len(shown) <= 2
+    assert 1 <= len(shown) <= 3  # as it is written, and as it may be read
     assert all(part.endswith(ORDER) for part in shown)

@@ -49,6 +49,10 @@ def check_choice(
     safety = check_safety(workflow, facts.safety, chosen.estimated_downtime_seconds)
     found.problems += safety.problems
     found.factors += safety.factors
+    if facts.named_in:
+        found.factors.append(
+            f"{', '.join(facts.named_in)}: text that is no part of the catalog names the chosen workflow"
+        )
     if facts.failed is not None and repeats(workflow, target.parameters, facts.failed):
         message = "this workflow has failed with these parameters: choose another, other parameters, or null"
         found.add(ProblemKind.FORBIDDEN, WORKFLOW_PATH, message)

@@ -20,7 +20,7 @@ BEFORE_CHARS, AFTER_CHARS = 100, 250
 """How much is shown around a hit: enough to see what it orders."""
 CATALOG_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_workflows"})
 """Documents of many short texts, each read by itself: across them, words meet that nobody wrote together."""
-ESCAPES = re.compile(r"\\(?:u\{[0-9a-f]{1,6}\}|u([0-9a-fA-F]{4})|([nrt]))")
+ESCAPES = re.compile(r"\\+(?:u\{[0-9a-f]{1,6}\}|u([0-9a-fA-F]{4})|([nrt]))")
 """What JSON and this worker make of characters: `\\n`, `\\u0041`, `\\u{200b}`."""
 WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?:[ -][A-Za-z]++){2,}+")
 """Three words or more: shorter ones are names and flags."""
@@ -68,7 +68,31 @@ ORDERS = re.compile(
     | \b(stop|end|finish|abort)\s+(your|the|this)\s+(investigation|analysis)\b
     | \b(reveal|print|show|repeat|copy|output|leak)\b.{0,20}\b(your|system)\s+(prompt|instructions?)\b
     | \bcorrect\s+(root\s+cause|workflow|answer|selected_workflow)\b
-    | \b(selected_workflow|investigation_outcome)\b | \bcall\s+(get|list)_[a-z]+
+    | \b(selected_workflow|recommended_workflow|investigation_outcome|root_cause_analysis|human_review_reason)\b
+    | \b(problem_resolved|not_actionable|get_pod_logs|get_resource_context|list_available_actions)\b
+    | \b(search_workflow_catalog|affectedResource|needs_human_review|approval\.required)\b
+    | \bcall\s+(get|list)_[a-z]+
+    | (^|[.!?>/*\#]\s*)(ai|llm|gpt|chatgpt|claude|copilot)\s*,\s | \b(hey|hi|dear|hello)\s+(ai|llm|gpt|chatgpt|claude|copilot)\b
+    | (//|\#|<!--|/\*)\s*(ai|llm|model|assistant)\s*:
+    | @(ai|llm|gpt|claude|assistant)\b
+    | \bwho(so)?ever\s+(reads|sees|processes)\b | \bif\s+you\s+are\s+(an?\s+)?(ai|llm|automat\w+|bot|agent|model)\b
+    | \b(assistants?|models?|agents?|bots?|analysts?|automation)\s+(must|should|shall|needs?\s+to|has\s+to)\s+
+        (answer|output|choose|pick|select|conclude|recommend)\b
+    | \b(mark|close|report|treat|classify)\s+((this|the|that|it)\s+)?(incident|alert|case|issue|problem|signal)?\b.{0,20}
+        \bas\s+(resolved|benign|harmless|(a\s+)?false\s+(positive|alarm)|no\s+review)\b
+    | \b(the\s+)?only\s+(safe|correct|right|valid|allowed|permitted)\s+(remediation|fix|action|workflow|answer|choice)\b
+    | \b(choosing|selecting|running|doing)\s+any(thing)?\s+(except|but|other\s+than|else)\b
+    | \b(do\s+not|don't|never)\s+trust\b.{0,30}\b(evidence|logs?|data|metrics|events)\b
+    | \b(only|just)\s+this\s+(line|message|log|note)\b.{0,20}\b(real|true|trust\w*|valid)\b
+    | \bend\s+of\s+(the\s+)?(evidence|prompt)\b
+    | \bevidence\s+ends\b | </?\s*data-[0-9a-f]
+    | \bpre-?(authori[sz]ed|approved)\b.{0,30}\b(by|for)\b | \bapproval\s+(is|was|has\s+been)\s+(granted|given|waived)\b
+    | (?<!-)\bauto-?approve\b | \bskip\s+(the\s+)?(human|person|operator|review\w*)\b | \bno\s+(human\s+|manual\s+)?review\s+(is\s+)?needed\b
+    | \bno\s+(further|more)\s+(diagnosis|investigation|analysis)\b
+    | \bproceed\s+(automatically|autonomously|without\s+(review|approval|a\s+human|asking))\b
+    | (ignorier|ignorez|ignora|ignoriere|oubliez|olvida|vergiss).{0,60}(anweisung|instruction|instruccion|istruzion|instru\u00e7)
+    | (\u5ffd\u7565|\u7121\u8996|\u65e0\u89c6).{0,40}(\u6307\u4ee4|\u6307\u793a) | (\u6307\u4ee4|\u6307\u793a).{0,40}(\u5ffd\u7565|\u7121\u8996|\u65e0\u89c6)
+    | \u0438\u0433\u043d\u043e\u0440\u0438\u0440.{0,60}(\u0438\u043d\u0441\u0442\u0440\u0443\u043a\u0446|\u0443\u043a\u0430\u0437\u0430\u043d)
     | </?\s*(system|assistant|instructions?)\s*> | </\s*(tool|user)\s*>
     | <\|\s*(im_start|im_end|system|user|assistant|endoftext)
     | \[/?INST\] | ^\s*\#{2,}\s*(system|instruction)s?\b | \#{2,}\s*(system|instruction)s?\s*:
@@ -84,7 +108,7 @@ def suspicious_lines(text: str) -> list[str]:
     Words are found although they are joined by underscores or dashes, spelt with look-alike letters, set apart by
     invisible characters, or written in base64.
     """
-    found = [part for reading in _readings(text) for part in _orders(reading)]
+    found = [part for reading in readings(text) for part in _orders(reading)]
     return list(dict.fromkeys(found))
 
 
@@ -99,11 +123,13 @@ def _orders(text: str) -> list[str]:
     return shown
 
 
-def _readings(text: str) -> Iterator[str]:
+def readings(text: str) -> Iterator[str]:
     """The text as a model may read it: without escapes, with plain letters, with and without what is invisible."""
     text = ESCAPES.sub(_unescaped, text)
     if not text.isascii():
-        text = FILLERS.sub(" ", unicodedata.normalize("NFKC", text)).translate(LOOKALIKES)
+        text = FILLERS.sub(" ", unicodedata.normalize("NFKC", text))
+        yield text
+        text = text.translate(LOOKALIKES)
         unseen = [c for c in set(text) if not c.isascii() and unicodedata.category(c) in UNSEEN]
         if unseen:
             yield text.translate({ord(c): " " for c in unseen})

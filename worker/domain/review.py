@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.safety import SafetyContext
+from worker.domain.alignment import named_in
 from worker.domain.answer import Answer, AnsweredTarget
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, EvidenceLog
@@ -127,6 +128,8 @@ class Reviewer:
         facts = replace(facts, alternatives=known)
         chosen = answer.selected_workflow
         workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
+        if workflow is not None:
+            facts = replace(facts, named_in=named_in(workflow, [*self.sender, *self.evidence.items]))
         if chosen is None or workflow is None or facts.affected is None:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)

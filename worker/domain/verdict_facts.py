@@ -40,6 +40,7 @@ class VerdictFacts:
     `unseen_parameters`: those of the chosen parameters that name an object which stands in no evidence.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `instructions`: texts of the evidence that try to instruct whoever reads them.
+    `named_in`: evidence of the cluster or the sender that names the chosen workflow.
     `failed_here`: executions that did not help the affected resource while its spec was what it is now;
     `history_problem` says why they are not known.
     `not_seen` are sources around the signal (pods, events) that nobody could read.
@@ -55,6 +56,7 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     instructions: tuple[str, ...] = ()
+    named_in: tuple[str, ...] = ()
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
     not_seen: tuple[str, ...] = ()
