@@ -33,15 +33,15 @@ SHOWN = """
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
 """
 BY_TEXT = """
-    SELECT p.place, round(sum(asked.weight * ts_rank(p.words, asked.word))::numeric, 6)::float8 AS score
-    FROM (
+    WITH asked AS MATERIALIZED (
         SELECT
             quote_literal(word)::tsquery AS word,
             ln(1 + (SELECT max(place) + 1 FROM workflow_catalog_place) / (workflows + 0.5)) AS weight
         FROM workflow_catalog_word
         WHERE word = ANY (tsvector_to_array(to_tsvector('english', $2)))
-    ) AS asked
-    JOIN workflow_catalog_place p ON p.words @@ asked.word
+    )
+    SELECT p.place, round(sum(asked.weight * ts_rank(p.words, asked.word))::numeric, 6)::float8 AS score
+    FROM workflow_catalog_place p JOIN asked ON p.words @@ asked.word
     WHERE p.place = ANY ($1::integer[])
     GROUP BY p.place
 """
