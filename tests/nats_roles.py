@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from schemas.permissions import Access, Role, access
-from schemas.subjects import Subjects
+from schemas.subjects import DEFAULT_PREFIX, Subjects
+from worker.app.cli.permissions import configuration
 from worker.app.settings import NatsSettings
 from worker.sandbox.nats_server import NatsServer
 
@@ -28,19 +29,38 @@ SUBJECTS = Subjects()
 
 
 class ShippedServer(NatsServer):
-    """As deploy/nats configures it, but on free ports of loopback and with its data in the directory."""
+    """As deploy/nats configures it, but on free ports of loopback and with its data in the directory.
+
+    Under another prefix it is changed as docs/nats.md says; `changes` are further replacements of text in nats.conf.
+    """
+
+    def __init__(
+        self, directory: Path, prefix: str = DEFAULT_PREFIX, changes: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(directory)
+        self._subjects, self._changes = Subjects(prefix), changes or {}
 
     def _configuration(self) -> str:
         text = (SHIPPED / "nats.conf").read_text()
-        (self.directory / "roles.conf").write_text((SHIPPED / "roles.conf").read_text())
-        text = text.replace("port: 4222", f"listen: 127.0.0.1:{self.port}")
-        text = text.replace("http_port: 8222", "").replace("/data", json.dumps(str(self.directory / "js")))
-        passwords = {
-            f"$RCA_NATS_{role.upper().replace('-', '_')}_PASSWORD": PASSWORD.format(role=role)
-            for role in Role
+        if self._subjects.prefix == DEFAULT_PREFIX:
+            roles = (SHIPPED / "roles.conf").read_text()
+        else:
+            roles = configuration(self._subjects)
+            text = re.sub(r"\bRCA(?!_NATS)", self._subjects.stem, text)
+        (self.directory / "roles.conf").write_text(roles)
+        changes = {
+            **self._changes,
+            "http_port: 8222": "",
+            "port: 4222": f"listen: 127.0.0.1:{self.port}",
+            "/data": json.dumps(str(self.directory / "js")),
+            "$RCA_NATS_SERVER_NAME": "n0",
         }
-        for name, value in {**passwords, "$RCA_NATS_SERVER_NAME": "n0"}.items():
-            text = text.replace(name, json.dumps(value))
+        for old, new in changes.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        for role in Role:
+            variable = f"$RCA_NATS_{role.upper().replace('-', '_')}_PASSWORD"
+            text = text.replace(variable, PASSWORD.format(role=role))
         return text
 
     def violations(self) -> list[str]:
@@ -50,8 +70,10 @@ class ShippedServer(NatsServer):
 
 
 @contextlib.asynccontextmanager
-async def shipped_server(directory: Path) -> AsyncIterator[ShippedServer]:
-    server = ShippedServer(directory / "n0")
+async def shipped_server(
+    directory: Path, prefix: str = DEFAULT_PREFIX, changes: Mapping[str, str] | None = None
+) -> AsyncIterator[ShippedServer]:
+    server = ShippedServer(directory / "n0", prefix, changes)
     await server.start()
     try:
         yield server
@@ -59,13 +81,14 @@ async def shipped_server(directory: Path) -> AsyncIterator[ShippedServer]:
         await server.stop()
 
 
-def settings_of(server: NatsServer, role: Role) -> NatsSettings:
+def settings_of(server: NatsServer, role: Role, subjects: Subjects = SUBJECTS) -> NatsSettings:
     """How a process of the role is configured."""
     return NatsSettings(
         servers=(server.url,),
+        prefix=subjects.prefix,
         user=role,
         password=PASSWORD.format(role=role),
-        inbox_prefix=access(role, SUBJECTS).inbox_prefix,
+        inbox_prefix=access(role, subjects).inbox_prefix,
         connect_seconds=10,
     )
 
@@ -94,7 +117,11 @@ class Speaker:
         return self.nc.jetstream(timeout=2, prefix=self.access.api_prefix)
 
     async def denied(self) -> list[str]:
-        """What the server has said no to since the last time. A round trip: its errors come before its pong."""
+        """What the server has said no to since the last time.
+
+        Its errors come before its pong. Two round trips: nats-py sends the first ping ahead of what it holds back.
+        """
+        await self.nc.flush()
         await self.nc.flush()
         said, self.denials[:] = list(self.denials), []
         return said

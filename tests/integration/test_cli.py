@@ -16,7 +16,18 @@ from tests.processes import rca, ready, running
 async def test_help_teaches_and_needs_no_configuration():
     ended = await rca("--help")
     assert 0 == ended.code
-    for command in ("worker", "provision", "submit", "demo", "eval", "settings", "sandbox", "dlq", "cancel"):
+    for command in (
+        "worker",
+        "provision",
+        "submit",
+        "demo",
+        "eval",
+        "settings",
+        "sandbox",
+        "dlq",
+        "cancel",
+        "permissions",
+    ):
         assert command in ended.out
     assert max(len(line) for line in ended.out.splitlines()) <= 80
 

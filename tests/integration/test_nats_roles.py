@@ -12,8 +12,10 @@ from nats.js.errors import NotFoundError
 from pydantic import SecretStr
 
 from schemas.permissions import Role
+from schemas.subjects import Subjects
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
+from tests.fakes.nats_accounts import key
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_server, speaking
 from tests.pipeline import CATALOG, final
@@ -23,6 +25,7 @@ from worker.adapters.nats_provision import provision, wanted
 from worker.app.provisioning import connected
 from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings, WorkerSettings
 from worker.app.wiring import open_worker
+from worker.domain.errors import Unavailable
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 
@@ -215,9 +218,9 @@ async def _requests_are_cancelled(p):
     gateway = p.speakers[Role.GATEWAY]
     assert 0 == (await p.rca(Role.OPERATOR, "cancel", "rr-3")).code
     await gateway.nc.request("$KV.RCA_CANCEL.rr-4", b"yes", timeout=5)
-    for key in ("rr-3", "rr-4"):
-        await gateway.js.publish("rca.request.incident", body(key))
-        await until(lambda key=key: _says(p, key, "needs_human_review"))
+    for name in ("rr-3", "rr-4"):
+        await gateway.js.publish("rca.request.incident", body(name))
+        await until(lambda name=name: _says(p, name, "needs_human_review"))
 
 
 async def _says(p, key, status):
@@ -260,3 +263,36 @@ async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
         ended = await rca("dlq", "list", env=env)
     assert 1 == ended.code
     assert "set RCA_NATS__INBOX_PREFIX to that of the role" in ended.err
+
+
+async def test_an_nkey_in_place_of_a_password_has_the_rights_of_its_role(tmp_path):
+    """As docs/nats.md says."""
+    pair = key()
+    changes = {"{user: operator, password: $RCA_NATS_OPERATOR_PASSWORD,": f"{{nkey: {pair.public},"}
+    async with shipped_server(tmp_path, changes=changes) as server:
+        with_password = settings_of(server, Role.OPERATOR)
+        seed = _file(tmp_path, pair.seed.encode())
+        settings = with_password.model_copy(update={"user": "", "nkey_file": seed})
+        async with connected(settings) as nc:
+            assert len(wanted(SUBJECTS)) == len(await provision(nc, wanted(SUBJECTS)))
+        with pytest.raises(Unavailable, match=r"denies us to publish to 'rca\.result\.incident\.x'"):
+            await _publish(settings, "rca.result.incident.x")
+
+
+async def _publish(settings, subject):
+    async with connected(settings) as nc:
+        await nc.publish(subject, b"{}")
+        await asyncio.sleep(30)  # until the server says no
+
+
+async def test_roles_of_another_prefix_reach_their_own_streams(tmp_path):
+    subjects = Subjects("east.rca")
+    async with shipped_server(tmp_path, subjects.prefix) as server:
+        async with connected(settings_of(server, Role.OPERATOR, subjects)) as nc:
+            await provision(nc, wanted(subjects))
+        async with connected(settings_of(server, Role.GATEWAY, subjects)) as nc:
+            ack = await nc.jetstream().publish("east.rca.request.incident", b"{}")
+        async with connected(settings_of(server, Role.WORKER, subjects)) as nc:
+            assert [] == [f for f in await provision(nc, wanted(subjects), apply=False) if f.detail]
+        assert "EAST_RCA_REQUESTS" == ack.stream
+        assert [] == server.violations()

@@ -18,6 +18,8 @@ from worker.app.link import Link, refusal
 from worker.app.settings import NatsSettings, Settings
 from worker.domain.errors import Unavailable
 
+AGAIN_SECONDS = 0.1
+
 
 @asynccontextmanager
 async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
@@ -28,19 +30,36 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
     link = Link()
     broker = make_broker(settings, link, name=name)
     nc = await _connect(broker, link, settings)
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(None) as scope:
-            link.on_denied = lambda: None if scope.expired() else scope.reschedule(loop.time())
+        async with _ended_by_denials(link):
             yield nc
-    except TimeoutError:
-        if not scope.expired():
-            raise
-        raise Unavailable(link.denied) from None
     finally:
         link.closing = True
         with contextlib.suppress(nats.errors.ConnectionClosedError):
             await broker.stop()
+
+
+@asynccontextmanager
+async def _ended_by_denials(link: Link) -> AsyncIterator[None]:
+    """Cancels until it is heard: before Python 3.12 `wait_for` loses a cancellation that meets an answer."""
+    told, task = asyncio.Event(), asyncio.current_task()
+    link.on_denied = told.set
+
+    async def insist() -> None:
+        await told.wait()
+        while task is not None:
+            task.cancel()
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    insisting = asyncio.create_task(insist())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not link.denied:
+            raise
+        raise Unavailable(link.denied) from None
+    finally:
+        insisting.cancel()
 
 
 async def _connect(broker: NatsBroker, link: Link, settings: NatsSettings) -> Client:

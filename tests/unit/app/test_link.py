@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ssl
 
 import pytest
 from nats.errors import AuthorizationError, Error
 
 from worker.app.link import Link, denied, refusal
+from worker.app.provisioning import _ended_by_denials
+from worker.domain.errors import Unavailable
 
 HINT = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it"
 PUBLISH = Error('nats: permissions violation for publish to "rca.result.x"')
@@ -113,3 +117,29 @@ async def test_an_end_of_our_own_is_none():
     link = Link(Ended(AuthorizationError()), closing=True)
     await link.on_closed()
     assert (False, "") == (link.ended.is_set(), link.over)
+
+
+async def test_a_command_is_ended_even_if_a_wait_swallows_the_first_cancellation():
+    link = Link()
+    with pytest.raises(Unavailable, match=r"denies us to publish to 'rca\.result\.x'"):
+        await swallowing(link)
+
+
+async def swallowing(link):
+    async with _ended_by_denials(link):
+        await link.on_error(PUBLISH)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+
+async def test_a_cancellation_of_somebody_else_stays_one():
+    async def work():
+        async with _ended_by_denials(Link()):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
