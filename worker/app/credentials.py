@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import nkeys
+import nkeys  # type: ignore[import-untyped]  # it ships no types
 from faststream.nats import NatsCredentials, NatsNKey, NatsUserPassword
 from faststream.nats.security import NatsSecurity
 
@@ -45,7 +45,9 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
     if settings.ca_file:
         _text("RCA_NATS__CA_FILE", settings.ca_file)
     with _explained("RCA_NATS__CA_FILE: not a PEM certificate"):
-        context = ssl.create_default_context(cafile=settings.ca_file)  # with a file: this authority and no other
+        context = ssl.create_default_context(
+            cafile=settings.ca_file
+        )  # with a file: this authority and no other
     if settings.cert_file and settings.key_file:
         for name, path in (
             ("RCA_NATS__CERT_FILE", settings.cert_file),
