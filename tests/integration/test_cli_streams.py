@@ -35,13 +35,9 @@ async def unread(*arguments, errors=False):
     "arguments",
     [
         ("--help",),
-        ("catalog", "--help"),
         ("settings",),
-        ("settings", "--json"),
         ("catalog", "list", str(CATALOG)),
         ("catalog", "list", str(CATALOG), "--json"),
-        ("catalog", "search", str(CATALOG), "OOMKilled critical"),
-        ("demo", "--json"),
     ],
     ids=" ".join,
 )
@@ -64,7 +60,7 @@ SERVER = {"RCA_NATS__SERVERS": "nats://127.0.0.1:9", "RCA_NATS__CONNECT_SECONDS"
 
 @pytest.mark.parametrize(
     "arguments",
-    [("provision",), ("dlq", "list"), ("cancel", "rr-1"), ("submit", "-")],
+    [("provision",), ("cancel", "rr-1"), ("submit", "-")],
     ids=" ".join,
 )
 async def test_a_command_says_that_it_waits_for_a_server(arguments):

@@ -48,7 +48,7 @@ def catalog_search(
     json_output: Json = False,
 ) -> None:
     """Search as the model does; when nothing fits, say which label leaves how many workflows out."""
-    from worker.app.cli.catalog import search
+    from worker.app.cli.catalog_search import search
 
     pairs = dict(pair.partition("=")[::2] for pair in label or ())
     found = search(
