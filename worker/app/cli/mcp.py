@@ -30,7 +30,7 @@ async def serve(http: str | None) -> int:
             server = mcp_server.make_server(await open_served(settings, stack))
             await mcp_server.serve_stdio(server)
             return 0
-        host, port = _address(http)
+        host, port = read_address(http)
         hosts = allowed_hosts(settings.mcp, host, port)
         listening = stack.enter_context(_listen(host, port))
         server = mcp_server.make_server(await open_served(settings, stack))
@@ -62,7 +62,8 @@ def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
     return own or [f"[{host}]:*" if ":" in host else f"{host}:*"]
 
 
-def _address(text: str) -> tuple[str, int]:
+def read_address(text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; an IPv6 address stands in brackets. Raises ConfigurationError."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65535:
