@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.taxonomy import Severity
@@ -152,6 +152,7 @@ async def test_odd_names_stay_within_their_segment(catalog, stored):
     stored.records = [record_of(odd)]
     assert ["a/../b?c#d"] == await offered(catalog)
     assert odd == await catalog.get("a/../b?c#d", ANYTHING)
+    assert LIST not in stored.paths()
 
 
 # -- a server that insists on filters
@@ -340,6 +341,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*record_of(RESTART), "playbook_id"]), JSON), st.booleans())
 def test_a_record_may_hold_anything(changes, as_playbook):
     record = {**record_of(RESTART, playbook_id="restart-v1"), **changes}
@@ -361,6 +363,17 @@ async def test_workflows_are_read_once_for_a_while(catalog, stored, clock):
     stored.records.pop()
     clock.advance(2)
     assert ["restart-v1"] == await offered(catalog)
+
+
+async def test_the_time_that_reading_takes_counts(catalog, storage, stored, clock):
+    async def slow(request):
+        clock.advance(10 if request.path == ACTIONS else 0)
+
+    storage.before = slow
+    await offered(catalog)
+    clock.advance(21)
+    await offered(catalog)
+    assert 2 == stored.paths().count(ACTIONS)
 
 
 async def test_what_has_expired_is_never_used(catalog, storage, clock):
@@ -421,6 +434,13 @@ async def test_a_long_wait_that_the_server_asks_for_is_kept_without_waiting(cata
     assert "left alone" in await down(catalog)
     assert 1 == len(storage.requests)
     clock.advance(41)
+    assert ["restart-v1", "scale-v1"] == await offered(catalog)
+
+
+async def test_a_server_cannot_have_itself_left_alone_for_ever(catalog, storage, clock):
+    storage.answers = [web.Response(status=503, headers={"Retry-After": "9999999"})]
+    await down(catalog)
+    clock.advance(301)
     assert ["restart-v1", "scale-v1"] == await offered(catalog)
 
 
@@ -617,6 +637,8 @@ async def test_playbooks_are_listed_and_chosen_like_workflows(catalog, older):
 async def test_the_server_compares_business_labels(catalog, older):
     assert [] == await offered(catalog, replace(PRODUCTION, environment="staging"))
     assert 3 == len(await offered(catalog, PRODUCTION))
+    assert 3 == len(await offered(catalog, SelectionContext(environment="unknown")))
+    assert not any(name.startswith("label.env") for name in older.asked[-1][1])
 
 
 async def test_a_playbook_whose_description_says_no_labels_is_left_out(catalog, older):

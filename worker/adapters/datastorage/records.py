@@ -94,7 +94,7 @@ def read_playbook(record: Any) -> Workflow:
     fields = mapping(record)
     name, description = text(fields.get("playbook_id")), text(fields.get("description"))
     form = DESCRIPTION.match(description.strip())
-    if form is None or normalize_severity(form["severity"]) is None:
+    if form is None:
         raise BadRecordError(FORM)
     document = {
         "workflow_id": name,
