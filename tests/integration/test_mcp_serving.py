@@ -80,7 +80,7 @@ async def over_http(env, tmp_path):
         yield client
 
 
-async def ask(client, tool, **arguments):
+async def ask(client, tool, /, **arguments):
     """The JSON of the answer, and what it says it covers."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
