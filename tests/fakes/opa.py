@@ -66,16 +66,20 @@ def failure(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"code": code, "message": message}, status=status)
 
 
+def engine_of(modules: Sequence[str], data: Mapping[str, Any]) -> Any:
+    engine = regorus.Engine()
+    for number, text in enumerate(modules):
+        engine.add_policy(f"{number}.rego", text)
+    engine.add_data_json(json.dumps(dict(data)))
+    return engine
+
+
 @asynccontextmanager
 async def serve(
     *modules: str, data: Mapping[str, Any] | None = None, token: str = "", faults: Sequence[Any] = ()
 ) -> AsyncIterator[Opa]:
     """Run the server on a free loopback port, with these modules and this data."""
-    engine = regorus.Engine()
-    for number, text in enumerate(modules):
-        engine.add_policy(f"{number}.rego", text)
-    engine.add_data_json(json.dumps(dict(data or {})))
-    opa = Opa(engine, token, list(faults))
+    opa = Opa(engine_of(modules, data or {}), token, list(faults))
     app = web.Application()
     app.router.add_get("/health", healthy)
     app.router.add_post("/v1/data/{path:.+}", opa.data)
@@ -88,3 +92,4 @@ async def serve(
     finally:
         opa.closing.set()
         await runner.cleanup()
+        opa.engine = None  # an engine must end in the thread it began in, which the garbage collector would not see to
