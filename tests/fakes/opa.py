@@ -92,4 +92,4 @@ async def serve(
     finally:
         opa.closing.set()
         await runner.cleanup()
-        opa.engine = None  # an engine must end in the thread it began in, which the garbage collector would not see to
+        opa.engine = None  # here and not by the garbage collector, which may run in another thread
