@@ -38,6 +38,7 @@ class EventType(enum.StrEnum):
     LLM_RESPONSE = "llm.response"
     LLM_TOOL_CALL = "llm.tool_call"
     VALIDATION_ATTEMPT = "workflow.validation_attempt"
+    ALIGNMENT_CHECKED = "alignment.checked"
     POLICY_DECIDED = "policy.decided"
     RESPONSE_COMPLETE = "response.complete"
     RESPONSE_FAILED = "response.failed"
@@ -179,6 +180,20 @@ class ValidationAttempted(Message):
     """No further attempt follows."""
 
 
+class AlignmentChecked(Message):
+    """Some evidence reads like instructions to its reader, or a second model has looked for such."""
+
+    event_type: Literal[EventType.ALIGNMENT_CHECKED] = EventType.ALIGNMENT_CHECKED
+    suspicious: dict[Text, Text] = Field(default_factory=dict)
+    """The words in question by the id of the evidence, with secrets removed."""
+    second_model: Text | None = None
+    """The second model, if there is one."""
+    problem: Text = ""
+    """Why the second model gave no opinion on everything; then a person must approve."""
+    misaligned: Flag = False
+    """The answer follows such words: a person must look."""
+
+
 class PolicyDecided(Message):
     """Approval rules were evaluated."""
 
@@ -235,6 +250,7 @@ Payload = Annotated[
     | LLMResponse
     | LLMToolCall
     | ValidationAttempted
+    | AlignmentChecked
     | PolicyDecided
     | ResponseComplete
     | ResponseFailed,

@@ -22,11 +22,12 @@ from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
-from worker.domain.analyse import Analysis, Job, Outside, Rules
+from worker.domain.analyse import Analysis, Outside, Rules
 from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import attempt_number
 from worker.domain.delivery import Delivery
 from worker.domain.errors import Halted, HaltReason
+from worker.domain.job import Job
 from worker.domain.objects import Manifest
 from worker.domain.ports import JournalRun
 from worker.domain.recorded import RecordedRun

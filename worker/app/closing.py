@@ -22,11 +22,11 @@ from schemas.failure import (
     excerpt,
 )
 from worker.app.metrics import Metrics
-from worker.domain.analyse import Job, unanswered
 from worker.domain.audit_trail import Subject
 from worker.domain.decode import Rejected
 from worker.domain.delivery import ACK, Delivery, Settlement, term
 from worker.domain.evidence import one_line
+from worker.domain.job import Job, unanswered
 from worker.domain.journal import BEGIN, END
 from worker.domain.outcome import Ending
 from worker.domain.ports import Clock, Events, Step

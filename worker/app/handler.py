@@ -22,7 +22,7 @@ from schemas.taxonomy import RequestKind
 from worker.app.admission import Admission
 from worker.app.closing import Closing, Taken, answered, short
 from worker.app.metrics import Metrics
-from worker.domain.analyse import Analysis, Job, Rules
+from worker.domain.analyse import Analysis, Rules
 from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import attempt_number
 from worker.domain.decode import Rejected, decode
@@ -40,6 +40,7 @@ from worker.domain.errors import (
     Unavailable,
 )
 from worker.domain.isolation import Passage, passage
+from worker.domain.job import Job
 from worker.domain.journal import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
 from worker.domain.outcome import Ending, Stop
 from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer

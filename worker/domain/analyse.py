@@ -7,10 +7,8 @@ the last step: once it is in the journal it is published as it is, never built a
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,9 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.enrichment import DetectedLabels
-from schemas.incident import Signal
+from worker.domain.alignment import follows_instruction
 from worker.domain.answer import UnreadableAnswer, parse_answer
-from worker.domain.audit_trail import AuditTrail, Subject
 from worker.domain.context import (
     base_context,
     failed_execution,
@@ -35,25 +32,27 @@ from worker.domain.errors import CatalogUnavailable, HistoryUnavailable, Journal
 from worker.domain.evidence import Evidence, EvidenceLog
 from worker.domain.history import Lookback, record_of
 from worker.domain.investigate import Finding, Investigation, Judged, investigate
+from worker.domain.job import Job, conclude_with, unanswered
 from worker.domain.journal import done
-from worker.domain.limits import Limits
+from worker.domain.limits import Limits, Spent
 from worker.domain.objects import ObjectRef
 from worker.domain.optional_tools import optional_tools
 from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.policy import merge_approval, policy_facts, policy_input
 from worker.domain.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
 from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
-from worker.domain.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.domain.result import Ingredients, build
-from worker.domain.resume import OPENING, RESULT, JournaledSteps, spent_of
+from worker.domain.resume import OPENING, RESULT, JournaledSteps
 from worker.domain.review import Reviewed, Reviewer
 from worker.domain.safety import stricter_environment
 from worker.domain.settled import FirstLook, doubts
+from worker.domain.shadow import Opinion, SecondReader
 from worker.domain.toolbox import Toolbox
 from worker.domain.tools import tool_specs
 from worker.domain.tries import TriedSteps, TryRule
 from worker.domain.verdict import Accepted, Rejected, Verdict, judge
+from worker.domain.verdict_facts import NOTHING_TO_DO
 
 T = TypeVar("T")
 NOT_LOOKED = FirstLook(unread=("anything",))
@@ -73,6 +72,7 @@ class Outside:
     history: History | None = None
     metrics: Metrics | None = None
     external: ExternalTools | None = None
+    shadow: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +85,6 @@ class Rules:
     min_confidence: float = 0.7
     confidence_threshold: float = 0.8
     signal_types: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One accepted request, and the run that works on it.
-
-    `proceed` raises Halted when nobody waits for the answer any more, SteppedAside when others go first. `new_token` gives random hexadecimal text for the
-    fences. `notes` go into the result.
-    """
-
-    subject: Subject
-    digest: str
-    run: RecordedRun
-    trail: AuditTrail
-    proceed: Callable[[], Awaitable[None]]
-    new_token: Callable[[], str]
-    notes: Sequence[str] = ()
-
-    @property
-    def request(self) -> Signal:
-        """The request."""
-        return self.subject.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,13 +252,17 @@ class _Work:
         return Judged(judge(answer, self._review.facts), named)
 
     async def result(self, finding: Finding) -> AnalysisResult:
-        """Conclude, ask the policy, build."""
+        """Hear the second model, conclude, ask the policy, build."""
         last = finding.attempts[-1].verdict if finding.attempts else None
         accepted = last if isinstance(last, Accepted) else None
-        ending = Ending(last, finding.stop, finding.stop_detail, doubts=self._doubts(last))
+        opinion, spent = await self._second_opinion(accepted, finding.spent)
+        if accepted is not None:
+            last = accepted = self._aligned(accepted, opinion)
+        ending = Ending(last, finding.stop, finding.stop_detail, doubts=self._doubts(last, opinion))
         conclusion = conclude(ending, self._rules.min_confidence)
-        planted = self._planted()
-        approval = await self._approval(conclusion, accepted, planted)
+        planted = [text for text in (self._planted(), opinion.warning) if text]
+        self._tell_alignment(accepted, opinion)
+        approval = await self._approval(conclusion, accepted, planted, opinion)
         return build(
             Ingredients(
                 request=self._job.request,
@@ -294,17 +276,70 @@ class _Work:
                 detected_labels=self._review.detected_labels
                 if self._review
                 else self._opening.detected_labels,
-                spent=finding.spent,
+                spent=spent,
                 model=finding.model,
-                warnings=[planted] if planted else [],
+                warnings=planted,
                 notes=self._notes(finding),
             )
         )
 
-    def _doubts(self, last: Verdict | None) -> tuple[str, ...]:
+    async def _second_opinion(self, accepted: Accepted | None, spent: Spent) -> tuple[Opinion, Spent]:
+        if accepted is None or self._outside.shadow is None:
+            return Opinion(), spent
+        reader = SecondReader(
+            self._outside.shadow,
+            self._job.run,
+            self._job.proceed,
+            self._job.trail,
+            token=self._job.new_token(),
+            word=self._job.new_token(),
+            calls=spent.llm_calls,
+        )
+        chosen = accepted.workflow.workflow_id if accepted.workflow else f"no workflow: {accepted.outcome}"
+        started = self._outside.clock.monotonic()
+        opinion, replies = await reader.read(
+            [*sender_texts(self._job.request), *self._evidence.items], chosen
+        )
+        wall = spent.wall_seconds + self._outside.clock.monotonic() - started
+        for reply in replies:
+            spent = spent.plus(reply.usage, wall_seconds=wall)
+        return opinion, spent
+
+    @staticmethod
+    def _aligned(accepted: Accepted, opinion: Opinion) -> Accepted:
+        quotes, workflow = opinion.suspicious.values(), accepted.workflow
+        followed = opinion.follows or (workflow is not None and follows_instruction(workflow, quotes))
+        if accepted.misaligned or not followed:
+            return accepted
+        return replace(
+            accepted, misaligned="a second model says that the answer follows instructions in the evidence"
+        )
+
+    def _tell_alignment(self, accepted: Accepted | None, opinion: Opinion) -> None:
+        """An event for everything that was found; with a second model, also when nothing was."""
+        found = {
+            id_: " | ".join(lines)
+            for id_, lines in (self._review.instructions if self._review else {}).items()
+        }
+        if not found and (self._outside.shadow is None or accepted is None):
+            return
+        self._job.trail.record(
+            audit.AlignmentChecked(
+                suspicious={**opinion.suspicious, **found},
+                second_model=self._outside.shadow.name if self._outside.shadow and accepted else None,
+                problem=opinion.problem,
+                misaligned=bool(accepted and accepted.misaligned),
+            ),
+            audit.Outcome.FAILURE if opinion.problem else audit.Outcome.SUCCESS,
+        )
+
+    def _doubts(self, last: Verdict | None, opinion: Opinion) -> tuple[str, ...]:
         affected, request = self._review.facts.affected if self._review else None, self._job.request
         signal = signal_resource(request)
-        return doubts(last, affected, self._opening.first_look, signal, request.safety_context)
+        found = doubts(last, affected, self._opening.first_look, signal, request.safety_context)
+        heard = [text for text in (opinion.warning, opinion.problem) if text]
+        decided = isinstance(last, Accepted) and last.outcome in NOTHING_TO_DO
+        return (*found, *heard) if decided else found
 
     def kept(self, finding: Finding) -> Mapping[str, Any]:
         """What the history needs beside the result: the top owner and the hash of its spec; empty without a cause."""
@@ -325,7 +360,9 @@ class _Work:
             f"text that reads like instructions to its reader stands in {', '.join(found)}" if found else ""
         )
 
-    async def _approval(self, conclusion: Conclusion, accepted: Accepted | None, planted: str) -> Approval:
+    async def _approval(
+        self, conclusion: Conclusion, accepted: Accepted | None, planted: Sequence[str], opinion: Opinion
+    ) -> Approval:
         if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:
             return Approval(required=False)
         facts = policy_facts(
@@ -337,7 +374,7 @@ class _Work:
         )
         environment = stricter_environment(facts.environment, self._job.request.safety_context)
         decided = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
-        forced = [*conclusion.approval_reasons, *([planted] if planted else [])]
+        forced = [*conclusion.approval_reasons, *planted, *([opinion.problem] if opinion.problem else [])]
         approval = merge_approval(decided, forced)
         self._job.trail.record(
             audit.PolicyDecided(
@@ -345,41 +382,6 @@ class _Work:
             )
         )
         return approval
-
-
-def unanswered(job: Job, ending: Ending, completed_at: datetime) -> AnalysisResult:
-    """A result without an answer. What all runs have spent until now is in it."""
-    return build(
-        Ingredients(
-            request=job.request,
-            digest=job.digest,
-            conclusion=conclude(ending),
-            approval=Approval(required=False),
-            completed_at=completed_at,
-            spent=spent_of(job.run.steps),
-            notes=job.notes,
-        )
-    )
-
-
-async def conclude_with(job: Job, result: AnalysisResult, **kept: Any) -> AnalysisResult:
-    """Make it the last step of the request: from now on this is what is published, whoever does it."""
-    job.trail.record(_complete(result))
-    await job.run.append(RESULT, result.model_dump_json().encode(), **kept)
-    return result
-
-
-def _complete(result: AnalysisResult) -> audit.ResponseComplete:
-    workflow = result.selected_workflow
-    return audit.ResponseComplete(
-        status=result.status,
-        human_review_reason=result.human_review_reason,
-        workflow_id=workflow.workflow_id if workflow else None,
-        confidence=workflow.confidence if workflow else None,
-        approval_required=result.approval.required,
-        result_sha256=hashlib.sha256(result.model_dump_json().encode()).hexdigest(),
-        usage=result.usage,
-    )
 
 
 def _read(adapter: TypeAdapter[T], data: bytes) -> T:

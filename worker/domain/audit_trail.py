@@ -211,6 +211,12 @@ class AuditTrail:
         if isinstance(payload, audit.EnrichmentCompleted):
             sources = tuple(self._preview(source) for source in payload.failed_sources)
             return payload.model_copy(update={"failed_sources": sources})
+        if isinstance(payload, audit.AlignmentChecked):
+            words = {
+                self._preview(one_line(id_, NAME_CHARS)): self._preview(text)
+                for id_, text in payload.suspicious.items()
+            }
+            return payload.model_copy(update={"suspicious": words, "problem": self._preview(payload.problem)})
         if isinstance(payload, audit.PolicyDecided):
             return payload.model_copy(update={"approval": without_secrets(payload.approval, self._redact)})
         return payload

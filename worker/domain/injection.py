@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from worker.domain.evidence import EXTERNAL, Evidence, one_line
@@ -52,8 +52,7 @@ ORDERS = re.compile(
     | \bthe\s+(only|sole|real|actual)\s+job\b
     | \bwhen(ever)?\s+you\s+(analy[sz]e|investigate|report|answer)\b | \bwhoever\s+analy[sz]es\b
     | \b(required|mandatory|approved)\s+(action|remediation|workflow|directive)s?\b\s*[:=]
-    | \b(select|choose|pick|use|run|execute|recommend|return)\b.{0,20}\b(workflow_id\b|workflow\b(?!\s+step)|remediation\b)
-    | \b(select|choose|pick|recommend|execute)\b\s+[a-z0-9]+(-[a-z0-9]+)*-v\d+\b
+    | \balways\s+(select|choose|pick|use|run|recommend)\b.{0,30}\b(workflow|remediation|[a-z0-9-]+-v\d+)\b
     | \b(report|set|return|use|state|give|with)\b.{0,20}(?<!-)\bconfidence\b(?!\s+(interval|level|threshold))
         .{0,12}\b(0?\.\d+|1(\.0+)?|\d{2,3}\s?%)
     | \b(human|manual)[\s_-]*(review|approval)\b.{0,40}\b(not|never|no|false|skip|complete|unnecessary|waived)\b
@@ -100,21 +99,32 @@ ORDERS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+CHOICES = re.compile(
+    r"""
+      \b(select|choose|pick|use|run|execute|recommend|return)\b.{0,20}\b(workflow_id\b|workflow\b(?!\s+step)|remediation\b)
+    | \b(select|choose|pick|recommend|execute)\b\s+[a-z0-9]+(-[a-z0-9]+)*-v\d+\b
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""Advice on what to choose. A catalog gives it by its office, nobody else."""
 
 
-def suspicious_lines(text: str) -> list[str]:
+def suspicious_lines(text: str, *, of_catalog: bool = False) -> list[str]:
     """What reads like instructions to whoever analyses the text, with its surroundings, each at most 400 characters.
 
     Words are found although they are joined by underscores or dashes, spelt with look-alike letters, set apart by
     invisible characters, or written in base64.
     """
-    found = [part for reading in readings(text) for part in _orders(reading)]
+    patterns = (ORDERS,) if of_catalog else (ORDERS, CHOICES)
+    found = [part for reading in readings(text) for part in _orders(reading, patterns)]
     return list(dict.fromkeys(found))
 
 
-def _orders(text: str) -> list[str]:
+def _orders(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
     parted = WORD_CHAIN.sub(lambda chain: chain[0].replace("-", " "), text.replace("_", " "))
-    spans = {match.span() for read in {text, parted} for match in ORDERS.finditer(read)}
+    spans = {
+        match.span() for read in {text, parted} for pattern in patterns for match in pattern.finditer(read)
+    }
     shown, shown_to = [], 0
     for start, end in sorted(spans):
         if end > shown_to:  # not shown with the one before
@@ -160,21 +170,26 @@ def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
     Errors are words of our own, unless they come from a mounted server.
     """
     found = (
-        (item.id, tuple(line for text in _texts(item) for line in suspicious_lines(text)))
+        (item.id, tuple(_suspicious(item)))
         for item in evidence
         if item.ok or item.source.startswith(EXTERNAL)
     )
     return {id_: lines for id_, lines in found if lines}
 
 
-def _texts(item: Evidence) -> Iterator[str]:
+def _suspicious(item: Evidence) -> Iterator[str]:
     if item.source not in CATALOG_SOURCES:
-        yield item.body
+        yield from suspicious_lines(item.body)
         return
+    for text in _texts(item.body):
+        yield from suspicious_lines(text, of_catalog=True)
+
+
+def _texts(body: str) -> Iterator[str]:
     try:
-        document = json.loads(item.body)
+        document = json.loads(body)
     except (ValueError, RecursionError):  # cut to its budget
-        yield item.body
+        yield body
     else:
         yield from _strings(document)
 

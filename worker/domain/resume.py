@@ -23,6 +23,7 @@ from worker.domain.journal import CLAIM, done, paid
 from worker.domain.limits import Spent
 from worker.domain.ports import JournalRun, Step
 from worker.domain.problems import Problem
+from worker.domain.shadow import HEARD, SHADOW
 from worker.domain.toolbox import Remembered, Toolbox
 from worker.domain.verdict import Rejected
 
@@ -123,6 +124,9 @@ def spent_of(steps: Sequence[Step]) -> Spent:
             if step.kind == LLM:
                 asked = ASKED.validate_json(step.data)
                 spent = spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
+            elif step.kind == SHADOW:
+                if (reply := HEARD.validate_json(step.data).reply) is not None:
+                    spent = spent.plus(reply.usage, wall_seconds=spent.wall_seconds)
             elif step.kind == TOOLS:
                 results = SAVED_TOOLS.validate_json(step.data).ran.turn.results
                 ran = sum(result.content not in {NOT_RUN, TOO_MANY} for result in results)
