@@ -1,4 +1,4 @@
-"""`make bench`: CPU seconds and counts, which repeat on a busy machine; wall times do not and are not measured.
+"""`make bench`: CPU seconds and counts, which repeat on a busy machine; wall times do not, and are measured for PostgreSQL only.
 
 Each line is the median of several rounds, or the 99th percentile where it says so; the last ones say how well searches find. Nothing here is asserted.
 """
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
+from tests.bench_postgres import postgres_table
 from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
 from tests.fakes.answers import CANONICAL
@@ -185,6 +186,7 @@ async def main() -> None:
     ):
         print(f"{name:45} {await measure():10.3f} ms CPU", flush=True)
     await found_first()
+    await postgres_table()
 
 
 if __name__ == "__main__":

@@ -91,6 +91,13 @@ async def test_a_worker_reads_what_was_pushed(push, url):
         assert "" == opened.problem()
 
 
+async def test_without_asyncpg_what_to_install_is_told(tmp_path):
+    (tmp_path / "asyncpg.py").write_text("raise ImportError")
+    ended = await rca("catalog", "push", str(CATALOG), env={"PYTHONPATH": str(tmp_path)})
+    assert (1, True) == (ended.code, "pip install 'rca-worker[postgres]'" in ended.err)
+    assert "Traceback" not in ended.err
+
+
 async def test_the_command_ends_with_a_clear_error():
     pushing = ("catalog", "push", str(CATALOG), "--dry-run")
     unset, down = await asyncio.gather(

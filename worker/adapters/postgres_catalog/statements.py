@@ -1,23 +1,35 @@
-"""What is asked of the tables. An active workflow is offered in its latest version only."""
+"""What is asked of the tables. An active workflow is offered in its latest version only.
+
+Bits are looked up one by one (LATERAL with a LIMIT), by the primary key whatever the statistics of the table say.
+"""
 
 from __future__ import annotations
 
 BITS = """
     SELECT b.kind, b.label, b.value, b.members
     FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
-    JOIN workflow_catalog_bits b USING (kind, label, value)
+    CROSS JOIN LATERAL (
+        SELECT * FROM workflow_catalog_bits i
+        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
+    ) AS b
 """
 BITS_AND_ACTION = """
     SELECT b.kind, b.label, b.value, b.members
     FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
-    JOIN workflow_catalog_bits b USING (kind, label, value)
+    CROSS JOIN LATERAL (
+        SELECT * FROM workflow_catalog_bits i
+        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
+    ) AS b
     UNION ALL
     SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind = 'action' AND label = $4
 """
 BITS_AND_ACTIONS = """
     SELECT b.kind, b.label, b.value, b.members
     FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
-    JOIN workflow_catalog_bits b USING (kind, label, value)
+    CROSS JOIN LATERAL (
+        SELECT * FROM workflow_catalog_bits i
+        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
+    ) AS b
     UNION ALL
     (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
 """

@@ -7,17 +7,19 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from worker.adapters.file_catalog import read_directory
-from worker.adapters.postgres_catalog import Pushed, embed, push
 from worker.app.settings import CatalogSettings, ConfigurationError, load
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.errors import EmbedderUnavailable
+
+if TYPE_CHECKING:  # asyncpg is optional
+    from worker.adapters.postgres_catalog import Pushed
 
 SHOWN_IDS = 50
 QUIET_SECONDS = 1.0
@@ -25,6 +27,8 @@ QUIET_SECONDS = 1.0
 
 async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json: bool) -> int:
     """Exit code 1 when a worker would refuse the directory (the database is left alone then), or without all vectors."""
+    from worker.adapters.postgres_catalog import push  # noqa: PLC0415 - asyncpg is optional
+
     settings = load().catalog
     url = settings.database_url.get_secret_value()
     if not url:
@@ -43,6 +47,8 @@ async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json
 
 
 async def _embed(url: str, settings: CatalogSettings) -> int:
+    from worker.adapters.postgres_catalog import embed  # noqa: PLC0415 - asyncpg is optional
+
     async with AsyncExitStack() as stack:
         embedder = await open_embedder(settings, stack)
         if embedder is None:
