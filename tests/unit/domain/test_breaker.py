@@ -13,6 +13,7 @@ from worker.domain.breaker import (
     failed,
     pause,
     started,
+    unavailable,
 )
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
@@ -108,3 +109,13 @@ def test_whatever_happens_a_model_is_asked_again_and_nobody_waits_longer_than_th
         breaker = answered() if error is None else failed(breaker, error, now, RULE)
         assert not breaker.probing
     assert pause(breaker, now + 100.0) == 0.0
+
+
+def test_a_server_of_any_kind_opens_it_and_may_ask_for_a_longer_pause():
+    breaker = Breaker()
+    for _ in range(2):
+        breaker = unavailable(started(breaker), 0.0, RULE)
+    assert (0.0, None) == (pause(breaker, 0.0), breaker.why)
+    assert 10.0 == pause(unavailable(breaker, 0.0, RULE), 0.0)
+    assert 25.0 == pause(unavailable(breaker, 0.0, RULE, after=25.0), 0.0)
+    assert 3.0 == pause(unavailable(Breaker(), 0.0, RULE, after=3.0), 0.0)
