@@ -109,6 +109,7 @@ class RequestClient:
         subscriptions = [
             await self._nc.subscribe(subject, cb=waiter.on_message) for subject in waiter.subjects()
         ]
+        await self._nc.flush()  # who may not listen is told before anything is published
         try:
             yield waiter
         finally:

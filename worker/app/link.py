@@ -72,10 +72,12 @@ class Link:
         return f"{text} ({why})" if text and why else text
 
     def _deny(self, denial: str) -> None:
-        self.denied = denial
         if self.on_denied:
+            self.denied = self.denied or denial  # the first: others follow from it
             self.on_denied()
-        elif denial not in self._logged and len(self._logged) < MAX_LOGGED:
+            return
+        self.denied = denial
+        if denial not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(denial)
             log.error("nats_denied", reason=denial)
 
