@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from contextlib import asynccontextmanager
 
@@ -146,7 +147,7 @@ async def test_logs_go_to_stderr_and_the_process_ends_with_its_input(env, tmp_pa
     async with over_stdio(env, tmp_path) as client:
         await ask(client, "list_available_actions")
     said = (tmp_path / "stderr").read_text().splitlines()
-    assert ["mcp_call"] == [json.loads(line)["event"] for line in said]
+    assert {"mcp_call"} == {json.loads(line)["event"] for line in said}
 
 
 async def started(env, *arguments):
@@ -180,6 +181,26 @@ async def test_over_stdio_it_ends_cleanly(env, how):
     assert b"Traceback" not in err
 
 
+async def test_a_client_that_is_gone_ends_it_cleanly(env):
+    reading, writing = os.pipe()
+    server = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "mcp",
+        env=environment(env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=writing,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(writing)
+    os.close(reading)
+    server.stdin.write(json.dumps(HELLO).encode() + b"\n")
+    _, err = await asyncio.wait_for(server.communicate(), PATIENCE_SECONDS)
+    assert (0, ["mcp_client_gone"]) == (
+        server.returncode,
+        [json.loads(line)["event"] for line in err.splitlines()],
+    )
+
+
 async def test_over_stdio_garbage_and_endless_lines_are_skipped(env):
     server = await started(env)
     server.stdin.write(b"\xff\xfe{{{\n" + b"x" * 200_000 + b"\n" + b'{"jsonrpc": "2.0"}\n[]\n')
@@ -210,6 +231,7 @@ async def posted(url, body=HELLO, **headers):
 async def test_http_takes_only_who_knows_the_token_and_means_this_host(env):
     async with served({**env, "RCA_MCP__TOKEN": TOKEN}) as url:
         assert 200 == (await posted(url))[0]
+        assert 200 == (await posted(url, Authorization=f"bearer {TOKEN}"))[0]
         for value in (None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"bearer{TOKEN}", "Bearer \xe4"):
             status, headers, _ = await posted(url, Authorization=value)
             assert (401, "Bearer") == (status, headers["WWW-Authenticate"]), value

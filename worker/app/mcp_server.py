@@ -104,7 +104,7 @@ class BearerGate:
     """Lets only requests with the token through (RFC 6750)."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
+        self._app, self._expected = app, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -116,7 +116,8 @@ class BearerGate:
 
     def _knows(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token, self._expected)
 
 
 def make_server(tools: ServedTools) -> Server[Any]:
@@ -140,8 +141,11 @@ async def serve_stdio(server: Server[Any]) -> None:
         stdin = cast("anyio.AsyncFile[str]", lines) if lines is not None else None
 
         async def work() -> None:
-            async with stdio_server(stdin) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+            try:
+                async with stdio_server(stdin) as (read, write):
+                    await server.run(read, write, server.create_initialization_options())
+            except* OSError:  # nobody reads our answers any more
+                log.info("mcp_client_gone")
 
         task = asyncio.create_task(work())
         stack.enter_context(_on_stop(task.cancel))
@@ -166,6 +170,7 @@ async def serve_http(
         BearerGate(app, token) if token else app,
         log_config=None,
         access_log=False,
+        ws="none",
         server_header=False,
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=DRAIN_SECONDS,

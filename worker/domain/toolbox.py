@@ -185,7 +185,7 @@ class Toolbox:
             return _Plan(call, key)
         about = (
             key
-            if call.name in CATALOG_TOOLS
+            if call.name in CATALOG_TOOLS or tool.source  # nobody knows what arguments of others mean
             else _key(call.name, {k: v for k, v in values.items() if k not in DETAILS})
         )
         self._alike[about] += 1

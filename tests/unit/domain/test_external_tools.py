@@ -235,6 +235,14 @@ async def test_no_secret_leaves_in_arguments():
     assert "hunter2" not in str(external.asked)
 
 
+async def test_arguments_of_others_are_not_taken_for_details():
+    external = MemoryExternal()
+    box = bench(external)
+    for number in range(8):
+        assert (await box.ask("docs_search", path=f"page-{number}", since="1h")).ok
+    assert 8 == len(external.asked)
+
+
 async def test_arguments_may_have_any_name():
     external = MemoryExternal()
     await bench(external).ask("docs_search", model_dump="a", copy="b", root="c", self="d")
