@@ -663,6 +663,11 @@ async def test_a_signal_type_of_its_own_is_known_once_it_was_searched_for(catalo
     assert (await catalog.get("rotate", PRODUCTION)).workflow_id == "rotate"
 
 
+async def test_a_signal_type_of_its_own_may_be_searched_for_first(catalog, older):
+    page = await catalog.search(SearchQuery("CertificateExpired", Severity.HIGH), PRODUCTION)
+    assert ["rotate"] == [m.workflow.workflow_id for m in page.matches]
+
+
 async def test_a_server_that_learns_the_newer_api_is_asked_by_it(catalog, older, clock):
     await offered(catalog)
     older.api = "steps"

@@ -46,8 +46,8 @@ class _Kept(NamedTuple):
 class DataStorageCatalog:
     """Implements the Catalog port. `url` is the base address; `call_seconds` bounds one call of the port.
 
-    Workflows are kept for `cache_seconds` and never used after that. The final choice is asked for anew. Newer servers
-    have the three steps of DD-HAPI-017, older ones only the search of DD-LLM-001: which it is shows by a 404.
+    Workflows are kept for `cache_seconds` and never used after that. Newer servers have the three steps of DD-HAPI-017,
+    and are asked anew for the final choice; older ones have only the search of DD-LLM-001. Which it is shows by a 404.
 
     `problem` says what is wrong: why the last look failed, or which records were left out. With an embedder, workflows
     whose labels fit alike are ranked by meaning instead of words, once `follow` has embedded them all; `meaning_problem`

@@ -31,13 +31,12 @@ class PlaybooksApi:
 
     def key(self, context: SelectionContext) -> Hashable:
         """The business labels, and the signal types that are known so far."""
-        name, known = context.signal_type.strip(), {known.lower() for known in self._signal_types}
-        if name and name.lower() not in known and len(known) < MAX_SIGNAL_TYPES:
-            self._signal_types[name] = None
+        self._learn(context.signal_type.strip())
         return (*_labels(context).items(), len(self._signal_types))
 
     async def read(self, exchange: Exchange, context: SelectionContext) -> Found:
         """All playbooks that the server offers for these business labels."""
+        self._learn(context.signal_type.strip())
         labels, found = _labels(context), Found()
 
         async def ask(signal_type: str) -> Any:
@@ -57,6 +56,11 @@ class PlaybooksApi:
         for signal_type, answer in answers.items():
             _add(found, signal_type, answer)
         return found
+
+    def _learn(self, name: str) -> None:
+        known = {known.lower() for known in self._signal_types}
+        if name and name.lower() not in known and len(known) < MAX_SIGNAL_TYPES:
+            self._signal_types[name] = None
 
     async def confirm(
         self,
