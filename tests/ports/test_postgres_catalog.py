@@ -125,6 +125,18 @@ async def test_a_workflow_disabled_by_hand_is_not_offered_any_more(url):
         assert ["b"] == [m.workflow.workflow_id for m in page.matches]
 
 
+async def test_pages_go_on_behind_workflows_disabled_by_hand(url):
+    await push(url, [workflow(f"w-{n:02}", "Restart") for n in range(25)], {})
+    await rows(
+        url, "UPDATE workflow_catalog SET status = 'disabled' WHERE workflow_id BETWEEN 'w-03' AND 'w-08'"
+    )
+    async with PostgresCatalog(url) as catalog:
+        first = await catalog.workflows("Restart", ANYWHERE)
+        second = await catalog.workflows("Restart", ANYWHERE, first.next_cursor)
+        seen = [int(w.workflow_id[2:]) for page in (first, second) for w in page.workflows]
+    assert ([0, 1, 2, *range(9, 25)], "") == (seen, second.next_cursor)
+
+
 # -- hostile and odd values
 
 

@@ -13,6 +13,7 @@ from tests.fakes.memory_catalog import workflow
 from tests.nats_servers import free_ports
 from tests.postgres_server import OWNER, postgres_server, rows
 from worker.adapters.postgres_catalog import PostgresCatalog, push
+from worker.adapters.postgres_catalog.driver import translated
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.workflow import SelectionContext
 
@@ -124,3 +125,8 @@ async def test_a_server_that_hangs_is_not_waited_for_beyond_the_deadline():
                 assert ["a"] == await ids(catalog)
             finally:
                 os.kill(backend, signal.SIGCONT)
+
+
+async def test_a_push_does_not_wait_for_ever_for_another_one():
+    with pytest.raises(CatalogUnavailable, match="such as another push"), translated(1):
+        raise asyncpg.LockNotAvailableError("canceling statement due to lock timeout")

@@ -92,9 +92,11 @@ class PostgresCatalog:
             )
             after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
             fit, scope = bits.fit(context), bits.of_action(action_type)
-            places = list(itertools.islice(fit.places(scope, after), PAGE_SIZE + 1))
-            found = await self._shown(connection, places)
-            return workflow_page([found[n] for n in places if n in found], PAGE_SIZE, fit.left_out(scope))
+            order, found = fit.places(scope, after), list[Workflow]()
+            while places := list(itertools.islice(order, PAGE_SIZE + 1 - len(found))):
+                shown = await self._shown(connection, places)
+                found += [shown[place] for place in places if place in shown]
+            return workflow_page(found, PAGE_SIZE, fit.left_out(scope))
 
         return await self._database.read(work)
 

@@ -19,6 +19,8 @@ CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 OWNER_SECONDS = 1800.0
 """For everything a push does, vectors of thousands of workflows included."""
+LOCK_SECONDS = 60.0
+"""How long a push waits for another one."""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -97,9 +99,8 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection to change things with. Raises CatalogUnavailable. What is not committed at the end is taken back."""
     with translated(OWNER_SECONDS):
         async with asyncio.timeout(OWNER_SECONDS):
-            connection = await asyncpg.connect(
-                url, timeout=CONNECT_SECONDS, server_settings=_session(OWNER_SECONDS)
-            )
+            settings = {**_session(OWNER_SECONDS), "lock_timeout": _milliseconds(LOCK_SECONDS)}
+            connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=settings)
             try:
                 yield connection
             finally:
@@ -108,8 +109,11 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 def _session(statement_seconds: float) -> dict[str, str]:
     """What a session starts with: the server ends by itself what nobody waits for any more."""
-    milliseconds = str(int(statement_seconds * 1000))
-    return {"application_name": "rca-worker", "statement_timeout": milliseconds}
+    return {"application_name": "rca-worker", "statement_timeout": _milliseconds(statement_seconds)}
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))
 
 
 async def _nothing(_connection: object) -> None:

@@ -75,6 +75,8 @@ def _told_by_server(error: asyncpg.PostgresError) -> str:
             return f"the database holds no catalog of this version yet: run `{PUSH}`"
         case asyncpg.InsufficientPrivilegeError():
             return f"{told}; a worker needs SELECT on the tables workflow_*, `{PUSH}` their owner"
+        case asyncpg.LockNotAvailableError():
+            return "something else holds the tables, such as another push"
         case asyncpg.QueryCanceledError():
             return "a statement took too long"
         case _:
