@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 
 from schemas.subjects import Lane
@@ -18,7 +18,7 @@ MIB = 1 << 20
 MAX_GROWTH_MIB = 2.0
 HEAP = 50
 FEW = 5.0
-"""Tasks, threads or files more or less are no leak: how many incidents run at once is left to chance."""
+"""Tasks, threads or files more are no leak: connections come and go."""
 
 
 async def storm(ground: Ground, *, queued: int = 2_000, urgent: int = 5, workers: int = 2) -> Outcome:
@@ -49,7 +49,7 @@ async def _time_to_first_call(s: Stage, key: str) -> float:
 
 @dataclass(frozen=True)
 class Sample:
-    """A worker at one moment, `at` seconds after the begin. Bytes, numbers, CPU seconds."""
+    """A worker at one moment, `at` seconds after the begin of the stream. Bytes, numbers, CPU seconds."""
 
     at: float
     rss: float
@@ -62,9 +62,9 @@ class Sample:
 async def soak(
     ground: Ground, *, warm_up_seconds: float = 120.0, seconds: float = 600.0, per_second: float = 5.0
 ) -> Outcome:
-    """A steady stream; what the worker holds in the first and in the last tenth after the warm-up.
+    """A steady stream: memory in the first and in the last tenth after the warm-up, the rest while idle before and after.
 
-    The warm-up begins with more than the worker can do at once, so that its pools and its memory have the size that
+    Before the stream comes more than the worker can do at once, so that its pools and its memory have the size that
     they will have whenever requests come in a heap.
     """
     async with stage(ground, "soak", ack_wait_seconds=30.0, slots=4) as s:
@@ -73,66 +73,67 @@ async def soak(
         await asyncio.gather(
             *(s.publish_all((f"heap-{lane}-{n}" for n in range(HEAP)), lane) for lane in Lane)
         )
-        producer = asyncio.create_task(_steady(s, warm_up_seconds + seconds, per_second))
-        samples = await _watch(s, worker, producer)
-        published = await producer + len(Lane) * HEAP
-        settled = await s.settled(published, 120)
+        before = await _idle(s, worker)
+        samples = await _watch(s, worker, _steady(s, warm_up_seconds + seconds, per_second))
+        after = await _idle(s, worker)
         account = await s.account()
     measured = [sample for sample in samples if sample.at >= warm_up_seconds]
-    first = [sample for sample in measured if sample.at <= warm_up_seconds + seconds / 10]
-    last = [sample for sample in measured if sample.at >= warm_up_seconds + seconds * 0.9]
-    rss = [statistics.median(sample.rss for sample in part) / MIB for part in (first, last)]
+    start, end = (
+        statistics.median(sample.rss for sample in measured if first <= sample.at <= first + seconds / 10)
+        / MIB
+        for first in (warm_up_seconds, warm_up_seconds + seconds * 0.9)
+    )
     slope = statistics.linear_regression([m.at for m in measured], [m.rss for m in measured]).slope
-    leaks = {
-        name: _growth(name, first, last)
-        for name in ("tasks", "threads", "fds")
-        if _growth(name, first, last) > FEW
-    }
-    cpu = (measured[-1].cpu - measured[0].cpu) / (measured[-1].at - measured[0].at) / per_second
+    more = {name: getattr(after, name) - getattr(before, name) for name in ("tasks", "threads", "fds")}
+    per_incident = (after.cpu - before.cpu) / (len(s.accepted) - len(Lane) * HEAP)
     return Outcome(
-        settled and account.clean and rss[1] - rss[0] <= MAX_GROWTH_MIB and not leaks,
-        f"{published} incidents at {per_second:g}/s, RSS {rss[0]:.1f} to {rss[1]:.1f} MiB "
-        f"({rss[1] - rss[0]:+.1f}, slope {slope * 3_600 / MIB:+.1f} MiB/h), "
-        + ", ".join(f"{name} {_growth(name, first, last):+.0f}" for name in ("tasks", "threads", "fds"))
-        + f", CPU {cpu * 1_000:.0f} ms per incident, {lost_and_twice(account)}",
+        account.clean and end - start <= MAX_GROWTH_MIB and max(more.values()) <= FEW,
+        f"{len(s.accepted)} incidents at {per_second:g}/s, RSS {start:.1f} to {end:.1f} MiB ({end - start:+.1f}, slope "
+        f"{slope * 3_600 / MIB:+.1f} MiB/h), {', '.join(f'{name} {n:+.0f}' for name, n in more.items())}, "
+        f"CPU {per_incident * 1_000:.0f} ms per incident, {lost_and_twice(account)}",
     )
 
 
-def _growth(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> float:
-    before, after = (statistics.median(getattr(sample, name) for sample in part) for part in (first, last))
-    return after - before
+async def _idle(s: Stage, worker: Worker) -> Sample:
+    """The worker when all is done, and what rests has been closed."""
+    await s.settled(len(s.accepted), 240)
+    await asyncio.sleep(10)
+    return await _sample(worker, 0.0)
 
 
-async def _watch(s: Stage, worker: Worker, producer: asyncio.Task[int]) -> list[Sample]:
+async def _sample(worker: Worker, at: float) -> Sample:
+    m = await worker.metrics()
+    return Sample(
+        at,
+        rss=m["process_resident_memory_bytes"],
+        fds=m["process_open_fds"],
+        tasks=m["rca_tasks"],
+        threads=m["rca_threads"],
+        cpu=m["process_cpu_seconds_total"],
+    )
+
+
+async def _watch(s: Stage, worker: Worker, stream: Coroutine[None, None, None]) -> list[Sample]:
     """What the worker says of itself, every two seconds while requests are published."""
+    producer = asyncio.create_task(stream)
     began, samples = time.monotonic(), list[Sample]()
     while not producer.done():
-        m = await worker.metrics()
-        samples.append(
-            Sample(
-                at=time.monotonic() - began,
-                rss=m["process_resident_memory_bytes"],
-                fds=m["process_open_fds"],
-                tasks=m["rca_tasks"],
-                threads=m["rca_threads"],
-                cpu=m["process_cpu_seconds_total"],
-            )
-        )
+        now = await _sample(worker, time.monotonic() - began)
+        samples.append(now)
         if len(samples) % 15 == 0:
-            now = samples[-1]
             s.tell(
                 f"{now.at:.0f} s: RSS {now.rss / MIB:.1f} MiB, tasks {now.tasks:.0f}, threads {now.threads:.0f}, "
                 f"files {now.fds:.0f}, {len(s.accepted)} accepted"
             )
         await asyncio.sleep(2)
+    await producer
     return samples
 
 
-async def _steady(s: Stage, seconds: float, per_second: float) -> int:
-    """Publish at a steady rate; how many."""
+async def _steady(s: Stage, seconds: float, per_second: float) -> None:
+    """Publish at a steady rate."""
     began, number = time.monotonic(), 0
     while time.monotonic() - began < seconds:
         await s.publish(f"soak-{number}", list(Lane)[number % 4])
         number += 1
         await asyncio.sleep(max(0.0, began + number / per_second - time.monotonic()))
-    return number
