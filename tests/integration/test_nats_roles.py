@@ -76,9 +76,9 @@ class Place:
     kubeconfig: object
 
     @asynccontextmanager
-    async def worker(self):
+    async def worker(self, role=Role.WORKER):
         settings = Settings(
-            nats=settings_of(self.server, Role.WORKER),
+            nats=settings_of(self.server, role),
             kubernetes=KubernetesSettings(kubeconfig=self.kubeconfig),
             llm=LlmSettings(
                 model="openai-chat:scripted", base_url=f"{self.llm.url}/v1", api_key=SecretStr("test-key")
@@ -255,6 +255,18 @@ async def test_a_command_that_is_denied_something_says_so_at_once(tmp_path, argu
     assert (1, "") == (ended.code, ended.out)
     assert "the NATS server denies us to" in ended.err
     assert subject in ended.err
+
+
+async def test_a_worker_with_the_rights_of_somebody_else_is_not_ready_and_says_why(tmp_path):
+    async with place(tmp_path, Model()) as p:
+        async with connected(settings_of(p.server, Role.OPERATOR)) as nc:
+            await provision(nc, wanted(SUBJECTS))
+        async with p.worker(Role.OPERATOR) as worker:
+            await until(lambda: _troubled(worker, "denies us to publish to '$js.api.consumer.msg.next.rca_"))
+
+
+async def _troubled(worker, text):
+    return text in worker.intake.trouble()
 
 
 async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
