@@ -288,6 +288,7 @@ class World:
     history: MemoryHistory | None = None
     metrics: MemoryMetrics | None = None
     external: MemoryExternal | None = None
+    shadow: MemoryModel | None = None
     halt: HaltReason | None = None
 
     @classmethod
@@ -310,6 +311,7 @@ class World:
             self.history,
             self.metrics,
             self.external,
+            self.shadow,
         )
         return Analysis(outside, self.rules)
 

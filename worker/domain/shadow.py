@@ -73,9 +73,10 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one call gave: a reply, or why there is none."""
+    """What one call gave: a reply, or why there is none. `word` is the one that it was to repeat."""
 
     reply: Reply | None
+    word: str
     problem: str = ""
 
 
@@ -119,7 +120,7 @@ class SecondReader:
             heard = _replayed(past.popleft().data) if past else await self._ask(number, page, chosen)
             if heard.reply is not None:
                 replies.append(heard.reply)
-                opinion = opinion.plus(read_opinion(heard.reply, self.word, names))
+                opinion = opinion.plus(read_opinion(heard.reply, heard.word, names))
             else:
                 opinion = opinion.plus(Opinion(problem=heard.problem))
         return opinion, tuple(replies)
@@ -144,12 +145,14 @@ class SecondReader:
         problem = ""
         for _ in range(TRIES):
             try:
-                return Heard(await self.model.ask(request))
+                return Heard(await self.model.ask(request), self.word)
             except Retry as e:
                 problem = e.message
             except GiveUp as e:
-                return Heard(None, f"the second model gave no answer: {one_line(e.message, QUOTE_CHARS)}")
-        return Heard(None, f"the second model gave no answer: {one_line(problem, QUOTE_CHARS)}")
+                return Heard(
+                    None, self.word, f"the second model gave no answer: {one_line(e.message, QUOTE_CHARS)}"
+                )
+        return Heard(None, self.word, f"the second model gave no answer: {one_line(problem, QUOTE_CHARS)}")
 
 
 class _Suspicious(BaseModel):

@@ -19,6 +19,7 @@ from worker.app.settings.groups import (
     NatsSettings,
     PolicySettings,
     PrometheusSettings,
+    ShadowSettings,
     WorkerSettings,
 )
 from worker.app.settings.settings import PREFIX, Settings
@@ -39,6 +40,7 @@ __all__ = [
     "PolicySettings",
     "PrometheusSettings",
     "Settings",
+    "ShadowSettings",
     "WorkerSettings",
     "documentation",
     "load",

@@ -67,6 +67,8 @@ class NatsSettings(Group):
     """Begin with TLS, before the server says anything; it needs `handshake_first`."""
     inbox_prefix: str = Field("_INBOX", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
     """Where answers are received: a role with permissions has its own (`rca permissions`)."""
+    api_prefix: str = Field("$JS.API", pattern=r"^[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*$")
+    """Where `rca audit` asks JetStream: a role outside the account of the streams has its own (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
     """How long a command waits for the first connection. A worker waits for ever, and says what for."""
     replicas: int = Field(1, ge=1, le=5)
@@ -146,6 +148,17 @@ class LlmSettings(Group):
     """Wall time of one investigation."""
 
     _split = field_validator("fallbacks", mode="before")(_comma_list)
+
+
+class ShadowSettings(Group):
+    """A second model that reads the evidence once more, for instructions in it. Without one, detectors by rules do."""
+
+    model: str = ""
+    """`<provider>:<name>`, as for `RCA_LLM__MODEL`; a small one will do. What it cannot judge, a person approves."""
+    base_url: str = ""
+    """Address of its provider or gateway. One of the same provider as `RCA_LLM__MODEL` has that one's by default."""
+    api_key: SecretStr = SecretStr("")
+    """Key for it, with the same default."""
 
 
 class CatalogSettings(Group):

@@ -17,6 +17,7 @@ from worker.app.settings.groups import (
     NatsSettings,
     PolicySettings,
     PrometheusSettings,
+    ShadowSettings,
     WorkerSettings,
 )
 
@@ -38,6 +39,7 @@ class Settings(BaseSettings):
     nats: NatsSettings = NatsSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     llm: LlmSettings = LlmSettings()
+    shadow: ShadowSettings = ShadowSettings()
     catalog: CatalogSettings = CatalogSettings()
     history: HistorySettings = HistorySettings()
     prometheus: PrometheusSettings = PrometheusSettings()

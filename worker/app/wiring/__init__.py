@@ -27,7 +27,7 @@ from worker.app.metrics import Metrics
 from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.wiring.clock import SystemClock
-from worker.app.wiring.models import open_models
+from worker.app.wiring.models import open_models, open_shadow
 from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
@@ -76,7 +76,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         catalog = await open_catalog(settings.catalog, stack)
         policy = await open_policy(settings.policy, stack)
         metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
-        model = open_models(settings, clock, stack)
+        model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
         datastorage = await open_datastorage(settings.history, stack)
         prometheus = await open_prometheus(settings.prometheus, stack)
         watch = ClusterWatch(cluster)
@@ -96,6 +96,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 datastorage or own_history(nc, subjects),
                 prometheus,
                 mounted.tools,
+                shadow,
             )
             ports = _ports(nc, subjects, clock, settings.worker.cluster_name, signer)
             handler = Handler(

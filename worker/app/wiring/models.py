@@ -36,6 +36,23 @@ def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
     return ModelChain(chain, clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
 
 
+def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain | None:
+    """The second model, if one is named, closed with the stack."""
+    shadow, llm = settings.shadow, settings.llm
+    if not shadow.model:
+        return None
+    same = provider_of(shadow.model) == provider_of(llm.model)
+    model = PydanticAIModel(
+        shadow.model,
+        base_url=shadow.base_url or (llm.base_url if same else "") or None,
+        api_key=shadow.api_key.get_secret_value() or (llm.api_key.get_secret_value() if same else "") or None,
+        max_output_tokens=llm.max_output_tokens,
+    )
+    stack.push_async_callback(model.close)
+    rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
+    return ModelChain([model], clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
+
+
 def _tell(notice: ModelNotice) -> None:
     if notice.pause_seconds:
         log.warning(
