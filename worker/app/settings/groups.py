@@ -175,7 +175,7 @@ class CatalogSettings(Group):
     call_seconds: float = Field(10.0, gt=0, le=15)
     """Deadline of one look-up there, retries included."""
     cache_seconds: float = Field(30.0, ge=0, le=600)
-    """How long its workflows are used without asking again. The final choice is always asked for anew."""
+    """How long its workflows are listed without asking again; 0 asks every time."""
     poll_seconds: float = Field(5.0, gt=0)
     """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
     embeddings: str = ""
