@@ -37,7 +37,7 @@ class Role(enum.StrEnum):
     EXECUTOR = "executor"
     """Reports what an executed workflow did."""
     AUDIT_READER = "audit-reader"
-    """Reads audit events."""
+    """Reads audit events, and the results they lead to."""
 
 
 INSIDE: Final = (Role.WORKER, Role.OPERATOR)
@@ -158,7 +158,9 @@ def _executor(s: Subjects) -> Rights:
 
 
 def _audit_reader(s: Subjects) -> Rights:
-    return _reading(s.audit_stream), (s.audit(">"),)
+    # Of the requests only how far back they reach: `rca audit verify` looks for chains that miss their end.
+    asked = (*_reading(s.audit_stream), *_reading(s.results_stream), _api("STREAM.INFO", s.requests_stream))
+    return asked, (s.audit(">"),)
 
 
 RIGHTS: Final = {

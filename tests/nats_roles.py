@@ -101,6 +101,7 @@ def environment_of(server: NatsServer, role: Role) -> dict[str, str]:
         "RCA_NATS__USER": role,
         "RCA_NATS__PASSWORD": settings.password.get_secret_value(),
         "RCA_NATS__INBOX_PREFIX": settings.inbox_prefix,
+        "RCA_NATS__API_PREFIX": access(role, SUBJECTS).api_prefix,
     }
 
 

@@ -84,7 +84,8 @@ PUBLISH = {
         "RCA.API.STREAM.MSG.DELETE.RCA_AUDIT",
         "RCA.API.STREAM.PURGE.RCA_AUDIT",
         "RCA.API.CONSUMER.CREATE.RCA_AUDIT.any",
-        "RCA.API.STREAM.MSG.GET.RCA_RESULTS",
+        "RCA.API.STREAM.MSG.GET.RCA_REQUESTS",
+        "RCA.API.STREAM.INFO.RCA_DLQ",
     ],
     Role.OPERATOR: [
         "rca.result.incident.x",

@@ -145,6 +145,7 @@ async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
             await _the_gateway_hears_of_what_cannot_be_read(p)
             await _dead_letters_are_sent_again(p)
             await _requests_are_cancelled(p)
+            assert 0 == (await p.rca(Role.AUDIT_READER, "audit", "verify")).code
             waited = await p.rca(Role.OPERATOR, "submit", str(_file(tmp_path, body("rr-5"))), "--wait")
             assert 0 == waited.code, waited.err
             trail = await p.rca(Role.OPERATOR, "audit", "verify")

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.fields import Timestamp
+from schemas.permissions import API
 from worker.domain.errors import Unavailable
 
 AT_ONCE = 64
@@ -83,13 +84,15 @@ class _Info(BaseModel):
 class NatsArchive:
     """One stream as it is now. `log` reads its messages, `nc` asks for its extent. Everything raises Unavailable."""
 
-    def __init__(self, log: Log, nc: Client, stream: str) -> None:
-        self._log, self._nc, self._stream = log, nc, stream
+    def __init__(self, log: Log, nc: Client, stream: str, *, api_prefix: str = API) -> None:
+        self._log, self._nc, self._stream, self._api_prefix = log, nc, stream, api_prefix
 
     async def extent(self, now: datetime) -> Extent:
         """What it holds."""
         try:
-            reply = await self._nc.request(f"$JS.API.STREAM.INFO.{self._stream}", timeout=INFO_SECONDS)
+            reply = await self._nc.request(
+                f"{self._api_prefix}.STREAM.INFO.{self._stream}", timeout=INFO_SECONDS
+            )
             info = _Info.model_validate_json(reply.data)
         except (TimeoutError, nats.errors.Error) as e:
             raise Unavailable(f"{self._stream}: {e!r}") from e

@@ -34,6 +34,7 @@ from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetter, ValidationFailure
+from schemas.permissions import API
 from schemas.subjects import (
     REQUEST_REJECTED_TYPE,
     RESPONSE_REJECTED_TYPE,
@@ -99,9 +100,11 @@ class FencedStream:
         stream: str,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
+        api_prefix: str = API,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self._nc, self._js, self._stream = nc, nc.jetstream(timeout=REQUEST_SECONDS), stream
+        self._nc, self._stream = nc, stream
+        self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
         self._patience_seconds, self._spread = patience_seconds, spread
 
     async def newest(self, subject: str) -> Stored | None:

@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.analysis import Status
+from schemas.permissions import API
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
@@ -38,8 +39,8 @@ class _ResultFacts(BaseModel):
 class Auditing:
     """For one prefix, on an open connection. Everything raises Unavailable."""
 
-    def __init__(self, nc: Client, subjects: Subjects) -> None:
-        self._nc, self._subjects = nc, subjects
+    def __init__(self, nc: Client, subjects: Subjects, *, api_prefix: str = API) -> None:
+        self._nc, self._subjects, self._api_prefix = nc, subjects, api_prefix
 
     async def check(
         self,
@@ -84,10 +85,10 @@ class Auditing:
         return found
 
     def _archive(self, stream: str) -> NatsArchive:
-        return NatsArchive(self._log(stream), self._nc, stream)
+        return NatsArchive(self._log(stream), self._nc, stream, api_prefix=self._api_prefix)
 
     def _log(self, stream: str) -> FencedStream:
-        return FencedStream(self._nc, stream, patience_seconds=PATIENCE_SECONDS)
+        return FencedStream(self._nc, stream, patience_seconds=PATIENCE_SECONDS, api_prefix=self._api_prefix)
 
 
 def check_file(

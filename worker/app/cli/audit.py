@@ -60,7 +60,7 @@ async def export(*, request: str = "") -> int:
 async def _auditing() -> AsyncIterator[Auditing]:
     settings = load()
     async with connection(settings.nats, name="rca-audit") as nc:
-        yield Auditing(nc, Subjects(settings.nats.prefix))
+        yield Auditing(nc, Subjects(settings.nats.prefix), api_prefix=settings.nats.api_prefix)
 
 
 def _progress(what: str) -> Callable[[int, int], None]:

@@ -43,7 +43,7 @@ def configuration(subjects: Subjects) -> str:
     """All roles, in the language of the server's configuration."""
     everyone = [access(role, subjects) for role in Role]
     lines = [HEADER.format(stem=subjects.stem)]
-    lines += _list(f"{subjects.stem}_EXPORTS", (line for each in everyone for line in _exports(each)))
+    lines += _list(f"{subjects.stem}_EXPORTS", _exports(everyone))
     for each in everyone:
         lines += ["", f"# --- {each.role}", "", *_permissions(each)]
         if each.role not in INSIDE:
@@ -64,13 +64,16 @@ def _permissions(each: Access) -> list[str]:
     ]
 
 
-def _exports(each: Access) -> Iterable[str]:
-    for service in each.services:
+def _exports(everyone: Iterable[Access]) -> Iterable[str]:
+    accounts: dict[tuple[str, str], list[str]] = {}
+    for each in everyone:
+        for kind, imports in (("service", each.services), ("stream", each.feeds)):
+            for one in imports:
+                accounts.setdefault((kind, one.subject), []).append(each.account)
+    for (kind, subject), names in accounts.items():
         # A pull request may be answered many times.
-        many = ", response: stream" if ".MSG.NEXT." in service.subject else ""
-        yield f"{{service: {json.dumps(service.subject)}, accounts: [{each.account}]{many}}}"
-    for feed in each.feeds:
-        yield f"{{stream: {json.dumps(feed.subject)}, accounts: [{each.account}]}}"
+        many = ", response: stream" if ".MSG.NEXT." in subject else ""
+        yield f"{{{kind}: {json.dumps(subject)}, accounts: [{', '.join(names)}]{many}}}"
 
 
 def _imports(each: Access, account: str) -> Iterable[str]:
