@@ -106,7 +106,7 @@ class Intake:
         )
 
     async def _connect(self) -> None:
-        nc = self.link.client = await self._connected()
+        nc = self.link.made(await self._connected())
         if nc.max_payload < MIN_MAX_PAYLOAD:
             raise IntakeError(
                 f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"

@@ -19,6 +19,8 @@ from nats.aio.client import Client
 DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
 """In what OpenSSL says when the server does not trust us."""
+AUTHENTICATION = re.compile("auth(?!entication timeout)", re.IGNORECASE)
+"""A timeout is that of a busy server."""
 MAX_LOGGED = 100
 
 log = structlog.stdlib.get_logger(__name__)
@@ -42,6 +44,11 @@ class Link:
     closing: bool = False
     """It is we who end it."""
     _logged: set[str] = field(default_factory=set)
+
+    def made(self, client: Client) -> Client:
+        """There is a connection; what stood in its way is of the past."""
+        self.client, self.problem = client, ""
+        return client
 
     async def on_error(self, error: Exception) -> None:
         """For nats-py. Raises an error that is the end, which ends `connect` too."""
@@ -110,7 +117,7 @@ def refusal(error: BaseException) -> str:
             f"the NATS server refuses our certificate ({said}); check RCA_NATS__CERT_FILE and "
             "RCA_NATS__KEY_FILE"
         )
-    if isinstance(error, nats.errors.Error) and "auth" in said.lower():
+    if isinstance(error, nats.errors.Error) and AUTHENTICATION.search(said):
         return (
             f"the NATS server refuses the credentials ({said}); check RCA_NATS__USER and RCA_NATS__PASSWORD, "
             "RCA_NATS__NKEY_FILE or RCA_NATS__CREDENTIALS_FILE"

@@ -62,6 +62,7 @@ def test_denials_are_explained(said, explained):
         (ConnectionRefusedError(111, "refused"), ""),
         (TimeoutError(), ""),
         (Error("nats: stale connection"), ""),
+        (Error("nats: 'Authentication Timeout'"), ""),
     ],
 )
 async def test_only_a_refusal_ends_a_connection(error, variable):
@@ -83,6 +84,15 @@ async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
     assert "no answer (the NATS server denies us to publish to 'rca.result.x')" == link.because("no answer")
     assert "" == link.because("")
     await link.on_reconnected()
+    assert "no answer" == link.because("no answer")
+
+
+async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
+    link = Link()
+    await link.on_error(ConnectionRefusedError(111, "refused"))
+    assert "no answer ([Errno 111] refused)" == link.because("no answer")
+    client = Ended(None)
+    assert client is link.made(client)
     assert "no answer" == link.because("no answer")
 
 
