@@ -16,7 +16,7 @@ from worker.domain.errors import ExternalToolError
 from worker.domain.external_tools import ExternalAnswer, ExternalTool
 
 TOOLS = (
-    "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "garbage", "delete", "missing",
+    "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "flood", "garbage", "delete", "missing",
 )  # fmt: skip
 READ_ONLY = set(TOOLS) - {"delete", "missing"}
 SEARCH = {
@@ -156,6 +156,12 @@ async def test_nonsense_beside_the_protocol_is_skipped(real):
 async def test_a_huge_answer_is_read(real):
     answer = await real.call("docs", "huge", {})
     assert (True, 1_800_000) == (answer.text.startswith("first\n"), round(len(answer.text), -4))
+
+
+async def test_a_process_that_floods_its_output_is_ended_and_started_again():
+    async with McpTools([mounted("stdio")], call_seconds=4.0) as tools:
+        assert ("no answer within 4 s", True) == await refusal(tools, "flood")
+        assert FOUND == await until_answered(tools)
 
 
 async def test_an_endless_answer_over_http_is_not_read_to_its_end():

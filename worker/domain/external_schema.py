@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from worker.domain.evidence import one_line
@@ -47,7 +48,7 @@ def _plain(schema: Any, known: Mapping[str, Any], depth: int, *, described: bool
     kind = _type(full.get("type"))
     plain: dict[str, Any] = {"type": kind} if kind else {}
     if described and isinstance(said := full.get("description"), str) and said.strip():
-        plain["description"] = one_line(said, MAX_WORDS)
+        plain["description"] = one_line(said[: 4 * MAX_WORDS], MAX_WORDS)
     if values := _values(full.get("enum")):
         plain["enum"] = values
     if (
@@ -59,7 +60,7 @@ def _plain(schema: Any, known: Mapping[str, Any], depth: int, *, described: bool
     if depth and kind == "object" and isinstance(properties := full.get("properties"), Mapping):
         plain["properties"] = {
             name: _plain(value, known, depth - 1, described=described)
-            for name, value in list(properties.items())[:MAX_PROPERTIES]
+            for name, value in islice(properties.items(), MAX_PROPERTIES)
             if isinstance(name, str) and PROPERTY.fullmatch(name)
         }
         if required := _required(full.get("required"), plain["properties"]):
@@ -95,14 +96,15 @@ def _type(stated: Any) -> str:
 
 def _values(stated: Any) -> list[Any]:
     """The values if they are short and few: a part of a list would be wrong."""
-    values = stated if isinstance(stated, list) else []
+    values = stated if isinstance(stated, list) and len(stated) <= MAX_VALUES else []
     short = all(
-        isinstance(v, bool | int | float) or (isinstance(v, str) and one_line(v, MAX_VALUE) == v)
+        isinstance(v, bool | int | float)
+        or (isinstance(v, str) and len(v) <= MAX_VALUE and one_line(v, MAX_VALUE) == v)
         for v in values
     )
-    return values if short and len(values) <= MAX_VALUES else []
+    return values if short else []
 
 
 def _required(stated: Any, properties: Mapping[str, Any]) -> list[str]:
-    names = stated if isinstance(stated, list) else []
+    names = stated[: 5 * MAX_PROPERTIES] if isinstance(stated, list) else []
     return [name for name in properties if name in names]

@@ -153,7 +153,7 @@ class _Caller:
 
 
 def _description(tool: ExternalTool) -> str:
-    said = one_line(tool.description, MAX_DESCRIPTION) if tool.reached else NOT_REACHED
+    said = one_line(tool.description[: 4 * MAX_DESCRIPTION], MAX_DESCRIPTION) if tool.reached else NOT_REACHED
     if suspicious_lines(said):
         said = WITHHELD
     while not fits(said, SPEC_TOKENS // 2):

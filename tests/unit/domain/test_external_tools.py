@@ -130,6 +130,14 @@ def test_references_and_choices_are_resolved():
     } == plain_schema(schema, 3, described=True)
 
 
+def test_a_tool_of_any_size_is_told_briefly():
+    many = {f"p{i}": {"type": "string", "description": "x" * 1_000} for i in range(5_000)}
+    schema = {"properties": many, "required": list(many), "enum": ["x"] * 100_000}
+    spec = spec_of(description="word " * 2_000_000, parameters=schema)
+    assert 450 > len(spec.description)
+    assert 20 >= len(spec.parameters["properties"])
+
+
 @settings(deadline=None)
 @given(
     st.dictionaries(WORDS | st.text(max_size=8), SCHEMAS, max_size=6),
