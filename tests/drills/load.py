@@ -71,7 +71,7 @@ async def soak(
         await s.plan(latency_seconds=0.2)
         [worker] = await s.start(1)
         await asyncio.gather(
-            *(s.publish_all((f"heap-{lane}-{n}" for n in range(HEAP)), lane) for lane in Lane)
+            *(s.publish_all([f"heap-{lane}-{n}" for n in range(HEAP)], lane) for lane in Lane)
         )
         before = await _idle(s, worker)
         samples = await _watch(s, worker, _steady(s, warm_up_seconds + seconds, per_second))
