@@ -151,7 +151,7 @@ class _Mounted:
         while True:
             self._wanted.clear()
             self._lost.clear()
-            before = self._tries
+            before, known = self._tries, self._trouble
             try:
                 await self._stay_connected()
             except TimeoutError:
@@ -160,7 +160,8 @@ class _Mounted:
                 self._trouble = f"it cannot be reached ({_reason(error)}{self._log.last()})"
             finally:
                 self._client = None
-            log.warning("mcp_server_unavailable", server=self._server.name, error=self._trouble)
+            if self._trouble != known:
+                log.warning("mcp_server_unavailable", server=self._server.name, error=self._trouble)
             if self._tries == before:
                 await self._tell()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -186,9 +187,8 @@ class _Mounted:
         message = f"no answer within {self._seconds:g} s"
         try:
             async with asyncio.timeout(self._seconds), self._room:
-                with contextlib.suppress(
-                    _Lost
-                ):  # a connection that ended while nobody looked is made anew, once
+                # A connection that ended while nobody looked is made anew, once.
+                with contextlib.suppress(_Lost):
                     return await self._ask(name, arguments)
                 return await self._ask(name, arguments)
         except _Lost as lost:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import socket
+import sys
 from contextlib import AsyncExitStack
 
 import typer
@@ -27,8 +29,9 @@ async def serve(http: str | None) -> int:
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
     async with AsyncExitStack() as stack:
         if http is None:
-            server = mcp_server.make_server(await open_served(settings, stack))
-            await mcp_server.serve_stdio(server)
+            with contextlib.redirect_stdout(sys.stderr):  # until the protocol takes it over
+                tools = await open_served(settings, stack)
+            await mcp_server.serve_stdio(mcp_server.make_server(tools))
             return 0
         host, port = read_address(http)
         hosts = allowed_hosts(settings.mcp, host, port)
