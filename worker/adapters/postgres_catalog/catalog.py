@@ -11,8 +11,8 @@ from typing import Self
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.adapters.postgres_catalog.ranking import Ranking
-from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable
+from worker.adapters.postgres_catalog.ranking import Ranking, by_words
+from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable, words_in
 from worker.domain.catalog_index import PAGE_SIZE
 from worker.domain.cursor import workflow_of
 from worker.domain.errors import CatalogUnavailable
@@ -20,6 +20,7 @@ from worker.domain.label_bits import LabelBits
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchPage, SearchQuery, graded, search_page
 from worker.domain.selection import for_final_choice, mismatches, workflow_page
+from worker.domain.text_index import words_of
 from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
@@ -72,7 +73,7 @@ class PostgresCatalog:
         """Types of action with a workflow that fits, by name."""
 
         async def work(connection: asyncpg.Connection) -> Sequence[ActionSummary]:
-            bits = await _bits(connection, statements.BITS_AND_ACTIONS, context)
+            bits = _offered(await _rows(connection, statements.BITS_AND_ACTIONS, context))
             rows = await connection.fetch(statements.ACTION_TEXTS)
             texts = {
                 r["action_type"]: ActionText(r["description"], r["when_to_use"], r["when_not_to_use"])
@@ -85,11 +86,10 @@ class PostgresCatalog:
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
         name, last = action_type.strip().lower(), workflow_of(cursor)
+        known = name if storable(name) else ""
 
         async def work(connection: asyncpg.Connection) -> WorkflowPage:
-            bits = await _bits(
-                connection, statements.BITS_AND_ACTION, context, name if storable(name) else ""
-            )
+            bits = _offered(await _rows(connection, statements.BITS_AND_ACTION, context, known))
             after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
             fit, scope = bits.fit(context), bits.of_action(action_type)
             order, found = fit.places(scope, after), list[Workflow]()
@@ -112,10 +112,14 @@ class PostgresCatalog:
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
         narrowed, vector = query.applied_to(context), await self._ranking.vector(query)
+        words = " ".join(words_of(str(query)))
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
-            fit = (await _bits(connection, statements.BITS, narrowed)).fit(narrowed)
-            scores = await self._ranking.scores(connection, query, vector, fit)
+            rows = await _rows(connection, statements.BITS_AND_WORDS, narrowed, words)
+            bits = _offered(rows)
+            fit = bits.fit(narrowed)
+            near = await self._ranking.nearness(connection, vector, fit)
+            scores = by_words(words_in(rows), fit, bits.size) if near is None else near
             best = graded(list(fit.ranked(scores)), query)
             found = await self._shown(connection, [place for place, _ in best.best])
             there = best._replace(best=tuple(match for match in best.best if match[0] in found))
@@ -128,11 +132,15 @@ class PostgresCatalog:
         return {r["place"]: self._decoder.workflow(r["content_hash"], r["document"]) for r in rows}
 
 
-async def _bits(
+async def _rows(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
-) -> LabelBits:
-    keys = keys_for(context)
-    bits = bits_of(await connection.fetch(statement, *map(list, zip(*keys, strict=True)), *more))
+) -> Sequence[asyncpg.Record]:
+    keys = zip(*keys_for(context), strict=True)
+    return await connection.fetch(statement, *map(list, keys), *more)
+
+
+def _offered(rows: Sequence[asyncpg.Record]) -> LabelBits:
+    bits = bits_of(rows)
     if not bits.size:
         raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
     return bits

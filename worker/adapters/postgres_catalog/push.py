@@ -11,7 +11,7 @@ from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import as_owner
 from worker.adapters.postgres_catalog.driver import asyncpg
 from worker.adapters.postgres_catalog.schema import LOCK, has_embeddings, migrate
-from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, workflow_of
+from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, word_rows_of, workflow_of
 from worker.domain.errors import CatalogUnavailable
 from worker.domain.evidence import one_line
 from worker.domain.label_bits import LabelBits
@@ -149,12 +149,12 @@ async def _save_actions(
 
 
 async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
-    """Number what is offered and write the bits of its labels. Readers see the old ones until the transaction ends."""
+    """Number what is offered and write the bits of its labels and words. Readers see the old ones until the transaction ends."""
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")
     await connection.execute("DELETE FROM workflow_catalog_bits")
-    await connection.execute("DELETE FROM workflow_catalog_word")
     await connection.execute(statements.SAVE_PLACES, [w.workflow_id for w in ordered])
-    await connection.execute(statements.COUNT_WORDS)
-    await connection.copy_records_to_table("workflow_catalog_bits", records=rows_of(LabelBits.of(ordered)))
-    await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_word")
+    words = [(row["place"], row["words"]) for row in await connection.fetch(statements.WORDS)]
+    for rows in (rows_of(LabelBits.of(ordered)), word_rows_of(words)):
+        await connection.copy_records_to_table("workflow_catalog_bits", records=rows)
+    await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from worker.adapters.postgres_catalog import statements
@@ -11,7 +12,6 @@ from worker.domain.label_bits import Fit, places_of
 from worker.domain.meaning import QueryVectors, Vector
 from worker.domain.ports import Embedder
 from worker.domain.search import SearchQuery
-from worker.domain.text_index import words_of
 
 
 class Ranking:
@@ -35,19 +35,13 @@ class Ranking:
         """That of a query, if there is one. Never raises."""
         return await self._queries.of(query) if self._queries else None
 
-    async def scores(
-        self, connection: asyncpg.Connection, query: SearchQuery, vector: Vector | None, fit: Fit
-    ) -> Mapping[int, float]:
-        """Of what fits, the higher the better; a place without a word of the query is absent."""
-        places = list(places_of(fit.fits))
-        if not places:
-            return {}
-        near = await self._nearness(connection, vector, places) if vector else None
-        return await _by_words(connection, query, places) if near is None else near
-
-    async def _nearness(
-        self, connection: asyncpg.Connection, vector: Vector, places: Sequence[int]
+    async def nearness(
+        self, connection: asyncpg.Connection, vector: Vector | None, fit: Fit
     ) -> Mapping[int, float] | None:
+        """How near what fits is; None when words have to decide."""
+        places = list(places_of(fit.fits)) if vector else []
+        if not vector or not places:
+            return None
         name = self._embedder.name if self._embedder else ""
         if not await has_embeddings(connection):
             self._problem = "the database cannot keep vectors: it has no pgvector"
@@ -63,8 +57,16 @@ def vector_text(vector: Sequence[float]) -> str:
     return f"[{','.join(map(str, vector))}]"
 
 
-async def _by_words(
-    connection: asyncpg.Connection, query: SearchQuery, places: Sequence[int]
-) -> Mapping[int, float]:
-    rows = await connection.fetch(statements.BY_TEXT, places, " ".join(words_of(str(query))))
-    return {row["place"]: row["score"] for row in rows}
+def by_words(holders: Sequence[int], fit: Fit, size: int) -> Mapping[int, float]:
+    """How many words of a query what fits has; a place without any is absent.
+
+    `holders` are the bits of the workflows that say a word, of `size` in all. Rare words weigh more, as in BM25; how often
+    a text of a few lines repeats one, and how long it is, say nothing.
+    """
+    scores: dict[int, float] = {}
+    for members in holders:
+        count = members.bit_count()
+        weight = math.log1p((size - count + 0.5) / (count + 0.5))
+        for place in places_of(members & fit.fits):
+            scores[place] = scores.get(place, 0.0) + weight
+    return scores

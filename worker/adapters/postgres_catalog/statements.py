@@ -33,6 +33,18 @@ BITS_AND_ACTIONS = """
     UNION ALL
     (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
 """
+BITS_AND_WORDS = """
+    SELECT b.kind, b.label, b.value, b.members
+    FROM (
+        SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+        UNION ALL
+        SELECT 'word', '', word FROM unnest(tsvector_to_array(to_tsvector('english', $4))) AS w (word)
+    ) AS k (kind, label, value)
+    CROSS JOIN LATERAL (
+        SELECT * FROM workflow_catalog_bits i
+        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
+    ) AS b
+"""
 ACTION_TEXTS = "SELECT action_type, description, when_to_use, when_not_to_use FROM workflow_action_type"
 PLACE = "SELECT place FROM workflow_catalog_place WHERE workflow_id = $1"
 ONE = """
@@ -43,19 +55,6 @@ SHOWN = """
     SELECT p.place, w.content_hash, w.document::text
     FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
-"""
-BY_TEXT = """
-    WITH asked AS MATERIALIZED (
-        SELECT
-            quote_literal(word)::tsquery AS word,
-            ln(1 + (SELECT max(place) + 1 FROM workflow_catalog_place) / (workflows + 0.5)) AS weight
-        FROM workflow_catalog_word
-        WHERE word = ANY (tsvector_to_array(to_tsvector('english', $2)))
-    )
-    SELECT p.place, round(sum(asked.weight * ts_rank(p.words, asked.word))::numeric, 6)::float8 AS score
-    FROM workflow_catalog_place p JOIN asked ON p.words @@ asked.word
-    WHERE p.place = ANY ($1::integer[])
-    GROUP BY p.place
 """
 BY_MEANING = """
     SELECT p.place, 1 - (w.embedding <=> $2::text::vector) AS score
@@ -103,14 +102,14 @@ SAVE_ACTION = """
 """
 FORGET_ACTIONS = "DELETE FROM workflow_action_type WHERE action_type <> ALL ($1::text[])"
 SAVE_PLACES = """
-    INSERT INTO workflow_catalog_place (place, workflow_id, version, words)
-    SELECT o.place - 1, w.workflow_id, w.version, w.words
+    INSERT INTO workflow_catalog_place (place, workflow_id, version)
+    SELECT o.place - 1, w.workflow_id, w.version
     FROM unnest($1::text[]) WITH ORDINALITY AS o (workflow_id, place) JOIN workflow_catalog w USING (workflow_id)
     WHERE w.is_latest_version
 """
-COUNT_WORDS = """
-    INSERT INTO workflow_catalog_word (word, workflows)
-    SELECT word, ndoc FROM ts_stat('SELECT words FROM workflow_catalog_place')
+WORDS = """
+    SELECT p.place, tsvector_to_array(w.words) AS words
+    FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
 """
 WITHOUT_VECTOR = """
     SELECT workflow_id, version, content_hash, document::text FROM workflow_catalog

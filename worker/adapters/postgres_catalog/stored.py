@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +18,7 @@ MAX_KEPT = 2_048
 """Workflows that are kept decoded: some 10 KB each."""
 ALL, AWARE, ACTION, SIGNAL = "all", "gitops_aware", "action", "signal"
 DECLARED, WILD, STRICT, KEY = "declared", "wild", "strict", "key"
+WORD = "word"
 
 BitsKey = tuple[str, str, str]
 """Kind, label, value. A type of action stands under its name in lower case, with the name as the value."""
@@ -98,6 +99,19 @@ def _sets(bits: LabelBits) -> Iterator[tuple[BitsKey, int]]:
             yield (KEY, label, value), members
 
 
+def word_rows_of(said: Iterable[tuple[int, Sequence[str]]]) -> Iterator[tuple[str, str, str, int, bytes]]:
+    """Who says a word, as rows of `workflow_catalog_bits`, from the words of each place."""
+    found: dict[str, bytearray] = {}
+    for place, words in said:
+        byte, bit = divmod(place, 8)
+        for word in words:
+            members = found.setdefault(word, bytearray())
+            members.extend(bytes(max(0, byte + 1 - len(members))))
+            members[byte] |= 1 << bit
+    for word, members in found.items():
+        yield WORD, "", word, 0, bytes(members)
+
+
 def keys_for(context: SelectionContext) -> list[BitsKey]:
     """The rows that say which workflows fit a context, and how well."""
     keys = [(ALL, "", "")]
@@ -124,9 +138,17 @@ def bits_of(rows: Iterable[Row]) -> LabelBits:
                 found.actions[value] = members
             case "signal":
                 found.signal_types[value] = members
+            case "word":
+                pass
             case _:
                 _add(found.facets.setdefault(label, Facet()), kind, value, members)
     return found
+
+
+def words_in(rows: Iterable[Row]) -> list[int]:
+    """For each word among these rows the bits of those that say it, in the order of the words."""
+    found = {row["value"]: int.from_bytes(row["members"], "little") for row in rows if row["kind"] == WORD}
+    return [found[word] for word in sorted(found)]
 
 
 def _add(facet: Facet, kind: str, value: str, members: int) -> None:

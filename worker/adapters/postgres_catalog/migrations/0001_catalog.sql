@@ -30,23 +30,15 @@ CREATE TABLE workflow_action_type (
     when_not_to_use text NOT NULL
 );
 
--- What is offered, numbered by the order of ids. The words are here as well: a search reads those of all that fit, and
--- rows without documents are read three times as fast.
+-- What is offered, numbered by the order of ids.
 CREATE TABLE workflow_catalog_place (
     place integer PRIMARY KEY,
     workflow_id text NOT NULL UNIQUE,
     version text NOT NULL,
-    words tsvector NOT NULL,
     FOREIGN KEY (workflow_id, version) REFERENCES workflow_catalog ON DELETE CASCADE
 );
 
--- In how many of them a word stands: rare words weigh more.
-CREATE TABLE workflow_catalog_word (
-    word text PRIMARY KEY,
-    workflows integer NOT NULL
-);
-
--- For each value of each label the workflows that declare it: bit n, the lowest first, is that of place n.
+-- For each value of each label the workflows that declare it, and for each word those that say it: bit n, the lowest first, is that of place n.
 -- Labels are lists, may be `*` or absent, and what they leave out is counted: a join over rows of one label each costs
 -- a walk over the catalog for that; this costs reading the rows of the values asked for, by the primary key.
 CREATE TABLE workflow_catalog_bits (
