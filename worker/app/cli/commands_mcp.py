@@ -30,10 +30,12 @@ def mcp(
 ) -> None:
     """Serve catalog search and resource context to other agents (Model Context Protocol).
 
-    Five read-only tools: list_available_actions, list_workflows, get_workflow, search_workflow_catalog and
-    get_resource_context. They read the catalog of RCA_CATALOG__PATH and the cluster of RCA_KUBERNETES__KUBECONFIG.
+    Tools, all of them read-only: list_available_actions, list_workflows,
+    get_workflow, search_workflow_catalog, get_resource_context. They read the
+    catalog and the cluster that the settings name.
 
-    Over stdio the agent starts this command itself, and ends it by closing its input. Logs go to standard error.
+    Over stdio the agent starts this command itself, and ends it by closing
+    its input. Logs go to standard error.
     """
     from worker.app.cli.mcp import serve
 

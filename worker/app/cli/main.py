@@ -19,6 +19,9 @@ from worker.app.cli.commands_sandbox import sandbox
 from worker.app.cli.console import EXIT_ERROR, Commands, Json, run
 from worker.app.settings import documentation
 
+TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
+"""Groups of commands in `rca --help`, shown in the order in which their first commands are declared."""
+
 app = typer.Typer(
     name="rca",
     cls=Commands,
@@ -31,74 +34,9 @@ app = typer.Typer(
     epilog="Configuration comes from environment variables RCA_...; `rca settings` lists them all. "
     "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected.",
 )
-app.add_typer(sandbox, name="sandbox")
-app.add_typer(catalog_commands, name="catalog")
-app.add_typer(policy, name="policy")
-app.add_typer(dlq, name="dlq")
-app.add_typer(audit, name="audit")
-app.command(epilog=MCP_EPILOG)(mcp)
 
 
-@app.command()
-def worker() -> None:
-    """Analyse incidents from the request stream until a signal says stop.
-
-    Needs RCA_LLM__MODEL, a NATS server that was provisioned, and read access to the cluster.
-    """
-    from worker.app.cli.worker import work
-
-    run(work())
-
-
-@app.command()
-def provision(
-    *,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only report what differs; exit 1 if anything does.")
-    ] = False,
-    json_output: Json = False,
-) -> None:
-    """Create or update streams, consumers and buckets. Never deletes or shrinks anything."""
-    from worker.app.cli.provision import provision as work
-
-    run(work(check=check, as_json=json_output))
-
-
-@app.command()
-def submit(
-    file: Annotated[Path, typer.Argument(help="A request as JSON; - reads standard input.", allow_dash=True)],
-    *,
-    recovery: Annotated[bool, typer.Option("--recovery", help="It is a recovery request.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for what becomes of it.")] = False,
-    timeout: Annotated[float, typer.Option(help="With --wait: seconds.", min=1)] = 300.0,
-    new_id: Annotated[bool, typer.Option("--new-id", help="Mint incident_id and remediation_id.")] = False,
-    json_output: Json = False,
-) -> None:
-    """Publish a request, as a gateway would. Exit code with --wait: 0 result, 3 dead letter, 4 timeout, 5 rejected."""
-    from worker.app.cli.submit import read_request
-    from worker.app.cli.submit import submit as work
-
-    try:
-        body = read_request(file, new_id=new_id)
-    except (OSError, ValueError) as e:
-        typer.echo(f"error: {e}", err=True)
-        raise typer.Exit(EXIT_ERROR) from None
-    run(work(body, recovery=recovery, wait_seconds=timeout if wait else None, as_json=json_output))
-
-
-@app.command()
-def cancel(
-    key: Annotated[
-        str, typer.Argument(help="The request key: the remediation id, as `rca submit` prints it.")
-    ],
-) -> None:
-    """Stop a request: at its next step if it runs, without any step if it still waits. A person gets it."""
-    from worker.app.cli.cancel import cancel as work
-
-    run(work(key))
-
-
-@app.command()
+@app.command(rich_help_panel=TRY)
 def demo(
     case_dir: Annotated[
         Path | None,
@@ -125,7 +63,7 @@ def demo(
     run(work(case_dir, recovery=recovery, catalog=catalog, output=output, as_json=json_output))
 
 
-@app.command(name="eval")
+@app.command(name="eval", rich_help_panel=TRY)
 def evaluate(
     cases_dir: Annotated[
         Path, typer.Argument(help="Directory of cases, each with incident.json and expected.json.")
@@ -141,7 +79,66 @@ def evaluate(
     run(work(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
+def worker() -> None:
+    """Analyse incidents from the request stream until a signal says stop.
+
+    Needs RCA_LLM__MODEL, a NATS server that was provisioned, and read access to the cluster.
+    """
+    from worker.app.cli.worker import work
+
+    run(work())
+
+
+@app.command(rich_help_panel=RUN)
+def provision(
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only report what differs; exit 1 if anything does.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Create or update streams, consumers and buckets. Never deletes or shrinks anything."""
+    from worker.app.cli.provision import provision as work
+
+    run(work(check=check, as_json=json_output))
+
+
+@app.command(rich_help_panel=REQUESTS)
+def submit(
+    file: Annotated[Path, typer.Argument(help="A request as JSON; - reads standard input.", allow_dash=True)],
+    *,
+    recovery: Annotated[bool, typer.Option("--recovery", help="It is a recovery request.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for what becomes of it.")] = False,
+    timeout: Annotated[float, typer.Option(help="With --wait: seconds.", min=1)] = 300.0,
+    new_id: Annotated[bool, typer.Option("--new-id", help="Mint incident_id and remediation_id.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Publish a request, as a gateway would. Exit code with --wait: 0 result, 3 dead letter, 4 timeout, 5 rejected."""
+    from worker.app.cli.submit import read_request
+    from worker.app.cli.submit import submit as work
+
+    try:
+        body = read_request(file, new_id=new_id)
+    except (OSError, ValueError) as e:
+        typer.echo(f"error: {e}", err=True)
+        raise typer.Exit(EXIT_ERROR) from None
+    run(work(body, recovery=recovery, wait_seconds=timeout if wait else None, as_json=json_output))
+
+
+@app.command(rich_help_panel=REQUESTS)
+def cancel(
+    key: Annotated[
+        str, typer.Argument(help="The request key: the remediation id, as `rca submit` prints it.")
+    ],
+) -> None:
+    """Stop a request: at its next step if it runs, without any step if it still waits. A person gets it."""
+    from worker.app.cli.cancel import cancel as work
+
+    run(work(key))
+
+
+@app.command(rich_help_panel=PREPARE)
 def permissions(
     role: Annotated[
         Role | None, typer.Argument(help="One role; all of them, with exports and imports, by default.")
@@ -158,7 +155,7 @@ def permissions(
     run(work(role, prefix, as_json=json_output))
 
 
-@app.command()
+@app.command(rich_help_panel=PREPARE)
 def settings(*, json_output: Json = False) -> None:
     """List every environment variable with its default and meaning."""
     rows = documentation()
@@ -168,6 +165,14 @@ def settings(*, json_output: Json = False) -> None:
     for name, default, meaning in rows:
         typer.echo(f"{name}" + (f" [{default}]" if default else ""))
         typer.echo(f"    {meaning}")
+
+
+app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)
+app.add_typer(catalog_commands, name="catalog", rich_help_panel=PREPARE)
+app.add_typer(policy, name="policy", rich_help_panel=PREPARE)
+app.add_typer(dlq, name="dlq", rich_help_panel=REQUESTS)
+app.add_typer(audit, name="audit", rich_help_panel=REQUESTS)
+app.command(epilog=MCP_EPILOG, rich_help_panel=RUN)(mcp)
 
 
 if __name__ == "__main__":
