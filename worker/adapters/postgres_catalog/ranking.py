@@ -39,9 +39,9 @@ class Ranking:
         self, connection: asyncpg.Connection, vector: Vector | None, fit: Fit
     ) -> Mapping[int, float] | None:
         """How near what fits is; None when words have to decide."""
-        places = list(places_of(fit.fits)) if vector else []
-        if not vector or not places:
+        if not vector or not fit.fits:
             return None
+        places = list(places_of(fit.fits))
         name = self._embedder.name if self._embedder else ""
         if not await has_embeddings(connection):
             self._problem = "the database cannot keep vectors: it has no pgvector"

@@ -38,9 +38,10 @@ CREATE TABLE workflow_catalog_place (
     FOREIGN KEY (workflow_id, version) REFERENCES workflow_catalog ON DELETE CASCADE
 );
 
--- For each value of each label the workflows that declare it, and for each word those that say it: bit n, the lowest first, is that of place n.
--- Labels are lists, may be `*` or absent, and what they leave out is counted: a join over rows of one label each costs
--- a walk over the catalog for that; this costs reading the rows of the values asked for, by the primary key.
+-- For each value of each label the workflows that declare it, and for each word those that say it: bit n, the lowest
+-- first, is that of place n. Labels are lists, may be `*` or absent, and what they leave out is counted: a join over rows
+-- of one label each costs a walk over the catalog for that; this costs reading the rows of the values asked for, by the
+-- primary key.
 CREATE TABLE workflow_catalog_bits (
     kind text NOT NULL,
     label text NOT NULL,
