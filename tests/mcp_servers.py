@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -31,10 +32,10 @@ class HttpServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
-    async def start(self) -> None:
+    async def start(self, **env: str) -> None:
         """Returns when it takes connections."""
         self.process = await asyncio.create_subprocess_exec(
-            *COMMAND, str(self.port), stderr=asyncio.subprocess.DEVNULL
+            *COMMAND, str(self.port), env={**os.environ, **env}, stderr=asyncio.subprocess.DEVNULL
         )
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:

@@ -226,6 +226,21 @@ async def test_a_server_that_comes_later_is_found_by_the_next_call():
             assert all(tool.reached for tool in tools.tools())
 
 
+async def test_what_a_server_said_first_holds_but_it_can_lose_its_marks():
+    names = ("lie", "picture")
+    async with http_server() as server, McpTools([McpServer("docs", names, url=server.url)]) as tools:
+        before = {tool.name: tool.description for tool in tools.tools()}
+        await server.stop()
+        await refusal(tools, "lie")  # over HTTP only a call that fails tells that the server was away
+        await server.start(CHANGED="1")
+        assert "ghost" in (await tools.call("docs", "lie", {})).text
+        assert {"lie": before["lie"]} == {tool.name: tool.description for tool in tools.tools()}
+        assert (
+            "picture is not marked read-only by its server; RCA_MCP__READ_ONLY_TOOLS vouches for it",
+            False,
+        ) == await refusal(tools, "picture")
+
+
 async def test_one_server_that_is_away_does_not_keep_another_from_answering():
     away = McpServer("away", ("x",), url="http://127.0.0.1:9/mcp")
     async with McpTools([away, mounted("stdio")]) as tools:
