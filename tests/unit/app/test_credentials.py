@@ -81,7 +81,9 @@ def test_a_missing_half_of_a_certificate_is_named(file, field):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "SUAA", key(PREFIX_BYTE_ACCOUNT).seed, key().public, key().seed[:-1] + "\x00"]
+    "text",
+    ["", "SUAA", key(PREFIX_BYTE_ACCOUNT).seed, key().public, key().seed[:-1] + "\x00"],
+    ids=["nothing", "a beginning", "of an account", "public", "ends in a zero byte"],
 )
 def test_only_the_seed_of_a_user_is_one(file, text):
     said = refusal(nkey_file=file(text))

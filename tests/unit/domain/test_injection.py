@@ -107,7 +107,7 @@ def test_errors_of_our_own_are_no_source_of_instructions():
     assert {} == instructions([error])
 
 
-@pytest.mark.parametrize("source", CATALOG_SOURCES)
+@pytest.mark.parametrize("source", sorted(CATALOG_SOURCES))
 def test_each_text_of_the_catalog_is_read_by_itself(source):
     innocent = {"description": "Restarts what an agent", "values": ["run", "selected"], "title": "workflow"}
     assert {} == instructions([Evidence(source, "", json.dumps(innocent), id="E1")])
@@ -115,7 +115,7 @@ def test_each_text_of_the_catalog_is_read_by_itself(source):
     assert {"E1": (PLANTED[0],)} == instructions([Evidence(source, "", json.dumps(planted), id="E1")])
 
 
-@pytest.mark.parametrize("source", CATALOG_SOURCES)
+@pytest.mark.parametrize("source", sorted(CATALOG_SOURCES))
 def test_a_document_that_was_cut_is_read_as_text(source):
     assert "E1" in instructions([Evidence(source, "", f'{{"title": "{PLANTED[0]}", "des', id="E1")])
 
