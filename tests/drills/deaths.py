@@ -13,7 +13,7 @@ from tests.drills.proxy import wire
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
-from worker.domain.journal import count
+from worker.domain.journal.steps import count
 
 LANES = list(Lane)
 

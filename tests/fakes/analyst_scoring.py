@@ -17,11 +17,11 @@ from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.analyse import Analysis, Outside, Rules
-from worker.domain.audit_trail import AuditTrail, Subject
+from worker.domain.auditing.trail import AuditTrail, Subject
 from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall, ToolTurn, UserTurn
 from worker.domain.delivery import Delivery
 from worker.domain.job import Job
-from worker.domain.recorded import RecordedRun
+from worker.domain.journal.recorded import RecordedRun
 from worker.domain.redact import redact
 from worker.sandbox.analyst.respond import respond
 

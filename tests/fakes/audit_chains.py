@@ -13,9 +13,9 @@ from schemas.chain import UNSEALED, genesis
 from schemas.failure import DeadLetterReason
 from schemas.taxonomy import RequestKind
 from tests.fakes.messages import NOON
-from worker.domain.audit_check import AuditCheck
-from worker.domain.audit_findings import Facts, Report, StoredResult
-from worker.domain.audit_record import finished, record_of
+from worker.domain.auditing.check import AuditCheck
+from worker.domain.auditing.findings import Facts, Report, StoredResult
+from worker.domain.auditing.record import finished, record_of
 from worker.domain.ports import SignatureCheck, Signer
 
 LATER = NOON + timedelta(days=3)

@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from tests.fakes.datastorage_catalog import StoredCatalog
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.history import PastRemediation
-from worker.domain.objects import ObjectRef
 
 HASH = f"sha256:{'1' * 64}"
 WORDS = {"completed": "success", "failed": "failure", "cancelled": "cancelled"}

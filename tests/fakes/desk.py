@@ -19,7 +19,7 @@ from worker.app.admission import Admission
 from worker.app.handler import Handler, HandlerRules, Ports
 from worker.app.metrics import Metrics
 from worker.domain.delivery import Settlement
-from worker.domain.journal import END
+from worker.domain.journal.steps import END
 from worker.domain.ports import Step
 
 

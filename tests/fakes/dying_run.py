@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.incident import Signal
 from tests.fakes.scripted import World
-from worker.domain.journal import BEGIN
+from worker.domain.journal.steps import BEGIN
 from worker.domain.ports import AuditRecord, JournalRun, Step
 
 

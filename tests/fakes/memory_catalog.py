@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from worker.domain.cursor import cursor_after, workflow_of
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.search import Ranked, SearchPage, SearchQuery, graded, search_page
-from worker.domain.selection import (
+from worker.domain.catalog.cursor import cursor_after, workflow_of
+from worker.domain.catalog.search import Ranked, SearchPage, SearchQuery, graded, search_page
+from worker.domain.catalog.selection import (
     CUSTOM,
     DETECTED,
     declared,
@@ -24,7 +23,7 @@ from worker.domain.selection import (
     summary,
     target_keys,
 )
-from worker.domain.workflow import (
+from worker.domain.catalog.workflow import (
     LABELS,
     WILDCARD,
     ActionSummary,
@@ -34,6 +33,7 @@ from worker.domain.workflow import (
     Workflow,
     WorkflowPage,
 )
+from worker.domain.errors import CatalogUnavailable
 
 PAGE_SIZE = 10
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.errors import ExternalToolError
-from worker.domain.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
 
 DOCS = ExternalTool(
     "docs",

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from worker.domain.errors import MetricsError
-from worker.domain.metric_series import Series
+from worker.domain.toolbox.series import Series
 
 
 @dataclass

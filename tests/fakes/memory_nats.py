@@ -11,7 +11,7 @@ from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import kv_key
 from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.journal import UNREADABLE
+from worker.domain.journal.steps import UNREADABLE
 from worker.domain.ports import AuditRecord, Step, StoredRequest
 
 

@@ -22,7 +22,7 @@ from worker.adapters.nats_provision import provision, wanted
 from worker.app.auditing import Auditing
 from worker.app.cli.submit import with_new_ids
 from worker.app.settings import AuditSettings
-from worker.domain.audit_findings import Problem, Status
+from worker.domain.auditing.findings import Problem, Status
 
 SEED = b"seed of the audit trail for test"
 COPY = Subjects("copy")

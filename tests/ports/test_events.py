@@ -19,7 +19,7 @@ from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.messages import dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats_publish import NatsEvents, header_value
-from worker.domain.audit_record import record_of
+from worker.domain.auditing.record import record_of
 from worker.domain.errors import Unavailable
 
 

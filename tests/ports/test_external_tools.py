@@ -13,7 +13,7 @@ from tests.fakes.memory_external import MemoryExternal
 from tests.mcp_servers import COMMAND, free_port, http_server
 from worker.adapters.mcp_tools import McpServer, McpTools
 from worker.domain.errors import ExternalToolError
-from worker.domain.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
 
 TOOLS = (
     "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "flood", "garbage", "delete", "missing",

@@ -9,8 +9,8 @@ import pytest
 
 from tests.corpus_files import CORPUS
 from worker.adapters.file_catalog import FileCatalog, lint
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.workflow import SelectionContext
 
 HEAD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: x'\n"
 

@@ -23,9 +23,9 @@ from tests.nats_servers import connect, provisioned
 from worker.adapters.datastorage import DataStorageHistory
 from worker.adapters.nats_history import MAX_KEPT, NatsHistory
 from worker.adapters.nats_publish import FencedStream
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.errors import HistoryUnavailable
 from worker.domain.history import Past, PastRemediation, SpecMatch
-from worker.domain.objects import ObjectRef
 
 THIS, OLD = (f"sha256:{digit * 64}" for digit in "12")
 

@@ -18,9 +18,20 @@ from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats_journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
 from worker.adapters.nats_publish import FencedStream
-from worker.domain.audit_record import record_of
+from worker.domain.auditing.record import record_of
 from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.journal import BEGIN, CLAIM, END, RELEASED, UNREADABLE, count, done, flaw, paid, usable
+from worker.domain.journal.steps import (
+    BEGIN,
+    CLAIM,
+    END,
+    RELEASED,
+    UNREADABLE,
+    count,
+    done,
+    flaw,
+    paid,
+    usable,
+)
 from worker.domain.ports import Step
 
 

@@ -17,7 +17,7 @@ from worker.domain.conversation import (
     UserTurn,
 )
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
-from worker.domain.model_chain import ModelChain
+from worker.domain.models.chain import ModelChain
 
 TOOLS = (
     ToolSpec(

@@ -12,8 +12,8 @@ import pytest
 
 from schemas.analysis import Approval
 from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
+from worker.domain.checks.policy_example import EXAMPLE
 from worker.domain.policy import policy_input
-from worker.domain.policy_example import EXAMPLE
 
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "policy.md"

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.enrichment import DetectedLabels
 from worker.adapters.rego_policy import RegoPolicy, read_files
-from worker.domain.objects import ObjectRef
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.policy import PolicyFacts, policy_input
 
 SURE = {

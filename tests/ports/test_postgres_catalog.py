@@ -23,11 +23,11 @@ from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.schema import NEWEST
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.adapters.postgres_catalog.stored import keys_for
-from worker.domain.catalog_index import CatalogIndex
+from worker.domain.catalog.index import CatalogIndex
+from worker.domain.catalog.search import SearchQuery
+from worker.domain.catalog.text_index import words_of
+from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.search import SearchQuery
-from worker.domain.text_index import words_of
-from worker.domain.workflow import BUSINESS_LABELS, SelectionContext
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()

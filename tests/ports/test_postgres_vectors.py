@@ -11,9 +11,9 @@ from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
 from tests.postgres_server import rows
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
+from worker.domain.catalog.search import SearchQuery
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.errors import EmbedderUnavailable
-from worker.domain.search import SearchQuery
-from worker.domain.workflow import SelectionContext
 
 ANYWHERE = SelectionContext()
 QUERY = SearchQuery("CrashLoopBackOff", Severity.CRITICAL, ("bigger", "heap"))

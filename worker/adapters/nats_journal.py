@@ -25,9 +25,9 @@ from nats.js.object_store import ObjectStore
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.subjects import kv_key
-from worker.domain.audit_record import read_record
+from worker.domain.auditing.record import read_record
 from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.journal import UNREADABLE
+from worker.domain.journal.steps import UNREADABLE
 from worker.domain.ports import AuditRecord, Step
 
 FORMAT = 2

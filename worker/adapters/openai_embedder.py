@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.domain.catalog.meaning import Vector, unit_vectors
+from worker.domain.cluster.fields import mapping, mappings
 from worker.domain.errors import EmbedderUnavailable
-from worker.domain.fields import mapping, mappings
-from worker.domain.meaning import Vector, unit_vectors
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 ATTEMPTS = 2

@@ -14,8 +14,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
-from worker.domain.isolation import Crowd, Turn, goes_first, steps_aside, turn
-from worker.domain.model_gate import MOST_URGENT
+from worker.domain.journal.isolation import Crowd, Turn, goes_first, steps_aside, turn
+from worker.domain.models.gate import MOST_URGENT
 from worker.domain.ports import Clock
 
 SUSPECT_SECONDS = 600.0

@@ -17,9 +17,9 @@ from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
 from worker.adapters.nats_archive import NatsArchive
 from worker.adapters.nats_publish import FencedStream
-from worker.domain.audit_check import AuditCheck
-from worker.domain.audit_findings import Facts, Report, StoredResult
-from worker.domain.audit_record import read_record
+from worker.domain.auditing.check import AuditCheck
+from worker.domain.auditing.findings import Facts, Report, StoredResult
+from worker.domain.auditing.record import read_record
 from worker.domain.ports import SignatureCheck
 
 PATIENCE_SECONDS = 30.0

@@ -22,17 +22,17 @@ from schemas.failure import (
     excerpt,
 )
 from worker.app.metrics import Metrics
-from worker.domain.audit_trail import Subject
+from worker.domain.auditing.trail import Subject
 from worker.domain.decode import Rejected
 from worker.domain.delivery import ACK, Delivery, Settlement, term
 from worker.domain.evidence import one_line
 from worker.domain.job import Job, unanswered
-from worker.domain.journal import BEGIN, END
+from worker.domain.journal.resume import BURIED
+from worker.domain.journal.start import buried
+from worker.domain.journal.steps import BEGIN, END
 from worker.domain.outcome import Ending
 from worker.domain.ports import Clock, Events, Step
 from worker.domain.redact import redact
-from worker.domain.resume import BURIED
-from worker.domain.start import buried
 
 ERROR_CHARS = 300
 READ_BYTES = 2 * EXCERPT_BYTES

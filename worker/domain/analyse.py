@@ -16,8 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.enrichment import DetectedLabels
-from worker.domain.alignment import follows_instruction
 from worker.domain.answer import UnreadableAnswer, parse_answer
+from worker.domain.checks.alignment import follows_instruction
+from worker.domain.checks.facts import NOTHING_TO_DO
+from worker.domain.checks.review import Reviewed, Reviewer
+from worker.domain.checks.safety import stricter_environment
+from worker.domain.checks.settled import FirstLook, doubts
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.context import (
     base_context,
     failed_execution,
@@ -33,26 +38,21 @@ from worker.domain.evidence import Evidence, EvidenceLog
 from worker.domain.history import Lookback, record_of
 from worker.domain.investigate import Finding, Investigation, Judged, investigate
 from worker.domain.job import Job, conclude_with, unanswered
-from worker.domain.journal import done
+from worker.domain.journal.resume import OPENING, RESULT, JournaledSteps
+from worker.domain.journal.steps import done
 from worker.domain.limits import Limits, Spent
-from worker.domain.objects import ObjectRef
-from worker.domain.optional_tools import optional_tools
+from worker.domain.models.tries import TriedSteps, TryRule
 from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.policy import merge_approval, policy_facts, policy_input
 from worker.domain.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
 from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
 from worker.domain.redact import redact
 from worker.domain.result import Ingredients, build
-from worker.domain.resume import OPENING, RESULT, JournaledSteps
-from worker.domain.review import Reviewed, Reviewer
-from worker.domain.safety import stricter_environment
-from worker.domain.settled import FirstLook, doubts
 from worker.domain.shadow import Opinion, SecondReader
-from worker.domain.toolbox import Toolbox
+from worker.domain.toolbox.optional import optional_tools
+from worker.domain.toolbox.toolbox import Toolbox
 from worker.domain.tools import tool_specs
-from worker.domain.tries import TriedSteps, TryRule
 from worker.domain.verdict import Accepted, Rejected, Verdict, judge
-from worker.domain.verdict_facts import NOTHING_TO_DO
 
 T = TypeVar("T")
 NOT_LOOKED = FirstLook(unread=("anything",))

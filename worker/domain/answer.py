@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from worker.domain.answer_choice import Candidate, Undecided, choose
-from worker.domain.answer_fields import Contradiction, clean
-from worker.domain.answer_json import Fault
-from worker.domain.answer_shapes import to_answer
-from worker.domain.answer_text import Scan, outside, scan
-from worker.domain.answered import (
+from worker.domain.answers.answered import (
     Answer,
     AnsweredAlternative,
     AnsweredTarget,
     AnsweredWorkflow,
     UnreadableAnswer,
 )
+from worker.domain.answers.choice import Candidate, Undecided, choose
+from worker.domain.answers.fields import Contradiction, clean
+from worker.domain.answers.json_text import Fault
+from worker.domain.answers.shapes import to_answer
+from worker.domain.answers.text import Scan, outside, scan
 from worker.domain.conversation import Finish
 from worker.domain.problems import Problem, ProblemKind
 

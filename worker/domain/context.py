@@ -9,13 +9,13 @@ from schemas.incident import IncidentRequest, Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.budget import cut_middle
+from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.checks.repetition import FailedExecution
+from worker.domain.cluster.kinds import KINDS, SPELLINGS, canonical_kind
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.evidence import Evidence
-from worker.domain.kinds import KINDS, SPELLINGS, canonical_kind
-from worker.domain.objects import ObjectRef
 from worker.domain.prompt.sender import sender_fields
 from worker.domain.redact import redact
-from worker.domain.repetition import FailedExecution
-from worker.domain.workflow import SelectionContext
 
 NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?![a-zA-Z0-9-])"
 KIND = rf"(?i:{'|'.join(sorted(SPELLINGS, key=len, reverse=True))})"

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
+from worker.domain.checks.settled import FirstLook
+from worker.domain.cluster.fields import reference
+from worker.domain.cluster.kinds import canonical_kind, is_secret
+from worker.domain.cluster.objects import ObjectRef
+from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, workload_of_pods
+from worker.domain.cluster.render_tables import unhealthy
 from worker.domain.enrichment_sources import Look, Reader, Sources
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.evidence import Evidence, one_line
 from worker.domain.evidence_pack import Piece, pack
-from worker.domain.fields import reference
-from worker.domain.kinds import canonical_kind, is_secret
 from worker.domain.labels import detect_labels
-from worker.domain.objects import ObjectRef
 from worker.domain.owners import OwnerChain, owner_chain
-from worker.domain.pod_finding import Pods, find_pods, find_workload, workload_of_pods
 from worker.domain.ports import Clock, Cluster
 from worker.domain.redact import redact
-from worker.domain.render_tables import unhealthy
-from worker.domain.settled import FirstLook
 
 EVIDENCE_TOKENS = 2_300
 DEADLINE_SECONDS = 3.0

@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from worker.domain.changes import read_changes
+from worker.domain.cluster.changes import read_changes
+from worker.domain.cluster.event_reading import concerns, read_events
+from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
+from worker.domain.cluster.kinds import belongs_by_name
+from worker.domain.cluster.logtext import clean_lines
+from worker.domain.cluster.objects import ListQuery, LogQuery, Manifest, ObjectRef
+from worker.domain.cluster.pod_finding import Pods, get_optional
+from worker.domain.cluster.pods import ContainerState, containers
+from worker.domain.cluster.references import references_of
+from worker.domain.cluster.render import Rendered, render_object
+from worker.domain.cluster.render_tables import render_table, unhealthy
+from worker.domain.cluster.timeline import Happening, timeline
 from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.event_reading import concerns, read_events
 from worker.domain.evidence_pack import Piece
-from worker.domain.fields import dig, mapping, name_of, reference, text
-from worker.domain.kinds import belongs_by_name
-from worker.domain.log_tools import log_excerpt, most_interesting, redacted
-from worker.domain.logtext import clean_lines
-from worker.domain.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.owners import OwnerChain
-from worker.domain.pod_finding import Pods, get_optional
-from worker.domain.pods import ContainerState, containers
 from worker.domain.ports import Cluster
-from worker.domain.references import references_of
-from worker.domain.render import Rendered, render_object
-from worker.domain.render_tables import render_table, unhealthy
-from worker.domain.timeline import Happening, timeline
+from worker.domain.toolbox.logs import log_excerpt, most_interesting, redacted
 
 LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from worker.domain.budget import estimate_tokens
+from worker.domain.cluster.render import Rendered
 from worker.domain.evidence import Evidence
-from worker.domain.render import Rendered
 
 FENCE_TOKENS = 45  # the fence lines around one piece
 NOTE_TOKENS = 30  # what is said about the part that was cut

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 from schemas.analysis import AnalysisResult
 from schemas.outcome import ExecutionOutcome
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.errors import ClusterError, HistoryUnavailable
-from worker.domain.objects import ObjectRef
 from worker.domain.owners import OwnerChain
 from worker.domain.ports import Cluster, History
 from worker.domain.spec_hash import (

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from schemas.outcome import ExecutionOutcome
+from worker.domain.cluster.fields import stamp
 from worker.domain.evidence import one_line
-from worker.domain.fields import stamp
 from worker.domain.history import (
     GOOD,
     MODERATE,

@@ -27,10 +27,10 @@ from worker.domain.conversation import (
 )
 from worker.domain.errors import BLOCKING, GiveUp, GiveUpReason
 from worker.domain.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
+from worker.domain.models.shrink import shrunk
 from worker.domain.outcome import Stop
 from worker.domain.ports import Clock, Model
 from worker.domain.problems import Problem, ProblemKind
-from worker.domain.shrink import shrunk
 from worker.domain.verdict import Accepted, Rejected, Verdict, correction_message
 
 MAX_CALLS_PER_REPLY = 12

@@ -11,11 +11,11 @@ from typing import Any
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.incident import Signal
-from worker.domain.audit_trail import AuditTrail, Subject
+from worker.domain.auditing.trail import AuditTrail, Subject
+from worker.domain.journal.recorded import RecordedRun
+from worker.domain.journal.resume import RESULT, spent_of
 from worker.domain.outcome import Ending, conclude
-from worker.domain.recorded import RecordedRun
 from worker.domain.result import Ingredients, build
-from worker.domain.resume import RESULT, spent_of
 
 
 @dataclass(frozen=True, slots=True)

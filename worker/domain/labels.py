@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, strings, text
+from worker.domain.cluster.objects import ListQuery, Manifest, ObjectRef
+from worker.domain.cluster.selectors import selects
 from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.fields import dig, mapping, mappings, meta, strings, text
-from worker.domain.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.owners import OwnerChain
 from worker.domain.ports import Cluster
-from worker.domain.selectors import selects
 
 ARGO_ANNOTATION = "argocd.argoproj.io/tracking-id"
 ARGO_LABEL = "argocd.argoproj.io/instance"

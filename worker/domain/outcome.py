@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.analysis import HumanReviewReason, Status
+from worker.domain.checks.facts import NOTHING_TO_DO, InvestigationOutcome
 from worker.domain.evidence import one_line
 from worker.domain.problems import ProblemKind
 from worker.domain.verdict import Accepted, Rejected, Verdict
-from worker.domain.verdict_facts import NOTHING_TO_DO, InvestigationOutcome
 
 DEFAULT_MIN_CONFIDENCE = 0.7
 DETAIL_CHARS = 600

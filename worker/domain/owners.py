@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from worker.domain.cluster.fields import controller_of, reference, text
+from worker.domain.cluster.objects import Manifest, ObjectRef
 from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.fields import controller_of, reference, text
-from worker.domain.objects import Manifest, ObjectRef
 from worker.domain.ports import Cluster
 
 MAX_OWNERS = 5  # Pod, ReplicaSet, Deployment, Revision, Configuration, Service of Knative

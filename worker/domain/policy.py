@@ -15,12 +15,12 @@ from schemas.analysis import Approval
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.checks.safety import action_name
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.context import attempt_number, sent_enrichment, signal_resource
 from worker.domain.evidence import one_line
-from worker.domain.objects import ObjectRef
 from worker.domain.redact import redact
 from worker.domain.result import actionable
-from worker.domain.safety import action_name
 from worker.domain.verdict import Accepted
 
 PRODUCTION = "production"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult, Approval
     from schemas.failure import DeadLetter, ValidationFailure
+    from worker.domain.catalog.search import SearchPage, SearchQuery
+    from worker.domain.catalog.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
+    from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
     from worker.domain.conversation import ModelRequest, Reply
-    from worker.domain.external_tools import ExternalAnswer, ExternalTool
     from worker.domain.history import Past, PastRemediation
-    from worker.domain.metric_series import Series
-    from worker.domain.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
-    from worker.domain.search import SearchPage, SearchQuery
-    from worker.domain.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
+    from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
+    from worker.domain.toolbox.series import Series
 
 
 class Clock(Protocol):

@@ -18,10 +18,10 @@ import json
 import re
 from typing import Any
 
-from worker.domain.secret_names import is_no_secret, secret_kind
-from worker.domain.secret_objects import mask_secret_documents
-from worker.domain.secret_pairs import mask_pairs
-from worker.domain.secret_shapes import SHAPES, mask_pem_tails, mask_prose, mask_url_credentials
+from worker.domain.secrets.names import is_no_secret, secret_kind
+from worker.domain.secrets.objects import mask_secret_documents
+from worker.domain.secrets.pairs import mask_pairs
+from worker.domain.secrets.shapes import SHAPES, mask_pem_tails, mask_prose, mask_url_credentials
 
 MAX_DEPTH = 96
 MAX_PASSES = 4

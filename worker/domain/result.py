@@ -17,16 +17,16 @@ from schemas.failure import excerpt
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
-from worker.domain.approval_text import without_secrets
-from worker.domain.audit_trail import usage_of
+from worker.domain.auditing.trail import usage_of
+from worker.domain.checks.approval_text import without_secrets
+from worker.domain.checks.repetition import FailedExecution, repeats
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.evidence import Evidence, one_line
 from worker.domain.investigate import Attempt
 from worker.domain.limits import Spent
-from worker.domain.objects import ObjectRef
 from worker.domain.outcome import Conclusion, WorkflowFate
 from worker.domain.prompt import PROMPT_VERSION
 from worker.domain.redact import redact, redact_json
-from worker.domain.repetition import FailedExecution, repeats
 from worker.domain.verdict import Accepted, Rejected
 
 POD_LIKE = {"pod", "replicaset"}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from worker.domain.conversation import Finish, ModelRequest, Reply, UserTurn
 from worker.domain.errors import GiveUp, JournalGap, Retry
 from worker.domain.evidence import Evidence, fence, one_line
-from worker.domain.journal import done, paid
+from worker.domain.journal.steps import done, paid
 from worker.domain.ports import JournalRun, Model
 
 SHADOW = "shadow"

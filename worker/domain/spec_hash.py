@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from worker.domain.fields import dig, mapping, mappings, strings
-from worker.domain.objects import Manifest
+from worker.domain.cluster.fields import dig, mapping, mappings, strings
+from worker.domain.cluster.objects import Manifest
 
 NOT_HASHED = frozenset({"apiVersion", "kind", "metadata", "status"})
 TEMPLATE_PATHS: Mapping[str, tuple[str, ...]] = {

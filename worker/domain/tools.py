@@ -22,9 +22,9 @@ from pydantic import (
     model_validator,
 )
 
+from worker.domain.catalog.search import FORM, MAX_RESULTS, MIN_CONFIDENCE
+from worker.domain.cluster.kinds import canonical_kind, split_kind
 from worker.domain.conversation import ToolSpec
-from worker.domain.kinds import canonical_kind, split_kind
-from worker.domain.search import FORM, MAX_RESULTS, MIN_CONFIDENCE
 
 MAX_TAIL_LINES = 2000
 DEFAULT_TAIL_LINES = 200

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.taxonomy import Severity
-from worker.domain.alignment import follows_instruction
-from worker.domain.answered import Answer, AnsweredAlternative
-from worker.domain.check_cause import check_affected, check_cause, check_outcome, check_signal_type
-from worker.domain.check_choice import check_choice, known_alternatives
+from worker.domain.answers.answered import Answer, AnsweredAlternative
+from worker.domain.catalog.workflow import Workflow
+from worker.domain.checks.alignment import follows_instruction
+from worker.domain.checks.cause import check_affected, check_cause, check_outcome, check_signal_type
+from worker.domain.checks.choice import check_choice, known_alternatives
+from worker.domain.checks.facts import NOTHING_TO_DO, Findings, InvestigationOutcome, VerdictFacts
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.evidence import one_line
-from worker.domain.objects import ObjectRef
 from worker.domain.problems import Problem, ProblemKind
-from worker.domain.verdict_facts import NOTHING_TO_DO, Findings, InvestigationOutcome, VerdictFacts
-from worker.domain.workflow import Workflow
 
 MAX_SHOWN_PROBLEMS = 24
 MAX_PROBLEM_CHARS = 600

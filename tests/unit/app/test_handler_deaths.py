@@ -14,7 +14,7 @@ from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import DELIVERY, LOOK, World, answer, incident
 from worker.domain.delivery import ACK, Fate
 from worker.domain.errors import Unavailable
-from worker.domain.journal import BEGIN, END, count
+from worker.domain.journal.steps import BEGIN, END, count
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.delivery import ACK, LET_GO, Fate
 from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
-from worker.domain.journal import BEGIN, FAILED, RELEASED
+from worker.domain.journal.steps import BEGIN, FAILED, RELEASED
 from worker.domain.ports import Step
 from worker.domain.retry import RetryPolicy, probe_pause
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.corpus_files import CORPUS
 from tests.fakes.tokens import real_tokens
 from worker.domain.budget import cut_middle, estimate_tokens, fits
-from worker.domain.prune import prune
+from worker.domain.cluster.prune import prune
 
 
 def renderings():

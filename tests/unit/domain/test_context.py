@@ -5,6 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.scripted import FAILED, incident, recovery
+from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.checks.repetition import FailedExecution
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.context import (
     attempt_number,
     base_context,
@@ -14,9 +17,6 @@ from worker.domain.context import (
     sent_enrichment,
     signal_resource,
 )
-from worker.domain.objects import ObjectRef
-from worker.domain.repetition import FailedExecution
-from worker.domain.workflow import SelectionContext
 
 MINIMAL = {"environment": None, "priority": None}
 

@@ -15,10 +15,10 @@ from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.tokens import real_tokens
+from worker.domain.cluster.objects import KindInfo, Listing
 from worker.domain.enrichment import EVIDENCE_TOKENS, enrich
 from worker.domain.errors import ClusterReason
 from worker.domain.evidence import EvidenceLog, fence
-from worker.domain.objects import KindInfo, Listing
 
 SHOP = obj("Namespace", "shop", namespace="")
 NODE = obj("Node", "node-1", namespace="", status={"conditions": [{"type": "Ready", "status": "True"}]})

@@ -18,7 +18,7 @@ from worker.domain.enrichment import enrich
 from worker.domain.evidence import EvidenceLog
 from worker.domain.prompt import PromptFacts, opening_turn
 from worker.domain.redact import redact
-from worker.domain.toolbox import Toolbox
+from worker.domain.toolbox.toolbox import Toolbox
 
 CASES = sorted(path.name for path in (CORPUS / "cases").iterdir())
 ONE_LOOK = {

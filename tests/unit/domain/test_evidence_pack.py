@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from tests.fakes.tokens import real_tokens
 from worker.domain.budget import cut_middle
+from worker.domain.cluster.render import Rendered
 from worker.domain.evidence import EvidenceLog, fence
 from worker.domain.evidence_pack import Piece, pack
-from worker.domain.render import Rendered
 
 
 def piece(words, rank, cap, name="x"):

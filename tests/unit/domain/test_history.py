@@ -13,6 +13,7 @@ from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.messages import NOON, review_result
+from worker.domain.cluster.objects import ref_of
 from worker.domain.errors import ClusterReason
 from worker.domain.history import (
     Known,
@@ -30,7 +31,6 @@ from worker.domain.history import (
     spec_hash_of,
 )
 from worker.domain.history_text import describe, level
-from worker.domain.objects import ref_of
 from worker.domain.owners import owner_chain
 from worker.domain.spec_hash import absent_config_map_hash, composite, config_map_hash, fingerprint
 

@@ -11,11 +11,11 @@ from tests.corpus_files import CORPUS
 from tests.fakes.injections import HARMLESS, PLANTED, SPREAD
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.wiring.outside import default_catalog
-from worker.domain.catalog_tools import CatalogTools
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.evidence import Evidence, make_visible
 from worker.domain.injection import CATALOG_SOURCES, SHOWN_CHARS, instructions, suspicious_lines
+from worker.domain.toolbox.catalog import CatalogTools
 from worker.domain.tools import GetWorkflow, ListAvailableActions, ListWorkflows
-from worker.domain.workflow import SelectionContext
 
 NOISE = [
     "2026-06-04T15:32:00Z INFO starting api 2.4.1",

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_model import USAGE, MemoryModel, calls, says
-from worker.domain.answered import Answer
+from worker.domain.answers.answered import Answer
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.conversation import (
     CallUsage,
     Finish,
@@ -29,7 +30,6 @@ from worker.domain.investigate import (
     investigate,
 )
 from worker.domain.limits import Limits
-from worker.domain.objects import ObjectRef
 from worker.domain.outcome import Stop
 from worker.domain.problems import Problem, ProblemKind
 from worker.domain.verdict import Accepted, Rejected

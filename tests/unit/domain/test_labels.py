@@ -5,9 +5,9 @@ import pytest
 from schemas.enrichment import DETECTED_LABELS, camel_case
 from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
+from worker.domain.cluster.objects import ObjectRef, ref_of
 from worker.domain.errors import ClusterReason
 from worker.domain.labels import detect_labels
-from worker.domain.objects import ObjectRef, ref_of
 from worker.domain.owners import owner_chain
 
 SHOP = obj("Namespace", "shop", namespace="")

@@ -7,10 +7,10 @@ from schemas.analysis import Status
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, answer
+from worker.domain.checks.facts import InvestigationOutcome
 from worker.domain.outcome import ApprovalRule, Ending, Stop, WorkflowFate, conclude
 from worker.domain.problems import Problem, ProblemKind
 from worker.domain.verdict import Accepted, Rejected
-from worker.domain.verdict_facts import InvestigationOutcome
 
 REVIEW = Status.NEEDS_HUMAN_REVIEW
 KEPT, ALTERNATIVE, NONE = WorkflowFate.KEPT, WorkflowFate.ALTERNATIVE, WorkflowFate.NONE

@@ -4,8 +4,8 @@ import pytest
 
 from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
+from worker.domain.cluster.objects import ObjectRef, ref_of
 from worker.domain.errors import ClusterReason
-from worker.domain.objects import ObjectRef, ref_of
 from worker.domain.owners import MAX_OWNERS, owner_chain
 
 API = deployment("api")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.analysis import Approval, RiskFactor
 from schemas.enrichment import DetectedLabels
-from worker.domain.objects import ObjectRef
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.policy import PolicyFacts, merge_approval, policy_input
 
 FACTS = PolicyFacts(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.redact import MAX_DEPTH, redact, redact_json
-from worker.domain.secret_names import secret_kind
+from worker.domain.secrets.names import secret_kind
 
 RUN = "Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0LzXcVbNm"
 HEX = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"

@@ -12,7 +12,7 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.scripted import incident, recovery
 from tests.fakes.verdicts import CONFIG, DEPLOYMENT, POD, REPLICA_SET, answer, chosen
-from worker.domain.answered import AnsweredAlternative
+from worker.domain.answers.answered import AnsweredAlternative
 from worker.domain.evidence import Evidence
 from worker.domain.investigate import Attempt
 from worker.domain.limits import Spent

@@ -20,15 +20,15 @@ from tests.fakes.verdicts import (
     facts,
     resolved,
 )
-from worker.domain.answered import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
-from worker.domain.objects import ObjectRef
+from worker.domain.answers.answered import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.catalog.selection import for_final_choice, mismatches
+from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.checks.facts import InvestigationOutcome, lookup_context
+from worker.domain.checks.repetition import FailedExecution
+from worker.domain.checks.targets import Existence
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.problems import Problem, ProblemKind
-from worker.domain.repetition import FailedExecution
-from worker.domain.selection import for_final_choice, mismatches
-from worker.domain.targets import Existence
 from worker.domain.verdict import Accepted, Rejected, correction_message, judge
-from worker.domain.verdict_facts import InvestigationOutcome, lookup_context
-from worker.domain.workflow import SelectionContext
 
 UNREADABLE, RCA, UNKNOWN = ProblemKind.UNREADABLE, ProblemKind.RCA, ProblemKind.WORKFLOW_UNKNOWN
 MISMATCH, PARAMETERS, FORBIDDEN = (

@@ -12,16 +12,16 @@ import yaml
 from tests.corpus_files import CORPUS, corpus_path, reply_rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.answer import UnreadableAnswer, parse_answer
-from worker.domain.answered import Answer
+from worker.domain.answers.answered import Answer
+from worker.domain.catalog.selection import signal_types_of
+from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.checks.facts import VerdictFacts, lookup_context
+from worker.domain.checks.grounding import seen_in
+from worker.domain.checks.targets import Existence, ResolvedObject, other_target
+from worker.domain.cluster.objects import ObjectRef, ref_of
 from worker.domain.conversation import Finish
 from worker.domain.evidence import Evidence, EvidenceLog
-from worker.domain.grounding import seen_in
-from worker.domain.objects import ObjectRef, ref_of
-from worker.domain.selection import signal_types_of
-from worker.domain.targets import Existence, ResolvedObject, other_target
 from worker.domain.verdict import Accepted, judge
-from worker.domain.verdict_facts import VerdictFacts, lookup_context
-from worker.domain.workflow import SelectionContext
 
 CLUSTER_SCOPED = {"Node", "Namespace", "PersistentVolume"}
 ROWS = [row for row in reply_rows() if row.firmness == "must"]

@@ -14,11 +14,11 @@ from pydantic.alias_generators import to_camel
 
 from schemas.enrichment import snake_case
 from schemas.taxonomy import normalize_severity
+from worker.domain.catalog.building import DESCRIPTION, build_workflow
+from worker.domain.catalog.document import Description, DescriptionDocument, Name, WorkflowDocument
+from worker.domain.catalog.workflow import WILDCARD, Workflow
+from worker.domain.cluster.fields import mapping, text
 from worker.domain.evidence import one_line
-from worker.domain.fields import mapping, text
-from worker.domain.workflow import WILDCARD, Workflow
-from worker.domain.workflow_building import DESCRIPTION, build_workflow
-from worker.domain.workflow_document import Description, DescriptionDocument, Name, WorkflowDocument
 
 ACTIVE = "active"
 FAILED_DETECTIONS = "failed_detections"

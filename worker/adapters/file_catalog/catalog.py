@@ -10,12 +10,12 @@ from pathlib import Path
 import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
+from worker.domain.catalog.meaning_rank import MeaningRank
+from worker.domain.catalog.search import SearchPage, SearchQuery
+from worker.domain.catalog.shelf import Shelf
+from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.meaning_rank import MeaningRank
 from worker.domain.ports import Embedder
-from worker.domain.search import SearchPage, SearchQuery
-from worker.domain.shelf import Shelf
-from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 LEARN_AGAIN_SECONDS = 30.0
 

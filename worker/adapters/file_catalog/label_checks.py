@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from schemas.enrichment import DETECTED_LABELS, snake_case
 from schemas.taxonomy import Priority, Severity, SignalType, normalize_severity
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
-from worker.domain.kinds import canonical_kind
-from worker.domain.selection import DETECTED_TEXTS, label_name
-from worker.domain.workflow import LABELS, WILDCARD
-from worker.domain.workflow_document import WorkflowDocument
+from worker.domain.catalog.document import WorkflowDocument
+from worker.domain.catalog.selection import DETECTED_TEXTS, label_name
+from worker.domain.catalog.workflow import LABELS, WILDCARD
+from worker.domain.cluster.kinds import canonical_kind
 
 ENVIRONMENTS = ("production", "staging", "development", "test")
 TEXTS: Mapping[str, tuple[str, ...]] = {

@@ -11,14 +11,14 @@ from pydantic import BaseModel, ValidationError
 from schemas.enrichment import snake_case
 from worker.adapters.file_catalog.building import build_workflow
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location, items_of
-from worker.domain.workflow import ActionText, Workflow
-from worker.domain.workflow_building import one_paragraph
-from worker.domain.workflow_document import (
+from worker.domain.catalog.building import one_paragraph
+from worker.domain.catalog.document import (
     ActionTypeDocument,
     ExecutionDocument,
     ParameterDocument,
     WorkflowDocument,
 )
+from worker.domain.catalog.workflow import ActionText, Workflow
 
 KUBERNAUT = "kubernaut.ai/v1alpha1"
 GROUP = KUBERNAUT.partition("/")[0] + "/"

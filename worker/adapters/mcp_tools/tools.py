@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, ServerLog
 from worker.domain.errors import ExternalToolError
 from worker.domain.evidence import one_line
-from worker.domain.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
 
 CONCURRENT = 8
 """Calls of one server at once; more of them wait."""

@@ -13,15 +13,15 @@ from worker.adapters.postgres_catalog.database import Database
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.ranking import Ranking, by_words
 from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable, words_in
-from worker.domain.catalog_index import PAGE_SIZE
-from worker.domain.cursor import workflow_of
+from worker.domain.catalog.cursor import workflow_of
+from worker.domain.catalog.index import PAGE_SIZE
+from worker.domain.catalog.label_bits import LabelBits
+from worker.domain.catalog.search import SearchPage, SearchQuery, graded, search_page
+from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
+from worker.domain.catalog.text_index import words_of
+from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.label_bits import LabelBits
 from worker.domain.ports import Embedder
-from worker.domain.search import SearchPage, SearchQuery, graded, search_page
-from worker.domain.selection import for_final_choice, mismatches, workflow_page
-from worker.domain.text_index import words_of
-from worker.domain.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
-from worker.domain.label_bits import Fit, places_of
-from worker.domain.meaning import QueryVectors, Vector
+from worker.domain.catalog.label_bits import Fit, places_of
+from worker.domain.catalog.meaning import QueryVectors, Vector
+from worker.domain.catalog.search import SearchQuery
 from worker.domain.ports import Embedder
-from worker.domain.search import SearchQuery
 
 
 class Ranking:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from worker.domain.catalog.label_bits import Facet, LabelBits
+from worker.domain.catalog.selection import is_gitops_managed, known
+from worker.domain.catalog.workflow import SelectionContext, Workflow
 from worker.domain.errors import CatalogUnavailable
-from worker.domain.label_bits import Facet, LabelBits
-from worker.domain.selection import is_gitops_managed, known
-from worker.domain.workflow import SelectionContext, Workflow
 
 MAX_KEPT = 2_048
 """Workflows that are kept decoded: some 10 KB each."""

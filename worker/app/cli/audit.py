@@ -18,7 +18,7 @@ from schemas.subjects import Subjects
 from worker.app.auditing import Auditing, check_file, public_keys
 from worker.app.cli.connection import connection
 from worker.app.settings import load
-from worker.domain.audit_findings import ChainReport, Finding, Report
+from worker.domain.auditing.findings import ChainReport, Finding, Report
 from worker.domain.evidence import one_line
 
 SHOWN = 200

@@ -9,8 +9,8 @@ import typer
 
 from worker.adapters.file_catalog import CatalogProblem, FileCatalog
 from worker.adapters.file_catalog import lint as problems_of
+from worker.domain.catalog.workflow import Workflow
 from worker.domain.evidence import one_line
-from worker.domain.workflow import Workflow
 
 LINE_CHARS = 110
 

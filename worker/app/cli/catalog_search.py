@@ -16,10 +16,10 @@ from worker.app.cli.catalog import line_of
 from worker.app.cli.console import waiting_for
 from worker.app.settings import load
 from worker.app.wiring.embedders import open_embedder
-from worker.domain.search import SearchPage, parse_query
-from worker.domain.search_results import shown_search
-from worker.domain.selection import label_name, signal_types_of
-from worker.domain.workflow import BUSINESS_LABELS, SelectionContext
+from worker.domain.catalog.search import SearchPage, parse_query
+from worker.domain.catalog.search_results import shown_search
+from worker.domain.catalog.selection import label_name, signal_types_of
+from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
 
 EVERYTHING = SelectionContext()
 EXIT_USAGE = 2

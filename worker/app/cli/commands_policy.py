@@ -40,6 +40,6 @@ def policy_test(
 @policy.command(name="input")
 def policy_input() -> None:
     """Print an example of what a policy is asked, as JSON."""
-    from worker.domain.policy_example import example_input
+    from worker.domain.checks.policy_example import example_input
 
     typer.echo(json.dumps(example_input(), ensure_ascii=False, indent=2))

@@ -12,7 +12,7 @@ import typer
 
 from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFiles, PolicyUnusable, read_files
 from worker.app.settings import load
-from worker.domain.policy_example import missing_fields, unknown_fields
+from worker.domain.checks.policy_example import missing_fields, unknown_fields
 
 MAX_INPUT_BYTES = 1024 * 1024
 NOT_LOADED = (

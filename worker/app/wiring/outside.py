@@ -32,9 +32,9 @@ from worker.app.settings import (
     Settings,
 )
 from worker.app.wiring.embedders import open_embedder
+from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.errors import ClusterError
 from worker.domain.ports import Catalog, Cluster, Embedder, Policy
-from worker.domain.scope import Scope, ScopedCluster
 
 CLUSTER_CHECK_SECONDS = 15.0
 CATALOG_CHECK_SECONDS = 15.0

@@ -6,8 +6,8 @@ from worker.app.handler import HandlerRules
 from worker.app.settings import Settings
 from worker.domain.analyse import Rules
 from worker.domain.limits import Limits
+from worker.domain.models.tries import TryRule
 from worker.domain.retry import RetryPolicy
-from worker.domain.tries import TryRule
 
 
 def analysis_rules(settings: Settings) -> Rules:

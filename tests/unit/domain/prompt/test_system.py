@@ -13,12 +13,12 @@ from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident, recovery
 from tests.fakes.tokens import real_tokens
 from worker.domain.answer import parse_answer
+from worker.domain.catalog.search import parse_query
+from worker.domain.catalog.workflow import BUSINESS_LABELS
+from worker.domain.checks.facts import InvestigationOutcome
 from worker.domain.conversation import Finish
 from worker.domain.prompt import SYSTEM_TEXT
-from worker.domain.search import parse_query
 from worker.domain.tools import SearchWorkflowCatalog, tool_specs
-from worker.domain.verdict_facts import InvestigationOutcome
-from worker.domain.workflow import BUSINESS_LABELS
 
 BUDGET = 4_000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from worker.domain.objects import ObjectRef
+from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.rules.rollouts import Change
 

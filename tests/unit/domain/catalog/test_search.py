@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.taxonomy import SEVERITY_ALIASES, Severity, SignalType, normalize_severity
+from worker.domain.catalog.search import (
+    EXAMPLE,
+    FORM,
+    MAX_KEYWORDS,
+    BadQueryError,
+    Ranked,
+    SearchQuery,
+    graded,
+    match_quality,
+    parse_query,
+)
+from worker.domain.catalog.workflow import SelectionContext
+
+
+@pytest.mark.parametrize(
+    ("text", "signal_type", "severity", "keywords"),
+    [
+        ("OOMKilled critical", "OOMKilled", Severity.CRITICAL, ()),
+        ("ImagePullBackOff medium", "ImagePullBackOff", Severity.MEDIUM, ()),
+        ("OOMKilled critical deployment memory", "OOMKilled", Severity.CRITICAL, ("deployment", "memory")),
+        ("  oomkilled\tCRITICAL \n", "OOMKilled", Severity.CRITICAL, ()),
+        ("CrashLoopBackoff, high, out-of-memory", "CrashLoopBackOff", Severity.HIGH, ("out-of-memory",)),
+        ("Evicted warning", "Evicted", Severity.MEDIUM, ()),
+        ("Evicted unknown", "Evicted", Severity.UNKNOWN, ()),
+        ("KubePodCrashLooping high", "KubePodCrashLooping", Severity.HIGH, ()),
+        ("hpamaxedout low", "HPAMaxedOut", Severity.LOW, ()),
+        ("OOMKilled critical recovery", "OOMKilled", Severity.CRITICAL, ("recovery",)),
+    ],
+)
+def test_a_query_is_signal_type_severity_and_keywords(text, signal_type, severity, keywords):
+    expected = SearchQuery(signal_type, severity, keywords)
+    assert expected == parse_query(text, ["HPAMaxedOut"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "the query is empty"),
+        (" \n ", "the query is empty"),
+        ("OOMKilled", 'the second word must be a severity (critical, high, medium, low, unknown), not ""'),
+        (
+            "OOMKilled urgent",
+            'the second word must be a severity (critical, high, medium, low, unknown), not "urgent"',
+        ),
+        ("critical OOMKilled", 'the signal type comes first: "OOMKilled critical"'),
+        ("high", "the signal type comes first"),
+        ("memory issue", "the first word must be a signal type (OOMKilled, CrashLoopBackOff, "),
+        ("pod keeps crashing due to memory", "the first word must be a signal type"),
+        ("pod high", "the first word must be a signal type"),
+        ("Find workflows for OOMKilled", "the second word must be a severity"),
+        ('{"signal_type": "OOMKilled", "severity": "critical"}', 'a query is plain words, without "{"'),
+        ("signal_type=OOMKilled critical", 'a query is plain words, without "="'),
+        ("OOMKilled critical namespace: shop", 'a query is plain words, without ":"'),
+        ("OOMKilled critical ; drop", 'a query is plain words, without ";"'),
+        ("OOMKilled critical api-7d9f8c6b54-x2x4z", 'leave "api-7d9f8c6b54-x2x4z" out'),
+        ("OOMKilled critical shop/api", 'leave "shop/api" out'),
+        ("OOMKilled critical P0", 'leave "P0" out'),
+        ("OOMKilled critical Production", 'leave "Production" out'),
+        ("OOMKilled critical payment-service", 'leave "payment-service" out'),
+        (f"OOMKilled critical {'word ' * (MAX_KEYWORDS + 1)}", f"at most {MAX_KEYWORDS} keywords"),
+        ("OOMKilled critical " + "x" * 300, "a query has at most 256 characters"),
+        ("🔥 critical", "the first word must be a signal type"),
+    ],
+)
+def test_a_bad_query_is_answered_with_how_to_write_it(text, wrong):
+    with pytest.raises(BadQueryError) as raised:
+        parse_query(text, names=["production", "payment-service"])
+    said = str(raised.value)
+    assert wrong == said[: len(wrong)]
+    assert FORM in said
+    assert EXAMPLE in said
+
+
+def test_the_example_is_a_query():
+    assert EXAMPLE == str(parse_query(EXAMPLE))
+
+
+WORDS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Z"]), max_size=40)
+
+
+@given(st.one_of(st.text(max_size=400), st.lists(WORDS, max_size=6).map(" ".join)))
+def test_any_text_is_a_query_that_reads_back_as_itself_or_is_refused(text):
+    outcome = read(text)
+    if isinstance(outcome, SearchQuery):
+        assert outcome == read(str(outcome))
+    else:
+        assert FORM in outcome
+        assert len(outcome) < 500
+
+
+def read(text):
+    try:
+        return parse_query(text)
+    except BadQueryError as refused:
+        return str(refused)
+
+
+@given(
+    st.sampled_from([*SignalType, "HPAMaxedOut", "etcdMembersDown"]),
+    st.sampled_from([*Severity, *SEVERITY_ALIASES]),
+    st.lists(st.sampled_from(["deployment", "memory", "rollback", "node", "disk"]), max_size=MAX_KEYWORDS),
+    st.sampled_from([str.lower, str.upper, str]),
+)
+def test_queries_of_the_form_are_read_in_any_case(signal_type, severity, keywords, spell):
+    text = " ".join([spell(str(signal_type)), spell(str(severity)), *keywords])
+    query = parse_query(text, ["HPAMaxedOut", "etcdMembersDown"])
+    assert (signal_type, normalize_severity(severity), tuple(keywords)) == (
+        query.signal_type,
+        query.severity,
+        query.keywords,
+    )
+
+
+def test_a_query_replaces_what_the_context_says_about_the_cause():
+    context = SelectionContext(environment="production", signal_type="Evicted", severity="low")
+    applied = SearchQuery("OOMKilled", Severity.CRITICAL).applied_to(context)
+    assert ("production", "OOMKilled", "critical") == (
+        applied.environment,
+        applied.signal_type,
+        applied.severity,
+    )
+
+
+@pytest.mark.parametrize(
+    ("exact", "place", "places", "expected"),
+    [(2, 0, 1, 0.99), (2, 0, 3, 0.99), (2, 1, 3, 0.96), (2, 2, 3, 0.93), (1, 0, 2, 0.79), (0, 1, 2, 0.445)],
+)
+def test_match_quality_comes_in_tiers_that_the_place_refines(exact, place, places, expected):
+    assert expected == match_quality(exact, place, places)
+
+
+@given(st.integers(0, 2), st.integers(1, 5000), st.integers(0, 4999))
+def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
+    quality = match_quality(exact, min(place, places - 1), places)
+    assert (0.4, 0.7, 0.9)[exact] <= quality <= (0.49, 0.79, 0.99)[exact]
+
+
+def test_those_that_match_alike_have_the_same_quality():
+    ranked = [
+        Ranked(name, exact, alike)
+        for name, exact, alike in (("a", 2, "x"), ("b", 1, "x"), ("c", 2, "x"), ("d", 2, "y"), ("e", 0, "z"))
+    ]
+    found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0))
+    assert (("a", 0.99), ("b", 0.79), ("c", 0.99), ("d", 0.945), ("e", 0.49)) == found.best
+    assert (5, 0) == (found.total, found.weaker)

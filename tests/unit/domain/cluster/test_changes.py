@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.hostile import OBJECTS, VALUES
+from tests.fakes.manifests import deployment, obj, replica_set
+from tests.fakes.memory_cluster import MemoryCluster
+from worker.domain.cluster.changes import describe_changes, differences, read_changes, revisions_of
+from worker.domain.cluster.objects import ref_of
+
+API = deployment("api")
+
+
+def memory(limit):
+    return {"resources": {"limits": {"memory": limit}}}
+
+
+def test_fields_that_differ_are_named_with_both_values():
+    old = {"spec": {"containers": [{"name": "app", "image": "a:1", "args": ["-x"]}, {"name": "old"}]}}
+    new = {"spec": {"containers": [{"name": "app", "image": "a:2", "args": ["-y"]}, {"name": "new"}]}}
+    assert [
+        "spec.containers[app].image: a:1 -> a:2",
+        'spec.containers[app].args: ["-x"] -> ["-y"]',
+        'spec.containers[old]: {"name":"old"} -> (none)',
+        'spec.containers[new]: (none) -> {"name":"new"}',
+    ] == differences(old, new)
+
+
+def test_the_order_of_named_elements_is_no_difference():
+    one, two = {"name": "a"}, {"name": "b"}
+    assert [] == differences({"containers": [one, two]}, {"containers": [two, one]})
+
+
+async def test_newest_revision_is_compared_with_the_one_before():
+    revisions = [replica_set(API, "b", 2, **memory("16Mi")), replica_set(API, "a", 1, **memory("256Mi"))]
+    found = await read_changes(MemoryCluster([API, *revisions]), ref_of(API))
+    assert [
+        (
+            "revision 2 (ReplicaSet api-b, created 2026-06-02T10:00:00Z, 0/1 ready) against "
+            "revision 1 (ReplicaSet api-a, created 2026-06-01T10:00:00Z, 0/1 ready):"
+        ),
+        "  spec.containers[app].resources.limits.memory: 256Mi -> 16Mi",
+    ] == found
+
+
+async def test_revisions_of_other_workloads_are_left_out():
+    other = replica_set(deployment("other"), "x", 9)
+    assert ["api-a"] == [
+        r["metadata"]["name"] for r in revisions_of(ref_of(API), [other, replica_set(API, "a", 1)])
+    ]
+    assert [] == await read_changes(MemoryCluster([API, other, replica_set(API, "a", 1)]), ref_of(API))
+
+
+async def test_controller_revisions_tell_what_changed_in_a_stateful_set():
+    db = obj("StatefulSet", "db", api_version="apps/v1")
+    revisions = [
+        obj(
+            "ControllerRevision", f"db-{n}", api_version="apps/v1", owner=db, revision=n,
+            data={"spec": {"template": {"spec": {"containers": [{"name": "db", "image": f"db:{n}"}]}}}},
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    found = await read_changes(MemoryCluster([db, *revisions]), ref_of(db))
+    assert "  spec.containers[db].image: db:1 -> db:2" == found[1]
+
+
+def test_values_that_may_be_secrets_are_not_shown():
+    def with_env(revision, value):
+        return replica_set(API, f"r{revision}", revision, env=[{"name": "DB_CONN", "value": value}])
+
+    shown = "\n".join(describe_changes([with_env(1, "password=old"), with_env(2, "password=new")]))
+    assert "password" not in shown
+
+
+async def test_kinds_without_revisions_have_no_changes():
+    assert [] == await read_changes(MemoryCluster(), ref_of(obj("Job", "j")))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(OBJECTS, max_size=3), VALUES, VALUES)
+def test_any_objects_can_be_compared(revisions, old, new):
+    assert all(isinstance(line, str) for line in describe_changes(revisions))
+    assert (old == new) <= (differences(old, new) == [])

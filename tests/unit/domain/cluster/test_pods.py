@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from tests.fakes.hostile import OBJECTS
+from tests.fakes.manifests import crashing, pod, running
+from worker.domain.cluster.pods import (
+    containers,
+    pod_failing,
+    pod_ready,
+    pod_reason,
+    pod_restarts,
+    pod_status,
+)
+
+
+def with_init(state, **app):
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{"name": "migrate", "ready": False, "restartCount": 0, "state": state}],
+        "containerStatuses": [
+            {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+        ],
+        **app,
+    }
+    spec = {"initContainers": [{"name": "migrate"}], "containers": [{"name": "app"}]}
+    return pod("api-0", spec=spec, status=status)
+
+
+def only(state, phase="Running", **more):
+    status = {"phase": phase, "containerStatuses": [{"name": "app", "ready": False, "state": state}], **more}
+    return pod("api-0", status=status)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (pod("api-0"), "Running"),
+        (pod("api-0", status=crashing()), "CrashLoopBackOff"),
+        (pod("api-0", status={"phase": "Pending"}), "Pending"),
+        (pod("api-0", status={"phase": "Failed", "reason": "Evicted"}), "Evicted"),
+        (only({"terminated": {"reason": "OOMKilled", "exitCode": 137}}), "OOMKilled"),
+        (only({"terminated": {"exitCode": 3}}), "ExitCode:3"),
+        (only({"terminated": {"signal": 9, "exitCode": 137}}), "Signal:9"),
+        (only({"terminated": {"reason": "Completed", "exitCode": 0}}, "Succeeded"), "Completed"),
+        (only({"waiting": {"reason": "ImagePullBackOff"}}, "Pending"), "ImagePullBackOff"),
+        (with_init({"running": {}}), "Init:0/1"),
+        (with_init({"waiting": {"reason": "CrashLoopBackOff"}}), "Init:CrashLoopBackOff"),
+        (with_init({"terminated": {"reason": "Error", "exitCode": 1}}), "Init:Error"),
+        (with_init({"terminated": {"exitCode": 0}}, phase="Running"), "PodInitializing"),
+        (
+            pod("api-0", status={"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
+            "SchedulingGated",
+        ),
+    ],
+)  # fmt: skip
+def test_status_is_what_kubectl_shows(manifest, expected):
+    assert expected == pod_status(manifest)
+
+
+def test_a_pod_that_is_being_deleted_is_terminating():
+    manifest = pod("api-0")
+    manifest["metadata"]["deletionTimestamp"] = "2026-06-04T15:00:00Z"
+    assert "Terminating" == pod_status(manifest)
+    assert pod_failing(manifest)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        (pod("api-0"), False),
+        (pod("api-0", status=running(restarts=4)), False),
+        (pod("api-0", status=crashing()), True),
+        (pod("api-0", status={"phase": "Succeeded"}), False),
+        (pod("api-0", status={"phase": "Pending"}), True),
+        (pod("api-0", status={"phase": "Failed"}), True),
+        (only({"running": {}}, conditions=[{"type": "Ready", "status": "False"}]), True),
+    ],
+)
+def test_failing_means_that_something_is_wrong_now(manifest, expected):
+    assert expected is pod_failing(manifest)
+
+
+def test_reason_says_how_containers_ended():
+    manifest = pod("api-0", status=crashing("OOMKilled", 137))
+    assert (
+        "app: waiting CrashLoopBackOff, last ended OOMKilled exit 137 at 2026-06-04T15:29:00Z"
+        == pod_reason(manifest)
+    )
+
+
+def test_reason_says_why_a_pod_is_not_scheduled():
+    condition = {
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
+    }  # fmt: skip
+    manifest = pod("api-0", status={"phase": "Pending", "conditions": [condition]})
+    assert "Unschedulable: 0/3 nodes are available" == pod_reason(manifest)
+
+
+def test_a_pod_in_good_health_has_no_reason():
+    assert "" == pod_reason(pod("api-0"))
+
+
+def test_sidecars_count_as_containers_and_init_containers_do_not():
+    spec = {
+        "initContainers": [{"name": "proxy", "restartPolicy": "Always"}, {"name": "migrate"}],
+        "containers": [{"name": "app"}],
+    }
+    status = {
+        "phase": "Running",
+        "initContainerStatuses": [
+            {"name": "proxy", "ready": True, "restartCount": 2, "started": True, "state": {"running": {}}},
+            {"name": "migrate", "ready": True, "restartCount": 1, "state": {"terminated": {"exitCode": 0}}},
+        ],
+        "containerStatuses": [{"name": "app", "ready": True, "restartCount": 0, "state": {"running": {}}}],
+    }
+    manifest = pod("api-0", spec=spec, status=status)
+    assert (2, 2) == pod_ready(manifest)
+    assert 3 == pod_restarts(manifest)
+    assert ["sidecar", "init", "app"] == [c.kind for c in containers(manifest)]
+
+
+@settings(deadline=None)
+@given(OBJECTS)
+def test_any_object_can_be_read_as_a_pod(manifest):
+    assert isinstance(pod_status(manifest), str)
+    assert isinstance(pod_failing(manifest), bool)
+    assert "\n" not in pod_reason(manifest)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.hostile import OBJECTS
+from tests.fakes.manifests import NOW, event, pod
+from worker.domain.budget import estimate_tokens
+from worker.domain.cluster.timeline import happenings, since_moment, timeline
+
+API = pod("api-0")
+
+
+def lines(*events, tokens=2000):
+    return list(timeline(happenings(events), tokens).lines)
+
+
+def test_an_event_is_one_line_in_the_format():
+    assert [
+        "2026-06-04T15:20:00Z Warning BackOff x6 (since 2026-06-04T15:00:00Z) Pod shop/api-0: restarting"
+    ] == lines(event(API, "BackOff", "restarting", count=6))
+
+
+def test_a_single_event_has_no_count_and_no_range():
+    single = event(API, "Started", "Started container", type="Normal", first="2026-06-04T15:20:00Z")
+    assert ["2026-06-04T15:20:00Z Normal Started Pod shop/api-0: Started container"] == lines(single)
+
+
+def test_newest_is_last():
+    found = lines(
+        event(API, "B", "later", last="2026-06-04T15:10:00Z", first="2026-06-04T15:10:00Z"),
+        event(API, "A", "earlier", last="2026-06-04T15:05:00Z", first="2026-06-04T15:05:00Z"),
+    )
+    assert ["earlier", "later"] == [line.rsplit(": ", 1)[1] for line in found]
+
+
+def test_events_of_the_new_recorder_have_only_event_time_and_series():
+    series = {
+        **event(API, "FailedScheduling", "0/3 nodes", first=None, last=None, count=None),
+        "eventTime": "2026-06-04T15:00:00.123456Z",
+        "series": {"count": 7, "lastObservedTime": "2026-06-04T15:20:00.5Z"},
+    }
+    expected = "2026-06-04T15:20:00Z Warning FailedScheduling x7 (since 2026-06-04T15:00:00Z) Pod shop/api-0: 0/3 nodes"
+    assert [expected] == lines(series)
+
+
+def test_both_views_of_one_stored_event_are_one_event():
+    core = event(API, "BackOff", "restarting", count=6, uid="same")
+    newer = {
+        "metadata": core["metadata"],
+        "type": "Warning",
+        "reason": "BackOff",
+        "note": "restarting",
+        "regarding": core["involvedObject"],
+        "deprecatedCount": 6,
+        "deprecatedFirstTimestamp": core["firstTimestamp"],
+        "deprecatedLastTimestamp": core["lastTimestamp"],
+    }
+    assert lines(core) == lines(core, newer) == lines(newer)
+
+
+def test_events_that_differ_only_in_durations_and_uids_are_folded():
+    one = event(API, "BackOff", "back-off 10s restarting (0fd1c5de-0000-4000-8000-0123456789ab)", uid="1")
+    two = event(
+        API, "BackOff", "back-off 5m0s restarting (0fd1c5de-0000-4000-8000-0123456789ab)", uid="2",
+        last="2026-06-04T15:25:00Z",
+    )  # fmt: skip
+    assert [
+        "2026-06-04T15:25:00Z Warning BackOff x2 (since 2026-06-04T15:00:00Z) Pod shop/api-0: back-off 5m0s restarting"
+    ] == [line.rstrip() for line in lines(one, two)]
+
+
+def test_different_objects_are_not_folded():
+    assert 2 == len(lines(event(API, "BackOff", "m"), event(pod("api-1"), "BackOff", "m")))
+
+
+def test_when_room_is_short_normal_and_old_events_go_first():
+    noise = [
+        event(API, "Pulled", f"image {i}", type="Normal", uid=f"n{i}", last=f"2026-06-04T15:2{i % 10}:00Z")
+        for i in range(50)
+    ]
+    kept = timeline(happenings([event(API, "OOMKilling", "killed"), *noise]), 120)
+    assert any("OOMKilling" in line for line in kept.lines)
+    assert 51 == len(kept.lines) + kept.left_out
+
+
+def test_an_event_without_any_time_says_so():
+    unknown = event(API, "Odd", "m", first=None, last=None)
+    assert ["unknown-time Warning Odd Pod shop/api-0: m"] == lines(unknown)
+
+
+def test_a_message_cannot_start_a_line_of_its_own():
+    assert 1 == len(
+        "\n".join(lines(event(API, "Odd", "a\n2026-06-04T15:20:00Z Normal Fine Pod shop/x: b"))).split("\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        ("30m", datetime(2026, 6, 4, 15, 0, tzinfo=UTC)),
+        ("2h", datetime(2026, 6, 4, 13, 30, tzinfo=UTC)),
+        ("1d", datetime(2026, 6, 3, 15, 30, tzinfo=UTC)),
+        ("2026-06-04T15:00:00Z", datetime(2026, 6, 4, 15, 0, tzinfo=UTC)),
+        ("2026-06-04T17:00:00+02:00", datetime(2026, 6, 4, 15, 0, tzinfo=UTC)),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_since_counts_from_the_given_moment(since, expected):
+    assert expected == since_moment(since, NOW)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(OBJECTS, max_size=5), st.integers(min_value=10, max_value=300))
+def test_any_objects_make_a_timeline_within_the_budget(events, budget):
+    shown = timeline(happenings(events), budget)
+    assert estimate_tokens(shown.body) <= budget
+    assert len(shown.lines) == len(shown.body.split("\n")) or not shown.lines

@@ -1,0 +1,1 @@
+"""Audit events of a request: how they are told, chained, and checked afterwards."""

@@ -1,0 +1,1 @@
+"""Workflows: what they are, which fit, in which order, how they are searched."""

@@ -1,0 +1,194 @@
+"""Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): the query, its checks, match quality.
+
+A search has two phases: labels are matched exactly, then what fits is ranked by text. The figure that comes with each
+workflow tells how well labels and text match. It is called confidence in the wire formats (ADR-041) and is no statement
+about the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, NamedTuple, TypeVar
+
+from schemas.taxonomy import Severity, SignalType, normalize_severity
+from worker.domain.catalog.workflow import SelectionContext, Workflow
+from worker.domain.evidence import one_line
+
+Item = TypeVar("Item")
+
+FORM = "<signal_type> <severity> [keywords]"
+EXAMPLE = "OOMKilled critical deployment memory"
+HOW_TO = f'write {FORM}, such as "{EXAMPLE}"'
+MIN_CONFIDENCE = 0.7
+MAX_RESULTS = 10
+MAX_QUERY_CHARS = 256
+MAX_KEYWORDS = 8
+TIERS = (0.4, 0.7, 0.9)
+"""Match quality by how many of signal type and severity the workflow declares exactly."""
+RANK_SHARE = 0.09
+"""What the best place in a tier adds to it: by the other labels, then by text."""
+
+STRUCTURED = re.compile(r"[{}\[\]<>\"'`=&?;]|:\s|\\")
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+POD_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*-(?=[a-z0-9]*\d)[a-z0-9]{4,10}(-[a-z0-9]{5})?")
+PRIORITY = re.compile(r"[Pp][0-3]")
+
+
+class BadQueryError(ValueError):
+    """The query is not of the form. The text says what is wrong and how to write it."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__(f"{wrong}; {HOW_TO}")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What is searched for. `min_confidence` is 0..1, of match quality."""
+
+    signal_type: str
+    severity: Severity
+    keywords: tuple[str, ...] = ()
+    min_confidence: float = MIN_CONFIDENCE
+    max_results: int = MAX_RESULTS
+
+    def __str__(self) -> str:
+        """The query as it is written."""
+        return " ".join((self.signal_type, self.severity, *self.keywords))
+
+    def applied_to(self, context: SelectionContext) -> SelectionContext:
+        """The context with the signal type and the severity of the query."""
+        return replace(context, signal_type=self.signal_type, severity=self.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A workflow that fits, and how well: 0..1, match quality."""
+
+    workflow: Workflow
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """What was found, best first.
+
+    `total` counts those of at least `min_confidence`, `weaker` those that fit below it. `excluded` says which label left
+    how many workflows of the catalog out, `excluded_alone` how many a label left out that would fit otherwise.
+    """
+
+    matches: tuple[Match, ...]
+    total: int = 0
+    weaker: int = 0
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    excluded_alone: Mapping[str, int] = field(default_factory=dict)
+
+
+def parse_query(text: str, signal_types: Collection[str] = (), names: Collection[str] = ()) -> SearchQuery:
+    """The query in the canonical spelling of its signal type. Raises BadQueryError.
+
+    `signal_types` are those that the catalog knows beside the core ones. `names` are words that say where the incident
+    is and nothing about what to do, such as the name of the resource.
+    """
+    words = _words(text)
+    first, second, *keywords = (*words, "", "")[: max(2, len(words))]
+    if normalize_severity(first) is not None:
+        swapped = f': "{second} {first}"' if second and normalize_severity(second) is None else ""
+        raise BadQueryError(f"the signal type comes first{swapped}")
+    signal_type = _signal_type(first, signal_types)
+    severity = normalize_severity(second)
+    if severity is None:
+        raise BadQueryError(
+            f"the second word must be a severity ({', '.join(Severity)}), not {_quoted(second)}"
+        )
+    _check_keywords(keywords, names)
+    return SearchQuery(signal_type, severity, tuple(keywords))
+
+
+def _words(text: str) -> list[str]:
+    if len(text) > MAX_QUERY_CHARS:
+        raise BadQueryError(f"a query has at most {MAX_QUERY_CHARS} characters")
+    if found := STRUCTURED.search(text):
+        raise BadQueryError(
+            f"a query is plain words, without {_quoted(found.group().strip())}; other filters are arguments"
+        )
+    words = text.replace(",", " ").split()
+    if not words:
+        raise BadQueryError("the query is empty")
+    return words
+
+
+def _signal_type(word: str, more: Collection[str]) -> str:
+    """The known spelling. One that nobody knows must at least look like a reason of Kubernetes or an alert's name."""
+    spellings = {name.lower(): str(name) for name in (*more, *SignalType)}
+    if word.lower() in spellings:
+        return spellings[word.lower()]
+    if not WORD.fullmatch(word) or word.islower():
+        raise BadQueryError(
+            f"the first word must be a signal type ({', '.join(SignalType)}), not {_quoted(word)}"
+        )
+    return word
+
+
+def _check_keywords(keywords: Sequence[str], names: Collection[str]) -> None:
+    if len(keywords) > MAX_KEYWORDS:
+        raise BadQueryError(f"at most {MAX_KEYWORDS} keywords after signal type and severity, not sentences")
+    where = {name.lower() for name in names}
+    for word in keywords:
+        if "/" in word or word.lower() in where or POD_NAME.fullmatch(word) or PRIORITY.fullmatch(word):
+            raise BadQueryError(
+                f"leave {_quoted(word)} out: keywords say what to do; names, namespaces and business labels are filters"
+            )
+
+
+def _quoted(word: str) -> str:
+    return f'"{one_line(word, 60)}"'
+
+
+class Ranked(NamedTuple, Generic[Item]):
+    """A workflow, or what stands for it, in its place among others.
+
+    `exact` counts of signal type and severity those that it declares exactly. `alike` is the same for those that nothing
+    but their ids tells apart.
+    """
+
+    item: Item
+    exact: int
+    alike: Hashable
+
+
+class Graded(NamedTuple, Generic[Item]):
+    """The best ones with their match quality, how many are good enough, and how many are not."""
+
+    best: tuple[tuple[Item, float], ...]
+    total: int
+    weaker: int
+
+
+def graded(ranked: Sequence[Ranked[Item]], query: SearchQuery) -> Graded[Item]:
+    """What a query shows of those that stand best first. Match quality is by tier, and within a tier by place."""
+    places: tuple[dict[Hashable, int], ...] = tuple({} for _ in TIERS)
+    for found in ranked:
+        places[found.exact].setdefault(found.alike, len(places[found.exact]))
+    counts = [len(tier) for tier in places]
+    qualities = [match_quality(r.exact, places[r.exact][r.alike], counts[r.exact]) for r in ranked]
+    good = [n for n, quality in enumerate(qualities) if quality >= query.min_confidence]
+    best = tuple((ranked[n].item, qualities[n]) for n in good[: query.max_results])
+    return Graded(best, len(good), len(ranked) - len(good))
+
+
+def search_page(
+    found: Graded[Item],
+    workflow: Callable[[Item], Workflow],
+    excluded: Mapping[str, int],
+    excluded_alone: Mapping[str, int],
+) -> SearchPage:
+    """The page of what was graded; `workflow` tells what an item stands for."""
+    matches = tuple(Match(workflow(item), quality) for item, quality in found.best)
+    return SearchPage(matches, found.total, found.weaker, excluded, excluded_alone)
+
+
+def match_quality(exact: int, place: int, places: int) -> float:
+    """How well a workflow matches that has this place (0 is the best) of `places` in its tier."""
+    return round(TIERS[exact] + RANK_SHARE * (1 - place / places), 3)

@@ -1,0 +1,257 @@
+"""Which workflows fit a context, how well, and why the others do not. Pure, and the same for every catalog.
+
+Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches everything. A
+label that the workflow does not declare or that the context lacks constrains nothing. Detected labels that are strings
+exclude when they differ; boolean ones and custom labels only rank.
+
+Both sides are put into the same spelling first (`declared`, `known`), so that matching is comparing sets of keys.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from schemas.enrichment import DetectedLabels, snake_case
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_severity
+from worker.domain.catalog.cursor import cursor_after
+from worker.domain.catalog.workflow import (
+    BUSINESS_LABELS,
+    LABELS,
+    WILDCARD,
+    ActionSummary,
+    SelectionContext,
+    Workflow,
+    WorkflowPage,
+    WorkflowSummary,
+)
+
+DETECTED = "detected label "
+CUSTOM = "custom label "
+CAUSE_LABELS = ("signal_type", "severity")
+"""What an investigation determines; an exact match here weighs more than all business labels together."""
+API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
+DETECTED_TEXTS = frozenset(
+    name for name, field in DetectedLabels.model_fields.items() if isinstance(field.default, str)
+)
+"""Detected labels that hold a text, such as `gitops_tool`; the others are flags."""
+ANY_GROUP, NO_GROUP = "?", "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a workflow declares about one label: comparable values, `*` or not, and whether a difference excludes."""
+
+    keys: frozenset[str]
+    wild: bool = False
+    excludes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A label that keeps a workflow out: what the context has, and what the workflow is declared for."""
+
+    label: str
+    value: str
+    declared: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """`environment is staging, the workflow is for production`."""
+        return f"{self.label} is {self.value}, the workflow is for {' or '.join(self.declared)}"
+
+
+def declared(workflow: Workflow) -> dict[str, Declared]:
+    """What the workflow declares, by label; detected and custom labels under their prefix."""
+    found = {}
+    for label in LABELS:
+        if values := workflow.labels.get(label):
+            wild = any(v.strip() == WILDCARD for v in values)
+            exact = _union(_declared_keys(label, v) for v in values if v.strip() != WILDCARD)
+            found[label] = Declared(exact, wild)
+    for name, wanted in workflow.detected_labels.items():
+        key, label = str(wanted).lower(), snake_case(name)
+        found[f"{DETECTED}{label}"] = Declared(frozenset({key}), key == WILDCARD, label in DETECTED_TEXTS)
+    for name, values in workflow.custom_labels.items():
+        lowered = frozenset(v.lower() for v in values)
+        found[f"{CUSTOM}{name}"] = Declared(lowered, wild=WILDCARD in lowered, excludes=False)
+    return found
+
+
+def known(context: SelectionContext) -> dict[str, frozenset[str]]:
+    """What the context says, by the names of `declared`; what constrains nothing is left out."""
+    found = {label: keys for label in LABELS if (keys := _context_keys(context, label))}
+    for name, value in context.detected_labels.items():
+        if value is not None and value != "":
+            found[f"{DETECTED}{snake_case(name)}"] = frozenset({str(value).lower()})
+    for name, values in context.custom_labels.items():
+        if values:
+            found[f"{CUSTOM}{name}"] = frozenset(v.lower() for v in values)
+    for label in BUSINESS_LABELS:  # what the request says itself shadows a custom label of the same name
+        if label in found:
+            found[f"{CUSTOM}{label}"] = found[label]
+    return found
+
+
+def target_keys(context: SelectionContext) -> frozenset[str]:
+    """Keys of the target itself among those of its owner chain; empty without a target."""
+    return _union(_member_keys(api, kind) for api, kind in context.components[:1])
+
+
+def mismatches(workflow: Workflow, context: SelectionContext) -> tuple[Mismatch, ...]:
+    """Every label that excludes the workflow, in the order of LABELS; empty when it fits."""
+    values = known(context)
+    return tuple(
+        _mismatch(workflow, context, name)
+        for name, wanted in declared(workflow).items()
+        if name in values and wanted.excludes and not wanted.wild and wanted.keys.isdisjoint(values[name])
+    )
+
+
+def _mismatch(workflow: Workflow, context: SelectionContext, name: str) -> Mismatch:
+    if not name.startswith(DETECTED):
+        return Mismatch(name, " or ".join(_shown(context, name)), workflow.labels[name])
+    wanted = {
+        f"{DETECTED}{snake_case(label)}": str(value) for label, value in workflow.detected_labels.items()
+    }
+    return Mismatch(name, str(_detected(context)[name.removeprefix(DETECTED)]), (wanted[name],))
+
+
+def for_final_choice(context: SelectionContext) -> SelectionContext:
+    """The context a chosen workflow is gated with: the signal type filters searches only."""
+    return replace(context, signal_type="")
+
+
+def concerns(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
+    """Why a workflow that fits should still be approved by a person."""
+    found = []
+    wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type", frozenset())
+    if wanted and not wanted.wild and wanted.keys.isdisjoint(keys):
+        made_for = " or ".join(workflow.labels["signal_type"])
+        cause = context.signal_type.strip() or "not given a signal type"
+        found.append(f"the workflow is made for {made_for}, the cause is {cause}")
+    flags = _detected(context)
+    found += [
+        f"the workflow requires {name}={str(required).lower()}, which the target is known not to be"
+        for name, required in workflow.detected_labels.items()
+        if isinstance(required, bool) and isinstance(flags.get(name), bool) and flags[name] is not required
+    ]
+    return tuple(found)
+
+
+def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
+    """Whether a GitOps tool may undo what the workflow does: the target is managed, the workflow not aware of it."""
+    return is_gitops_managed(context) and not workflow.gitops_aware
+
+
+def is_gitops_managed(context: SelectionContext) -> bool:
+    """Whether the target is known to be managed by a GitOps tool."""
+    return _detected(context).get("gitops_managed") is True
+
+
+def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
+    """Every signal type of the actions; of all in the catalog when they were listed with an empty context."""
+    return frozenset(name for action in actions for name in action.signal_types)
+
+
+def summary(workflow: Workflow) -> WorkflowSummary:
+    """What a list shows of a workflow."""
+    return WorkflowSummary(
+        workflow_id=workflow.workflow_id,
+        action_type=workflow.action_type,
+        version=workflow.version,
+        title=workflow.title,
+        description=workflow.description,
+        when_to_use=workflow.when_to_use,
+        when_not_to_use=workflow.when_not_to_use,
+        preconditions=workflow.preconditions,
+        gitops_aware=workflow.gitops_aware,
+        parameters=tuple(f"{p.name}{'*' if p.required else ''}" for p in workflow.parameters),
+    )
+
+
+def workflow_page(found: Sequence[Workflow], size: int, excluded: Mapping[str, int]) -> WorkflowPage:
+    """The page of the first `size` of these; one more than that means that another page follows."""
+    shown = found[:size]
+    cursor = cursor_after(shown[-1].workflow_id) if len(found) > size else ""
+    return WorkflowPage(tuple(summary(w) for w in shown), cursor, excluded)
+
+
+def label_name(name: str) -> str:
+    """The label that `signal-type`, `signalName`, `label.signal-type` or `kubernaut.io/signal-type` means."""
+    spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
+    return "signal_type" if spelt == "signal_name" else spelt
+
+
+def component_of(label: str) -> tuple[str | None, str]:
+    """API group and kind (lower case) of `apps/v1/Deployment`, `v1/Node`, `apps/Deployment` or `deployment`.
+
+    The group is None when the label does not say; the version does not matter, an object has all of them.
+    """
+    *rest, kind = label.strip().lower().split("/")
+    if not rest:
+        return None, kind
+    return (_group("/".join(rest)), kind)
+
+
+def covers_kind(components: Iterable[str], kind: str, api_version: str = "") -> bool:
+    """Whether one of the declared components is this kind (or `*`)."""
+    keys = _member_keys(api_version, kind)
+    return any(c.strip() == WILDCARD or not keys.isdisjoint(_component_keys(c)) for c in components)
+
+
+def _group(api_version: str) -> str:
+    first, _, rest = api_version.partition("/")
+    return "" if not rest and API_VERSION.fullmatch(first) else first
+
+
+def _component_keys(label: str) -> frozenset[str]:
+    """Keys of a declared component. One without a group is met by every object of its kind."""
+    group, kind = component_of(label)
+    return frozenset({f"{kind}|{NO_GROUP if group is None else group}", f"{kind}|{ANY_GROUP}"})
+
+
+def _member_keys(api_version: str, kind: str) -> frozenset[str]:
+    """Keys of an object. One without an API version is met by every component of its kind."""
+    kind, api_version = kind.strip().lower(), api_version.strip().lower()
+    if not api_version:
+        return frozenset({f"{kind}|{ANY_GROUP}"})
+    return frozenset({f"{kind}|{_group(api_version)}", f"{kind}|{NO_GROUP}"})
+
+
+def _declared_keys(label: str, value: str) -> frozenset[str]:
+    if label == "component":
+        return _component_keys(value)
+    if label == "severity":
+        level = normalize_severity(value)
+        return frozenset() if level is None else frozenset({level.value})
+    return frozenset({value.strip().lower()})
+
+
+def _context_keys(context: SelectionContext, label: str) -> frozenset[str]:
+    """Comparable values of a label; empty when it constrains nothing."""
+    if label == "component":
+        return _union(_member_keys(api, kind) for api, kind in context.components)
+    return frozenset(value.lower() for value in _shown(context, label))
+
+
+def _shown(context: SelectionContext, label: str) -> Sequence[str]:
+    """What the context says about a label, for people; empty when that constrains nothing."""
+    if label == "component":
+        return tuple(f"{api}/{kind}" if api else kind for api, kind in context.components)
+    value = str(getattr(context, label)).strip()
+    if label == "severity":
+        level = normalize_severity(value)
+        return () if level in {None, Severity.UNKNOWN} else (str(level),)
+    if not value or (label == "environment" and value.lower() == UNKNOWN_ENVIRONMENT):
+        return ()
+    return (value,)
+
+
+def _union(keys: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset(itertools.chain.from_iterable(keys))
+
+
+def _detected(context: SelectionContext) -> Mapping[str, str | bool | None]:
+    return {snake_case(name): value for name, value in context.detected_labels.items()}

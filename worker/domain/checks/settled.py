@@ -1,0 +1,87 @@
+"""Why an answer that finds nothing to do needs a person all the same: nobody else will look at the incident again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.safety import SafetyContext
+from worker.domain.checks.facts import NOTHING_TO_DO
+from worker.domain.checks.targets import ResolvedObject
+from worker.domain.cluster.objects import ObjectRef
+from worker.domain.verdict import Accepted, Verdict
+
+SHOWN_TROUBLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What code saw before the model was asked.
+
+    `chain`: the signal's resource and its owners, as far as they were read. `trouble`: objects among them, and pods of
+    them, that were in trouble. `unread`: what could not be read.
+    """
+
+    chain: tuple[ObjectRef, ...] = ()
+    trouble: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def doubts(
+    verdict: Verdict | None,
+    affected: ResolvedObject | None,
+    look: FirstLook,
+    signal: ObjectRef,
+    safety: SafetyContext | None,
+) -> tuple[str, ...]:
+    """Reasons against believing that there is nothing to do; none for an answer that says something else.
+
+    `affected` is the blamed object with its owners, `signal` the resource the request is about.
+    """
+    if (
+        not isinstance(verdict, Accepted)
+        or verdict.workflow is not None
+        or verdict.outcome not in NOTHING_TO_DO
+    ):
+        return ()
+    return (
+        *_own_doubts(verdict),
+        *_elsewhere(verdict, affected, look, signal),
+        *_seen(look),
+        *_demanded(safety),
+    )
+
+
+def _own_doubts(accepted: Accepted) -> Iterator[str]:
+    if accepted.confidence is None:
+        yield "the answer states no confidence"
+    if accepted.unverified:
+        yield f"it could not be verified that {accepted.affected} exists"
+    yield from accepted.approval_factors
+    yield from (f"the answer warns: {warning}" for warning in accepted.warnings)
+
+
+def _elsewhere(
+    accepted: Accepted, affected: ResolvedObject | None, look: FirstLook, signal: ObjectRef
+) -> Iterator[str]:
+    """An object that has nothing to do with the signal's resource says nothing about it."""
+    owners = affected.chain if affected else ()
+    related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
+    if not related and not any(signal.same_as(owner) for owner in owners):
+        yield f"the answer speaks of {accepted.affected}, the signal of {signal}"
+
+
+def _seen(look: FirstLook) -> Iterator[str]:
+    if look.trouble:
+        more = len(look.trouble) - SHOWN_TROUBLE
+        shown = ", ".join(look.trouble[:SHOWN_TROUBLE])
+        yield f"in trouble at the first look: {shown}{f' and {more} more' if more > 0 else ''}"
+    if look.unread:
+        yield f"the first look could not read: {', '.join(look.unread)}"
+
+
+def _demanded(safety: SafetyContext | None) -> Iterator[str]:
+    if safety is not None and safety.safety_constraints.requires_approval:
+        yield "the safety context requires approval"
+    if safety is not None and safety.rego_policy.dry_run:
+        yield "the safety policy is in dry run"

@@ -1,0 +1,152 @@
+"""Which pods, and which workload, stand behind an object of any kind: where the enrichment looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, reference, strings, text
+from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
+from worker.domain.cluster.objects import Listing, ListQuery, Manifest, ObjectRef
+from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
+from worker.domain.cluster.references import references_of
+from worker.domain.cluster.selectors import selects
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.labels import claim_names
+from worker.domain.owners import OwnerChain, owner_chain, owners_of
+from worker.domain.ports import Cluster
+
+SELECTING = {
+    "PodDisruptionBudget": ("spec", "selector"),
+    "NetworkPolicy": ("spec", "podSelector"),
+}
+WHOLE_NAMESPACE = {"Namespace", "ResourceQuota", "LimitRange"}
+QUIET = {"Running", "Completed", "Succeeded"}
+STARTING = {"Pending", "ContainerCreating", "PodInitializing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods of the target and other failing pods around it, the worst first. `complete` is False when there are more."""
+
+    own: tuple[Manifest, ...] = ()
+    others: tuple[Manifest, ...] = ()
+    complete: bool = True
+
+    @property
+    def failing(self) -> tuple[Manifest, ...]:
+        """Pods of the target something is wrong with."""
+        return tuple(pod for pod in self.own if pod_failing(pod))
+
+
+async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain | None) -> Pods:
+    """Pods behind the target: its own, those it selects, those of its namespace or node. Raises ClusterError."""
+    start = target.start
+    if start.kind == "Node":
+        listing = await cluster.list(ListQuery("Pod", "", "v1", field_selector=f"spec.nodeName={start.name}"))
+        return Pods(worst_first(listing.items), (), listing.complete)
+    namespace = start.name if start.kind == "Namespace" else start.namespace
+    if not namespace:
+        return Pods()
+    listing = await cluster.list(ListQuery("Pod", namespace, "v1"))
+    chosen = [pod for pod in listing.items if _belongs(pod, target, workload)]
+    if not chosen and not listing.complete:
+        listing = await _selected(cluster, workload or target, listing)
+        chosen = [pod for pod in listing.items if _belongs(pod, target, workload)]
+    mine = {name_of(pod) for pod in chosen}
+    others = [pod for pod in listing.items if name_of(pod) not in mine and pod_failing(pod)]
+    return Pods(worst_first(chosen), worst_first(others), listing.complete)
+
+
+async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) -> Listing:
+    """In a namespace with more pods than one list holds, those that the workload's labels select."""
+    labels = strings(dig(workload.root_manifest, "spec", "selector", "matchLabels"))
+    if not labels:
+        return listing
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    return await cluster.list(ListQuery("Pod", workload.root.namespace, "v1", selector))
+
+
+def worst_first(pods: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Crashing pods, then those that do not start, then the others; more restarts first."""
+
+    def badness(pod: Manifest) -> tuple[int, int, str]:
+        status = pod_status(pod)
+        grade = 2 if not pod_failing(pod) else 1 if status in STARTING or status in QUIET else 0
+        return grade, -pod_restarts(pod), name_of(pod)
+
+    return tuple(sorted(pods, key=badness))
+
+
+def _belongs(pod: Manifest, target: OwnerChain, workload: OwnerChain | None) -> bool:
+    start, manifest = target.start, target.manifests[0] or {}
+    if start.kind in WHOLE_NAMESPACE:
+        return True
+    if start.kind in SELECTING:
+        return selects(dig(manifest, *SELECTING[start.kind]), strings(meta(pod).get("labels")))
+    if start.kind in {"Service", "Endpoints"}:
+        selector = mapping(dig(manifest, "spec", "selector"))
+        return bool(selector) and selects({"matchLabels": selector}, strings(meta(pod).get("labels")))
+    if start.kind == "PersistentVolumeClaim":
+        return start.name in claim_names(mapping(pod.get("spec")))
+    if start.kind in {"ConfigMap", "Secret"}:
+        found = references_of(mapping(pod.get("spec")))
+        return start.name in (found.config_maps if start.kind == "ConfigMap" else found.secrets)
+    return _made_for(pod, workload or target)
+
+
+def _made_for(pod: Manifest, chain: OwnerChain) -> bool:
+    """Whether the pod is a member of the chain, selected by its top, or made by one of its members."""
+    ref, owner = reference(pod), controller_of(pod)
+    for member, manifest in zip(chain.chain, chain.manifests, strict=True):
+        if member.same_as(ref):
+            return True
+        if owner and text(owner.get("kind")) == member.kind and text(owner.get("name")) == member.name:
+            return True
+        if member.kind in WORKLOADS and owner and belongs_by_name(member, ref):
+            return True
+        selector = dig(manifest, "spec", "selector")
+        if member is chain.root and _is_label_selector(selector) and member.kind != "Pod":
+            return selects(selector, strings(meta(pod).get("labels")))
+    return False
+
+
+def _is_label_selector(selector: object) -> bool:
+    return bool(mapping(mapping(selector).get("matchLabels")) or mapping(selector).get("matchExpressions"))
+
+
+async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | None:
+    """The owner chain whose top runs the pods: that of the target itself, or of what it scales or backs.
+
+    None for kinds that run nothing. Never raises ClusterError.
+    """
+    start, manifest = target.start, target.manifests[0] or {}
+    if start.kind == "HorizontalPodAutoscaler":
+        scaled = mapping(dig(manifest, "spec", "scaleTargetRef"))
+        if not scaled:
+            return None
+        ref = ObjectRef(
+            text(scaled.get("kind")),
+            text(scaled.get("name")),
+            start.namespace,
+            text(scaled.get("apiVersion")),
+        )
+        return await owner_chain(cluster, ref)
+    if start.kind in {"Pod", *WORKLOADS} or target.root.kind in WORKLOADS:
+        return target
+    return None
+
+
+async def workload_of_pods(cluster: Cluster, pods: Sequence[Manifest]) -> OwnerChain | None:
+    """The owner chain of the first pod. Never raises ClusterError."""
+    return await owners_of(cluster, pods[0]) if pods else None
+
+
+async def get_optional(cluster: Cluster, ref: ObjectRef) -> Manifest | None:
+    """The object, None when it does not exist. Raises ClusterError when that is not known."""
+    try:
+        return await cluster.get(ref)
+    except ClusterError as error:
+        if error.reason is ClusterReason.NOT_FOUND:
+            return None
+        raise

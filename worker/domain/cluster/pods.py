@@ -1,0 +1,205 @@
+"""What a Pod is doing, in the words of kubectl: the rules of its printer for the STATUS column.
+
+States are judged here and nowhere else, so that tables, enrichment and filters agree on what counts as failing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, stamp, text, whole
+from worker.domain.cluster.fields import moment as read_moment
+from worker.domain.cluster.objects import Manifest
+from worker.domain.evidence import one_line
+
+QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """One container and its status. `kind` is `init`, `sidecar` (an init container that keeps running) or `app`."""
+
+    name: str
+    kind: str
+    spec: dict[str, Any]
+    status: dict[str, Any]
+
+    @property
+    def waiting(self) -> dict[str, Any]:
+        """The waiting state, or an empty object."""
+        return mapping(dig(self.status, "state", "waiting"))
+
+    @property
+    def terminated(self) -> dict[str, Any]:
+        """The terminated state, or an empty object."""
+        return mapping(dig(self.status, "state", "terminated"))
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """How the run before this one ended, or an empty object."""
+        return mapping(dig(self.status, "lastState", "terminated"))
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return isinstance(dig(self.status, "state", "running"), dict)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it passes its readiness probe."""
+        return self.status.get("ready") is True
+
+    @property
+    def restarts(self) -> int:
+        """How often it has been restarted."""
+        return whole(self.status.get("restartCount"))
+
+    @property
+    def done(self) -> bool:
+        """Whether it has finished with success."""
+        return bool(self.terminated) and whole(self.terminated.get("exitCode")) == 0
+
+    @property
+    def failing(self) -> bool:
+        """Whether something is wrong with it now: an error state, a crash, or running without being ready."""
+        if self.terminated:
+            return not self.done
+        if self.waiting:
+            return text(self.waiting.get("reason")) not in QUIET_WAITING
+        return self.running and not self.ready and self.kind != "init"
+
+    @property
+    def ran_before(self) -> bool:
+        """Whether the log of a previous run may exist."""
+        return bool(self.last) or self.restarts > 0
+
+
+def containers(pod: Manifest) -> Iterator[ContainerState]:
+    """Init containers first, in the order of the spec; also those that only the status knows."""
+    for field, kind in (("initContainer", "init"), ("container", "app"), ("ephemeralContainer", "app")):
+        statuses = {text(s.get("name")): s for s in mappings(dig(pod, "status", f"{field}Statuses"))}
+        for spec in mappings(dig(pod, "spec", f"{field}s")):
+            name = text(spec.get("name"))
+            sidecar = kind == "init" and spec.get("restartPolicy") == "Always"
+            yield ContainerState(name, "sidecar" if sidecar else kind, spec, statuses.pop(name, {}))
+        for name, status in statuses.items():
+            yield ContainerState(name, kind, {}, status)
+
+
+def pod_status(pod: Manifest) -> str:
+    """The STATUS column of `kubectl get pods`."""
+    status = mapping(dig(pod, "status"))
+    reason = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
+    if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    parts = list(containers(pod))
+    initializing = _init_reason([c for c in parts if c.kind != "app"])
+    if initializing:
+        reason = initializing
+    elif status.get("reason") != "Evicted":
+        reason = _app_reason([c for c in parts if c.kind == "app"], reason, status)
+    if meta(pod).get("deletionTimestamp"):
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+    return reason
+
+
+def _init_reason(inits: list[ContainerState]) -> str:
+    for index, container in enumerate(inits):
+        if container.done or (container.kind == "sidecar" and container.status.get("started") is True):
+            continue
+        if container.terminated:
+            return f"Init:{_ended(container.terminated)}"
+        waiting = text(container.waiting.get("reason"))
+        if waiting and waiting != "PodInitializing":
+            return f"Init:{waiting}"
+        return f"Init:{index}/{len(inits)}" if container.status else ""
+    return ""
+
+
+def _app_reason(apps: list[ContainerState], reason: str, status: dict[str, Any]) -> str:
+    any_running = False
+    for container in reversed(apps):
+        if waiting := text(container.waiting.get("reason")):
+            reason = waiting
+        elif container.terminated:
+            reason = _ended(container.terminated)
+        elif container.ready and container.running:
+            any_running = True
+    if reason == "Completed" and any_running:
+        return "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
+    return reason
+
+
+def _ended(terminated: dict[str, Any]) -> str:
+    if reason := text(terminated.get("reason")):
+        return reason
+    if signal := whole(terminated.get("signal")):
+        return f"Signal:{signal}"
+    return f"ExitCode:{whole(terminated.get('exitCode'))}"
+
+
+def _condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((c for c in mappings(status.get("conditions")) if c.get("type") == kind), {})
+
+
+def pod_ready(pod: Manifest) -> tuple[int, int]:
+    """Ready containers and all containers, sidecars included."""
+    counted = [c for c in containers(pod) if c.kind != "init" and (c.spec or c.ready)]
+    return sum(c.ready for c in counted), len(counted)
+
+
+def pod_restarts(pod: Manifest) -> int:
+    """Restarts of all containers together."""
+    return sum(c.restarts for c in containers(pod))
+
+
+def pod_failing(pod: Manifest) -> bool:
+    """Whether something is wrong with the pod now. Finished pods of Jobs and pods in good health are not failing."""
+    status = mapping(dig(pod, "status"))
+    phase = text(status.get("phase"))
+    if phase == "Succeeded":
+        return False
+    if phase in {"Failed", "Unknown", "Pending"} or meta(pod).get("deletionTimestamp"):
+        return True
+    ready = _condition(status, "Ready").get("status")
+    return ready != "True" or any(c.failing for c in containers(pod))
+
+
+def pod_reason(pod: Manifest, limit: int = 160) -> str:
+    """Why, in one line: how containers ended, what they wait for, why the pod is not scheduled. Empty in good health."""
+    status = mapping(dig(pod, "status"))
+    parts = [part for c in containers(pod) if (part := container_reason(c))]
+    if message := text(status.get("message")):
+        parts.append(message)
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        parts.append(f"{text(scheduled.get('reason'))}: {text(scheduled.get('message'))}")
+    return one_line("; ".join(parts), limit)
+
+
+def container_reason(container: ContainerState) -> str:
+    """`app: OOMKilled exit 137, ended 2026-06-04T15:30:00Z`, or an empty text when there is nothing to tell."""
+    told: list[str] = []
+    if container.waiting and container.failing:
+        message = text(container.waiting.get("message"))
+        useful = message and not message.startswith("back-off ")
+        told.append(f"waiting {text(container.waiting.get('reason'))}{': ' + message if useful else ''}")
+    for label, ended in (("ended", container.terminated), ("last ended", container.last)):
+        if ended and (label == "last ended" or not container.done):
+            told.append(termination(ended, label))
+    if container.running and container.failing:
+        told.append("running, not ready")
+    return f"{container.name}: {', '.join(told)}" if told else ""
+
+
+def termination(ended: dict[str, Any], label: str = "ended") -> str:
+    """How a container ended: reason, exit code or signal, time, termination message."""
+    reason = text(ended.get("reason")) or "terminated"
+    signal = whole(ended.get("signal"))
+    code = f"signal {signal}" if signal else f"exit {whole(ended.get('exitCode'))}"
+    finished = read_moment(ended.get("finishedAt"))
+    when = f" at {stamp(finished)}" if finished else ""
+    message = text(ended.get("message"))
+    return f"{label} {reason} {code}{when}{' (' + message + ')' if message else ''}"

@@ -1,0 +1,112 @@
+"""What of the cluster may be looked at: namespaces and kinds, by the operator's lists. A limit on top of RBAC.
+
+It stands before every read, the first look and the checks of the answer included, so that no tool and no rule can get
+around it. What lies outside is as good as forbidden: it is unknown, never absent.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from worker.domain.cluster.fields import meta, text
+from worker.domain.cluster.kinds import canonical_kind, split_kind
+from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.ports import Cluster
+
+OUTSIDE = "outside of what this worker may look at; whether it exists is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Names are globs (`team-*`). No `namespaces` means all; `denied_namespaces` and `denied_kinds` win over them.
+
+    Objects without a namespace are only limited by `denied_kinds`, except Namespaces, which go by their names. Kinds may
+    be written in every way that tools understand (`cm`, `configmaps`, `ConfigMap`).
+    """
+
+    namespaces: tuple[str, ...] = ()
+    denied_namespaces: tuple[str, ...] = ()
+    denied_kinds: tuple[str, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is limited."""
+        return not (self.namespaces or self.denied_namespaces or self.denied_kinds)
+
+    def allows_namespace(self, name: str) -> bool:
+        """Whether objects in this namespace may be looked at."""
+        allowed = not self.namespaces or _matches(name, self.namespaces)
+        return allowed and not _matches(name, self.denied_namespaces)
+
+    def allows_kind(self, *names: str) -> bool:
+        """Whether objects of this kind may be looked at. All names of it: as it was asked for, its plural."""
+        return {_plain(name) for name in self.denied_kinds}.isdisjoint(map(_plain, names))
+
+    def allows(self, ref: ObjectRef) -> bool:
+        """Whether this object may be looked at. Without a namespace it is taken to be of cluster scope."""
+        if not self.allows_kind(ref.kind):
+            return False
+        place = ref.name if _plain(ref.kind) == "namespace" else ref.namespace
+        return not place or self.allows_namespace(place)
+
+
+class ScopedCluster:
+    """The Cluster port, within a scope. Raises ClusterError FORBIDDEN for what lies outside.
+
+    A list of all namespaces leaves the objects outside out and is not complete then.
+    """
+
+    def __init__(self, cluster: Cluster, scope: Scope) -> None:
+        self._cluster, self._scope = cluster, scope
+
+    async def get(self, ref: ObjectRef) -> Manifest:
+        """One object."""
+        await self._check(ref)
+        return await self._cluster.get(ref)
+
+    async def list(self, query: ListQuery) -> Listing:
+        """Objects of one kind."""
+        await self._check(ObjectRef(query.kind, "", query.namespace, query.api_version))
+        listing = await self._cluster.list(query)
+        kept = tuple(item for item in listing.items if self._scope.allows(_place(query.kind, item)))
+        if len(kept) == len(listing.items):
+            return listing
+        return replace(listing, items=kept, complete=False)
+
+    async def logs(self, query: LogQuery) -> bytes:
+        """The end of a container's log."""
+        await self._check(ObjectRef("Pod", query.pod, query.namespace, "v1"))
+        return await self._cluster.logs(query)
+
+    async def kind(self, kind: str, api_version: str = "") -> KindInfo:
+        """What discovery knows of a kind."""
+        info = await self._cluster.kind(kind, api_version)
+        if not self._scope.allows_kind(kind, info.kind, info.plural):
+            raise _outside(kind)
+        return info
+
+    async def _check(self, ref: ObjectRef) -> None:
+        if not self._scope.allows(ref):
+            raise _outside(str(ref) if ref.name else f"{ref.kind} {ref.namespace}".strip())
+        if self._scope.denied_kinds:  # discovery knows more spellings than we do
+            await self.kind(ref.kind, ref.api_version)
+
+
+def _outside(what: str) -> ClusterError:
+    return ClusterError(ClusterReason.FORBIDDEN, f"{what} is {OUTSIDE}")
+
+
+def _place(kind: str, item: Manifest) -> ObjectRef:
+    about = meta(item)
+    return ObjectRef(kind, text(about.get("name")), text(about.get("namespace")))
+
+
+def _plain(kind: str) -> str:
+    return canonical_kind(split_kind(kind.strip())[1]).lower()
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,167 @@
+"""Events of both APIs merged into one timeline.
+
+`v1` and `events.k8s.io/v1` are two views of the same stored objects (Kubernetes API, Event): the same uid is one event.
+Times stand in different fields depending on who wrote the event: `lastTimestamp` and `count` (the old recorder),
+`series` or only `eventTime` (the new one), `deprecated*` in the newer view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from worker.domain.budget import estimate_tokens
+from worker.domain.cluster.fields import dig, mapping, meta, moment, stamp, text, whole
+from worker.domain.cluster.objects import Manifest, ObjectRef
+from worker.domain.evidence import one_line
+
+MAX_MESSAGE = 420  # characters
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+VARIABLE = re.compile(
+    r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{12,}\b"
+)
+UID_IN_TEXT = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
+AGO = re.compile(r"^(\d{1,6})\s*(s|m|h|d)$")
+UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event, or several that say the same of the same object. Times are UTC; NEVER when the event has none."""
+
+    first: datetime
+    last: datetime
+    count: int
+    type: str
+    reason: str
+    about: ObjectRef
+    message: str
+
+    @property
+    def warning(self) -> bool:
+        """Whether it is more than a normal step of work."""
+        return self.type != "Normal"
+
+    def line(self) -> str:
+        """`2026-06-04T19:22:52Z Warning BackOff x6 (since 2026-06-04T19:19:24Z) Pod orders/worker-57f: message`."""
+        when = stamp(self.last) if self.last > NEVER else "unknown-time"
+        times = f" x{self.count}" if self.count > 1 else ""
+        since = f" (since {stamp(self.first)})" if NEVER < self.first < self.last else ""
+        return f"{when} {self.type} {self.reason}{times}{since} {self.about}: {self.message}"
+
+
+def happenings(events: Iterable[Manifest]) -> list[Happening]:
+    """Events of either API, each stored event once, those that say the same folded, oldest first."""
+    unique: dict[str, Happening] = {}
+    for number, event in enumerate(events):
+        head = meta(event)
+        key = text(head.get("uid")) or f"{text(head.get('namespace'))}/{text(head.get('name')) or number}"
+        found = read_event(event)
+        kept = unique.get(key)
+        unique[key] = found if kept is None else _same_event(kept, found)
+    return fold(unique.values())
+
+
+def read_event(event: Manifest) -> Happening:
+    """One event of either API. Missing parts become empty; its type defaults to Normal."""
+    series = mapping(event.get("series"))
+    about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
+    times = [
+        found
+        for value in (
+            event.get("firstTimestamp"),
+            event.get("deprecatedFirstTimestamp"),
+            event.get("eventTime"),
+            event.get("lastTimestamp"),
+            event.get("deprecatedLastTimestamp"),
+            series.get("lastObservedTime"),
+        )
+        if (found := moment(value))
+    ]
+    created = moment(dig(event, "metadata", "creationTimestamp")) or NEVER
+    counts = (whole(event.get("count")), whole(event.get("deprecatedCount")), whole(series.get("count")), 1)
+    message = UID_IN_TEXT.sub("", text(event.get("message")) or text(event.get("note")))
+    return Happening(
+        first=min(times, default=created),
+        last=max(times, default=created),
+        count=max(counts),
+        type=one_line(text(event.get("type")), 20) or "Normal",
+        reason=one_line(text(event.get("reason")), 60).replace(" ", "") or "Unknown",
+        about=ObjectRef(
+            kind=text(about.get("kind")) or "Object",
+            name=text(about.get("name")) or "unknown",
+            namespace=text(about.get("namespace")) if text(about.get("kind")) != "Node" else "",
+            api_version=text(about.get("apiVersion")),
+            uid=text(about.get("uid")),
+        ),
+        message=one_line(message, MAX_MESSAGE),
+    )
+
+
+def _same_event(one: Happening, other: Happening) -> Happening:
+    newer, older = (one, other) if one.last >= other.last else (other, one)
+    return replace(
+        newer,
+        first=min(one.first, other.first, key=lambda t: t if t > NEVER else newer.last),
+        count=max(one.count, other.count),
+        message=newer.message or older.message,
+    )
+
+
+def fold(items: Iterable[Happening]) -> list[Happening]:
+    """Merge what says the same of the same object but for durations and hashes, oldest first."""
+    merged: dict[tuple[str, ...], Happening] = {}
+    for item in items:
+        about = item.about
+        same = (
+            item.type,
+            item.reason,
+            about.kind,
+            about.namespace,
+            about.name,
+            VARIABLE.sub("~", item.message),
+        )
+        kept = merged.get(same)
+        if kept is None:
+            merged[same] = item
+            continue
+        newer = item if item.last >= kept.last else kept
+        merged[same] = replace(newer, first=min(item.first, kept.first), count=item.count + kept.count)
+    return sorted(merged.values(), key=lambda h: (h.last, h.first, h.reason, str(h.about)))
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Lines of a timeline that fit the budget, newest last, and how many events were left out."""
+
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+    @property
+    def body(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+
+def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
+    """Newest events within the budget. Warnings go first: a normal event is only shown where room is left."""
+    room, shown = max_tokens, set[int]()
+    by_worth = sorted(range(len(items)), key=lambda i: (not items[i].warning, -i))
+    for index in by_worth:
+        cost = estimate_tokens(items[index].line()) + 1
+        if cost <= room:
+            shown.add(index)
+            room -= cost
+    return Timeline(tuple(items[i].line() for i in sorted(shown)), len(items) - len(shown))
+
+
+def since_moment(since: str, now: datetime) -> datetime | None:
+    """`30m`, `2h`, `1d` before `now`, or a time of its own; None when it is neither."""
+    ago = AGO.match(since.strip().lower())
+    if ago:
+        return (
+            now - timedelta(seconds=int(ago[1]) * UNIT[ago[2]]) if int(ago[1]) * UNIT[ago[2]] < 1e9 else NEVER
+        )
+    return moment(since.strip())

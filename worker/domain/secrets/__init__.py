@@ -1,0 +1,1 @@
+"""The pieces of `redact.py`: what secrets look like, and what only looks like one."""
