@@ -25,7 +25,7 @@ from worker.domain.secrets.shapes import SHAPES, mask_pem_tails, mask_prose, mas
 
 MAX_DEPTH = 96
 MAX_PASSES = 4
-BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_.-])((?<=\\)[nrt])?([A-Za-z0-9+/]{12,}+={0,2})(?![A-Za-z0-9+/=_-])")
+BASE64 = re.compile(r"(?<![A-Za-z0-9+/_.-])((?<=\\)[nrt])?([A-Za-z0-9+/]{12,}+={0,2})(?![A-Za-z0-9+/=_-])")
 JSON_SECRET = re.compile(r"kind\\{0,15}\"\s{0,8}:\s{0,8}\\{0,15}\"Secret\\{0,15}\"")
 MAX_JSON_PARTS = 16
 USER_AND_PASSWORD = re.compile(r"[\w.@+-]{1,64}:[!-~]{4,256}\s*")

@@ -20,6 +20,7 @@ from worker.domain.errors import GiveUp, JournalGap, Retry
 from worker.domain.evidence import Evidence, fence, one_line
 from worker.domain.journal.steps import done, paid
 from worker.domain.ports import JournalRun, Model
+from worker.domain.redact import redact
 
 SHADOW = "shadow"
 """The journal's step of one call."""
@@ -182,7 +183,7 @@ def read_opinion(reply: Reply, word: str, names: Mapping[str, str]) -> Opinion:
         return Opinion(problem="the second model gave no readable opinion")
     if reply.finish is not Finish.STOP or said.word != word:
         return Opinion(problem="the second model did not keep to its task")
-    quotes = {names.get(hit.id, "some evidence"): one_line(hit.quote, QUOTE_CHARS) for hit in said.suspicious}
+    quotes = {names.get(hit.id, "some evidence"): one_line(redact(hit.quote), QUOTE_CHARS) for hit in said.suspicious}
     return Opinion(quotes, said.follows)
 
 

@@ -25,6 +25,11 @@ def b64(text: str) -> str:
 # (text, what must not be left of it)
 CANARIES = [
     ("password=hunter2", "hunter2"),
+    ('{"log":"the password is \\"hunter2\\" again"}', "hunter2"),
+    ("INFO read password: |\n  first-line\n  second-line\nuser: bob", "second-line"),
+    ("blob=" + b64("password=hunter2hunter2"), b64("password=hunter2hunter2")),
+    ('{"m":"kind: Secret\\nmetadata:\\n  name: db\\ndata:\\n  a: aHVudGVyMg\\n"}', "aHVudGVyMg"),
+    ("data:   a: aHVudGVyMg   b: aHVudGVyMw kind: Secret metadata:   name: db", "aHVudGVyM"),
     ("password = hunter2", "hunter2"),
     ("Password: hunter2", "hunter2"),
     ("PASSWORD='hun ter2'", "ter2"),

@@ -8,12 +8,18 @@ KIND = re.compile(r"(?P<lead>[ \t]*(?:- )?)kind:[ \t]*[\"']?Secret[\"']?[ \t]*")
 DATA = re.compile(r"[\"']?(?:data|stringData)[\"']?:[ \t]*")
 ENTRY = re.compile(r"(?P<key>[ \t]*[^\s:#][^:\n]{0,253}:)[ \t]*\S.*")
 
+GAP = r"(?:\s|\\{1,15}n){1,64}"
+FLAT_KIND = re.compile(r"kind: {1,4}Secret(?=\s|\\|\"|\Z)")
+FLAT_DATA = re.compile(rf"(?:(?<![\w.-])|(?<=\\n))(?:data|stringData):(?={GAP})")
+FLAT_ENTRY = re.compile(rf"{GAP}(?P<key>[\w.-]{{1,253}}):[ \t]{{1,8}}(?P<value>[^\s\\\"]+)")
+BESIDE_DATA = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
+
 
 def mask_secret_documents(text: str) -> str:
     """The text with every value under `data` and `stringData` of a YAML Secret replaced; keys stay."""
     if "kind:" not in text or "Secret" not in text:
         return text
-    lines = text.split("\n")
+    lines = [_masked_flat(line) for line in text.split("\n")]
     result: list[str] = []
     seen = 0
     for number, line in enumerate(lines):
@@ -68,3 +74,17 @@ def _masked_document(lines: list[str], column: int) -> list[str]:
         if _indent(line) == depth and (entry := ENTRY.fullmatch(line)):
             result.append(f"{entry['key']} [REDACTED:secret]")
     return result
+
+
+def _masked_flat(line: str) -> str:
+    """A document that stands in one line, its line ends escaped (a string of JSON) or replaced by spaces."""
+    if FLAT_KIND.search(line) is None:
+        return line
+    parts: list[str] = []
+    done = 0
+    for data in FLAT_DATA.finditer(line):
+        position = max(done, data.end())
+        while (entry := FLAT_ENTRY.match(line, position)) and entry["key"] not in BESIDE_DATA:
+            parts += (line[done : entry.start("value")], "[REDACTED:secret]")
+            done = position = entry.end()
+    return "".join((*parts, line[done:]))

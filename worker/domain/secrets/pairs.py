@@ -151,9 +151,13 @@ def _closing(text: str, start: int, quote: str) -> int:
 
 
 def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
-    """The lines that are indented deeper than the key: a YAML block, or a scalar on a line of its own."""
+    """The lines that are indented deeper than the key: a YAML block, or a scalar on a line of its own.
+
+    A key behind other words, as a log prints it, counts like its line.
+    """
     line_start = text.rfind("\n", 0, key_start) + 1
-    depth = key_start - line_start
+    lead = text[line_start:key_start]
+    depth = len(lead) - len(lead.lstrip(" ")) if lead.strip(" -\"'") else len(lead)
     end = position
     while end < len(text):
         line_end = text.find("\n", end)

@@ -160,7 +160,8 @@ SHAPES: tuple[Shape, ...] = (
         "password",
         ("IDENTIFIED", "dentified", "PASSWORD", "assword"),
         re.compile(
-            r"(?:\bidentified\s{1,4}by|\bpassword(?:\s{1,4}(?:is|was|=))?)\s{1,4}(?:password\s)?[\"'`]([^\"'`\n]{1,256})[\"'`]",
+            r"(?:\bidentified\s{1,4}by|\bpassword(?:\s{1,4}(?:is|was|=))?)\s{1,4}(?:password\s)?"
+            r"\\{0,15}[\"'`]([^\"'`\n]{1,256}?)\\{0,15}[\"'`]",
             re.IGNORECASE,
         ),
         lambda secret: not secret.startswith("[REDACTED:"),
