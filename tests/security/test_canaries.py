@@ -420,7 +420,7 @@ class Stage:
         return await rca(*arguments, env=self.env, stdin=stdin)
 
     async def run(self) -> None:
-        """Outcomes first, a request whose worker is killed, then requests of every kind."""
+        """An outcome first, a request whose workers are killed, then requests of every kind."""
         await self.case.js.publish("rca.outcome.rr-incident", outcome(self.aviary))
         self.dead = request_body(self.aviary, "dead", signal_source="hold-me")
         await self.case.js.publish("rca.request.incident", self.dead)
@@ -490,7 +490,7 @@ class Stage:
     def collect(self) -> None:
         """What servers have received, by server and by subject."""
         for name, server in (("model", self.llm), ("second model", self.shadow)):
-            self.seen.add(name, *map(json.dumps, server.requests))
+            self.seen.add(name, *{json.dumps(one) for asked in server.requests for one in asked["messages"]})
         self.seen.add("policy", *(json.dumps(given) for _, given in self.opa.asked))
         self.seen.add("prometheus", *(json.dumps(asked) for asked in self.prometheus.requests))
         for subject, headers, body in self.stored:

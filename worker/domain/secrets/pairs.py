@@ -156,8 +156,8 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
     A key behind other words, as a log prints it, counts like its line.
     """
     line_start = text.rfind("\n", 0, key_start) + 1
-    lead = text[line_start:key_start]
-    depth = len(lead) - len(lead.lstrip(" ")) if lead.strip(" -\"'") else len(lead)
+    before = text[line_start:key_start]
+    depth = len(before) - len(before.lstrip(" ")) if before.strip(" -\"'") else len(before)
     end = position
     while end < len(text):
         line_end = text.find("\n", end)
