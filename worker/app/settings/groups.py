@@ -158,7 +158,7 @@ class ShadowSettings(Group):
     base_url: str = ""
     """Address of its provider or gateway. One of the same provider as `RCA_LLM__MODEL` has that one's by default."""
     api_key: SecretStr = SecretStr("")
-    """Key for it, with the same default."""
+    """Key for it. `RCA_LLM__API_KEY` by default where provider and address are those of `RCA_LLM__MODEL`, else none."""
 
 
 class CatalogSettings(Group):

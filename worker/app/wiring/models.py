@@ -41,11 +41,12 @@ def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
     shadow, llm = settings.shadow, settings.llm
     if not shadow.model:
         return None
-    same = provider_of(shadow.model) == provider_of(llm.model)
+    same = provider_of(shadow.model) == provider_of(llm.model) and shadow.base_url in {"", llm.base_url}
+    access = llm if same else shadow  # the key of one server is nothing for another
     model = PydanticAIModel(
         shadow.model,
-        base_url=shadow.base_url or (llm.base_url if same else "") or None,
-        api_key=shadow.api_key.get_secret_value() or (llm.api_key.get_secret_value() if same else "") or None,
+        base_url=access.base_url or None,
+        api_key=shadow.api_key.get_secret_value() or access.api_key.get_secret_value() or None,
         max_output_tokens=llm.max_output_tokens,
     )
     stack.push_async_callback(model.close)
