@@ -130,6 +130,18 @@ async def test_a_workflow_disabled_by_hand_is_not_offered_any_more(url):
         assert ["b"] == [m.workflow.workflow_id for m in page.matches]
 
 
+async def test_a_document_changed_by_hand_is_what_decides(url):
+    staging = replace(A, labels={"environment": ("staging",)})
+    await push(url, [staging], {})
+    async with PostgresCatalog(url) as catalog:
+        assert staging == await catalog.get("a", SelectionContext(environment="staging"))
+        await rows(
+            url, "UPDATE workflow_catalog SET document = replace(document::text, 'staging', 'dev')::json"
+        )
+        assert None is await catalog.get("a", SelectionContext(environment="staging"))
+        assert ("dev",) == (await catalog.get("a", SelectionContext(environment="dev"))).labels["environment"]
+
+
 async def test_pages_go_on_behind_workflows_disabled_by_hand(url):
     await push(url, [workflow(f"w-{n:02}", "Restart") for n in range(25)], {})
     await rows(

@@ -106,7 +106,7 @@ class PostgresCatalog:
         if not storable(wanted):
             return None
         row = await self._database.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
-        found = self._decoder.workflow(row["content_hash"], row["document"]) if row else None
+        found = self._decoder.workflow(row["document"]) if row else None
         return None if found is None or mismatches(found, for_final_choice(context)) else found
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
@@ -129,7 +129,7 @@ class PostgresCatalog:
 
     async def _shown(self, connection: asyncpg.Connection, places: Sequence[int]) -> Mapping[int, Workflow]:
         rows = await connection.fetch(statements.SHOWN, places) if places else []
-        return {r["place"]: self._decoder.workflow(r["content_hash"], r["document"]) for r in rows}
+        return {r["place"]: self._decoder.workflow(r["document"]) for r in rows}
 
 
 async def _rows(

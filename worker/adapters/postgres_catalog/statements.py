@@ -48,11 +48,11 @@ BITS_AND_WORDS = """
 ACTION_TEXTS = "SELECT action_type, description, when_to_use, when_not_to_use FROM workflow_action_type"
 PLACE = "SELECT place FROM workflow_catalog_place WHERE workflow_id = $1"
 ONE = """
-    SELECT content_hash, document::text FROM workflow_catalog
+    SELECT document::text FROM workflow_catalog
     WHERE workflow_id = $1 AND is_latest_version AND status = 'active'
 """
 SHOWN = """
-    SELECT p.place, w.content_hash, w.document::text
+    SELECT p.place, w.document::text
     FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
 """

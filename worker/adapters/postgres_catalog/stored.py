@@ -51,18 +51,19 @@ def storable(text: str) -> bool:
 
 
 class Decoder:
-    """Workflows of documents; those read last are kept, by the hash of their content."""
+    """Workflows of documents; those read last are kept, by the hash of what was read: a row may be changed by hand."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Workflow] = OrderedDict()
 
-    def workflow(self, content_hash: str, document: str) -> Workflow:
+    def workflow(self, document: str) -> Workflow:
         """The workflow. Raises CatalogUnavailable for a document that is none."""
-        if content_hash in self._kept:
-            self._kept.move_to_end(content_hash)
-            return self._kept[content_hash]
+        key = hash_of(document)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
         found = workflow_of(document)
-        self._kept[content_hash] = found
+        self._kept[key] = found
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return found
