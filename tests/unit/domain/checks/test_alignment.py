@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.fakes.memory_catalog import workflow
 from worker.domain.checks.alignment import follows_instruction, named_in
 from worker.domain.evidence import Evidence
 
-DRAIN = workflow("drain-node-v2", "DrainNode")
+DRAIN = workflow("drain-node-v2", "DrainNode", title="Take a node out of service")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,9 @@ def test_without_instructions_nothing_is_followed():
         ("drain\u200b-node-v2 is what we do here", True),
         (base64.b64encode(b"the team prefers drain-node-v2 here").decode(), True),
         ("we always use DrainNode", True),
-        ("drain-node-v21 and xdrain-node-v2", False),
+        ("please drain node worker-1", True),
+        ("the team calls it: Take a node out of service", True),
+        ("xdrain-node-v2 and drain-nodes", False),
         ("the node is being drained; DrainNodeController started", False),
         ("", False),
     ],
@@ -50,11 +53,19 @@ def test_evidence_that_names_the_chosen_workflow_is_told(body, named):
     assert (("E2",) if named else ()) == named_in(DRAIN, log)
 
 
-@pytest.mark.parametrize(
-    "source", ["list_workflows", "get_workflow", "search_workflow_catalog", "get_resource_context"]
-)
-def test_the_catalog_and_the_history_may_name_workflows(source):
+@pytest.mark.parametrize("source", ["list_workflows", "get_workflow", "search_workflow_catalog"])
+def test_the_catalog_may_name_workflows(source):
     assert () == named_in(DRAIN, [Evidence(source, "", "drain-node-v2 DrainNode", id="E1")])
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [("remediation_history", False), ("recent_changes", True), ("last_change", True), ("note", True)],
+)
+def test_of_the_context_only_the_history_may_name_workflows(part, named):
+    body = json.dumps({"owner_chain": [], part: [{"what": "drain-node-v2 helped"}]})
+    context = Evidence("get_resource_context", "", body, id="E1")
+    assert (("E1",) if named else ()) == named_in(DRAIN, [context])
 
 
 def test_a_name_of_one_everyday_word_tells_nothing():
