@@ -1,9 +1,10 @@
 """A second model reads what the first one has read, and says where it is instructed instead of informed.
 
 It is asked once an answer has passed every check, before anything is made of it: every piece of evidence and the
-sender's own words go to it, head and tail, in fences of their own, together with what was chosen. It can only make the
-outcome stricter: what it finds counts like a hit of the detectors, and when it cannot be asked, gives no readable
-opinion, or does not repeat the word that shows that it still follows us, a person must approve.
+sender's own words go to it, whole, in fences of their own and in as many calls as that takes, together with what was
+chosen. It can only make the outcome stricter: what it finds counts like a hit of the detectors, and when it cannot be
+asked, gives no readable opinion, does not repeat the word that shows that it still follows us, or there is more than it
+can be shown, a person must approve.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from worker.domain.conversation import Finish, ModelRequest, Reply, UserTurn
 from worker.domain.errors import GiveUp, JournalGap, Retry
-from worker.domain.evidence import Evidence, fence, one_line
+from worker.domain.evidence import Evidence, fence, make_visible, one_line
 from worker.domain.journal.steps import done, paid
 from worker.domain.ports import JournalRun, Model
 from worker.domain.redact import redact
@@ -25,10 +26,11 @@ from worker.domain.redact import redact
 SHADOW = "shadow"
 """The journal's step of one call."""
 TRIES = 2
-SHOWN_CHARS = 500
-"""How much of the head, and of the tail, of one piece of evidence is shown."""
-CALL_CHARS = 24_000
-MAX_CALLS = 4
+CALL_CHARS = 60_000
+"""Evidence of one call: some 15,000 to 20,000 tokens."""
+MAX_CALLS = 8
+PART_CHARS, OVERLAP = 50_000, 1_000
+"""A body that is longer is shown in parts, which begin with the end of the part before: an order is never cut in two."""
 QUOTE_CHARS = 300
 CALL_SECONDS = 30.0
 SYSTEM = """\
@@ -183,7 +185,10 @@ def read_opinion(reply: Reply, word: str, names: Mapping[str, str]) -> Opinion:
         return Opinion(problem="the second model gave no readable opinion")
     if reply.finish is not Finish.STOP or said.word != word:
         return Opinion(problem="the second model did not keep to its task")
-    quotes = {names.get(hit.id, "some evidence"): one_line(redact(hit.quote), QUOTE_CHARS) for hit in said.suspicious}
+    quotes = {
+        names.get(hit.id, "some evidence"): one_line(redact(hit.quote), QUOTE_CHARS)
+        for hit in said.suspicious
+    }
     return Opinion(quotes, said.follows)
 
 
@@ -196,23 +201,21 @@ def _pages(evidence: Sequence[Evidence], token: str) -> Iterator[str]:
     page: list[str] = []
     room = CALL_CHARS
     for item in evidence:
-        shown = fence(replace(item, body=_ends(item.body), cut=""), token)
-        if page and len(shown) > room:
-            yield "\n".join(page)
-            page, room = [], CALL_CHARS
-        page.append(shown)
-        room -= len(shown)
+        for part in _parts(item):
+            shown = fence(part, token)
+            if page and len(shown) > room:
+                yield "\n".join(page)
+                page, room = [], CALL_CHARS
+            page.append(shown)
+            room -= len(shown) + 1
     if page:
         yield "\n".join(page)
 
 
-def _ends(text: str) -> str:
-    left_out = len(text) - 2 * SHOWN_CHARS
-    return (
-        text
-        if left_out <= 0
-        else f"{text[:SHOWN_CHARS]}\n[{left_out} characters left out]\n{text[-SHOWN_CHARS:]}"
-    )
+def _parts(item: Evidence) -> Iterator[Evidence]:
+    body = make_visible(item.body)
+    for start in range(0, max(len(body) - OVERLAP, 1), PART_CHARS - OVERLAP):
+        yield replace(item, body=body[start : start + PART_CHARS])
 
 
 def _replayed(data: bytes) -> Heard:
