@@ -108,3 +108,12 @@ def test_a_missing_file(tmp_path, document):
         ended = rca("policy", "test", *map(str, arguments))
         assert 1 == ended.exit_code
         assert "No such file" in ended.stderr
+
+
+def test_policies_in_subdirectories_are_told_of(document):
+    tested = rca("policy", "test", str(DEPLOY), str(document), "--json")
+    assert 0 == tested.exit_code
+    unused = str(DEPLOY / "safety" / "safety.rego")
+    assert [unused] == json.loads(tested.stdout)["unused_files"]
+    assert "warning: not used: " in tested.stderr
+    assert unused in tested.stderr

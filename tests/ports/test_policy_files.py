@@ -256,3 +256,28 @@ async def test_each_decision_is_taken_by_one_version():
     assert all(version == reason for version, reason in found)
     assert {"0", "3"} <= {version for version, _ in found}
     assert all(a[0] <= b[0] for a, b in pairwise(found))
+
+
+async def test_policies_in_subdirectories_do_not_decide_and_are_told_of(tmp_path):
+    (tmp_path / "a.rego").write_text(NEVER)
+    hidden, below = tmp_path / "..data", tmp_path / "team" / "safety"
+    for directory in (hidden, below):
+        directory.mkdir(parents=True)
+        (directory / "always.rego").write_text(ALWAYS)
+        (directory / "always_test.rego").write_text(ALWAYS)
+    assert (str(below / "always.rego"),) == read_files(tmp_path).unused
+    assert () == read_files(tmp_path / "a.rego").unused
+    async with RegoPolicy(lambda: read_files(tmp_path)) as policy:
+        assert not (await policy.decide({})).required
+        assert str(below / "always.rego") in policy.problem
+        assert "not used" in policy.problem
+
+
+def test_few_policies_below_are_named(tmp_path):
+    (tmp_path / "a.rego").write_text(NEVER)
+    (tmp_path / "sub").mkdir()
+    for n in range(50):
+        (tmp_path / "sub" / f"{n}.rego").write_text(NEVER)
+    found = read_files(tmp_path)
+    assert 8 == len(found.unused)
+    assert len(found.left_out) < 300

@@ -53,7 +53,7 @@ class Metrics:
         )
         self.policy_problems = Gauge(
             "rca_policy_problems",
-            "1 while changed policy files do not decide, or the OPA server did not at the last question",
+            "1 while policy files do not decide (changed ones, those of subdirectories), or the OPA server did not at the last question",
             registry=self.registry,
         )
         self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)

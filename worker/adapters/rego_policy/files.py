@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ TESTS = "_test.rego"
 """How files with tests for `opa test` end. They decide nothing."""
 VERSION_CHARS = 8
 MAX_NAMES_CHARS = 200
+MAX_DIRECTORIES, MAX_UNUSED = 256, 8
+"""How far below a directory is looked for policies that do not decide, and how many of them are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class PolicyFiles:
 
     modules: Mapping[str, bytes]
     data: Mapping[str, bytes] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    """Paths of policies in subdirectories: they do not decide."""
 
     @property
     def version(self) -> str:
@@ -53,6 +59,14 @@ class PolicyFiles:
         """Names and version, such as `rego:approval.rego@1a2b3c4d`."""
         names = ", ".join(sorted(Path(path).name for path, _ in self._all()))
         return f"rego:{one_line(names, MAX_NAMES_CHARS)}@{self.version}"
+
+    @property
+    def left_out(self) -> str:
+        """Which policies do not decide though they are below the directory, and why; empty when there are none."""
+        if not self.unused:
+            return ""
+        names = one_line(", ".join(self.unused), MAX_NAMES_CHARS)
+        return f"not used: {names}; only files directly in the directory are, not those of subdirectories"
 
     def sources(self) -> PolicySources:
         """What is in them. Raises PolicyUnusable."""
@@ -74,13 +88,14 @@ def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFil
         return PolicyFiles({"approval.rego": shipped.read_bytes()})
     try:
         inside = _inside(path) if path.is_dir() else [path]
-        modules = [p for p in inside if p == path or (p.suffix == ".rego" and not p.name.endswith(TESTS))]
+        modules = [p for p in inside if p == path or _is_module(p.name)]
         documents = [*(p for p in inside if p != path and p.suffix.lower() in SUFFIXES), *data]
         if not modules:
             raise PolicyUnusable(f"{path}: no *.rego file in this directory")
         if len(modules) + len(documents) > MAX_FILES:
             raise PolicyUnusable(f"{path}: more than {MAX_FILES} files")
-        return PolicyFiles({str(p): _read(p) for p in modules}, {str(p): _read(p) for p in documents})
+        read, unused = {str(p): _read(p) for p in modules}, tuple(islice(_below(path), MAX_UNUSED))
+        return PolicyFiles(read, {str(p): _read(p) for p in documents}, unused)
     except OSError as e:
         raise PolicyUnusable(f"{e.filename or path}: {e.strerror or e}") from e
 
@@ -88,6 +103,18 @@ def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFil
 def _inside(directory: Path) -> list[Path]:
     """Regular files of the directory, by name. Hidden ones are left out (mounted ConfigMaps)."""
     return sorted(p for p in directory.iterdir() if p.is_file() and not p.name.startswith("."))
+
+
+def _is_module(name: str) -> bool:
+    return name.endswith(".rego") and not name.endswith(TESTS)
+
+
+def _below(directory: Path) -> Iterator[str]:
+    """Policies in subdirectories. Hidden ones are left out: in a mounted ConfigMap they hold the same files again."""
+    for where, directories, names in islice(os.walk(directory), MAX_DIRECTORIES):
+        directories[:] = sorted(d for d in directories if not d.startswith("."))
+        if Path(where) != directory:
+            yield from (str(Path(where, n)) for n in sorted(names) if _is_module(n) and not n.startswith("."))
 
 
 def _read(path: Path) -> bytes:

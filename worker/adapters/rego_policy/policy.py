@@ -35,7 +35,7 @@ class RegoPolicy:
         self._read, self._bounds = read, bounds or Bounds()
         self._evaluator: Evaluator | None = None
         self._lock = asyncio.Lock()
-        self._title = self._version = self._unusable = self._notice = ""
+        self._title = self._version = self._unusable = self._notice = self._left_out = ""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -56,13 +56,14 @@ class RegoPolicy:
 
     @property
     def problem(self) -> str:
-        """Why the files as they are now do not decide; empty when they do."""
-        return self._unusable or self._notice
+        """Why the files as they are now, or some of them, do not decide; empty when all do."""
+        return self._unusable or self._notice or self._left_out
 
     async def start(self) -> None:
         """Load the policy. Raises PolicyUnusable, so that a worker with a broken policy does not start."""
         files = await asyncio.to_thread(self._read)
         await self._serve(files)
+        self._tell_left_out(files)
 
     async def close(self) -> None:
         """End the process."""
@@ -98,6 +99,7 @@ class RegoPolicy:
             else:
                 self._notice = CHANGED
             return seen
+        self._tell_left_out(files)
         if files.version == self._version:
             self._settle()
         elif files.version == before:
@@ -129,6 +131,12 @@ class RegoPolicy:
             self._title, self._version = files.title, files.version
         if old is not None:
             await old.close()
+
+    def _tell_left_out(self, files: PolicyFiles) -> None:
+        """A policy that somebody believes to decide and does not is looser than it looks."""
+        if files.left_out and files.left_out != self._left_out:
+            log.warning("policy_files_unused", files=files.unused)
+        self._left_out = files.left_out
 
     def _refuse(self, why: str) -> None:
         text = f"the policy files have changed and cannot be used, so everything needs approval: {why}"

@@ -37,6 +37,8 @@ async def test(file: Path, document: Path, *, data: Sequence[Path], as_json: boo
     except PolicyUnusable as e:
         typer.echo(f"error: {e}", err=True)
         return 1
+    if files.left_out:
+        typer.echo(f"warning: {files.left_out}", err=True)
     if as_json:
         fields = {"unknown_fields": unknown, "missing_fields": missing}
         typer.echo(json.dumps(_document(files, evaluated) | fields, ensure_ascii=False, indent=2))
@@ -103,6 +105,7 @@ def _lines(files: PolicyFiles, evaluated: Evaluated, bounds: Bounds) -> Iterator
 def _document(files: PolicyFiles, evaluated: Evaluated) -> dict[str, Any]:
     return {
         "policy": files.title,
+        "unused_files": files.unused,
         "approval": evaluated.approval.model_dump(mode="json"),
         "milliseconds": round(evaluated.seconds * 1000, 3),
     }
