@@ -16,6 +16,7 @@ from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.ports import Cluster
 
+NAMESPACE = ("Namespace", "v1")
 OUTSIDE = "outside of what this worker may look at; whether it exists is unknown"
 
 
@@ -45,18 +46,19 @@ class Scope:
         """Whether objects of this kind may be looked at. All names of it: as it was asked for, its plural."""
         return {_plain(name) for name in self.denied_kinds}.isdisjoint(map(_plain, names))
 
-    def allows(self, ref: ObjectRef) -> bool:
+    def allows(self, kind: KindInfo, name: str, namespace: str) -> bool:
         """Whether this object may be looked at. Without a namespace it is taken to be of cluster scope."""
-        if not self.allows_kind(ref.kind):
+        if not self.allows_kind(kind.kind, kind.plural):
             return False
-        place = ref.name if _plain(ref.kind) == "namespace" else ref.namespace
+        place = name if (kind.kind, kind.api_version) == NAMESPACE else namespace
         return not place or self.allows_namespace(place)
 
 
 class ScopedCluster:
     """The Cluster port, within a scope. Raises ClusterError FORBIDDEN for what lies outside.
 
-    A list of all namespaces leaves the objects outside out and is not complete then.
+    What a kind is, discovery says: every spelling that it understands is judged by what it means, and read as that. A
+    list of all namespaces leaves the objects outside out and is not complete then.
     """
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
@@ -64,14 +66,14 @@ class ScopedCluster:
 
     async def get(self, ref: ObjectRef) -> Manifest:
         """One object."""
-        await self._check(ref)
-        return await self._cluster.get(ref)
+        kind = await self._check(ref)
+        return await self._cluster.get(replace(ref, kind=kind.kind, api_version=kind.api_version))
 
     async def list(self, query: ListQuery) -> Listing:
         """Objects of one kind."""
-        await self._check(ObjectRef(query.kind, "", query.namespace, query.api_version))
-        listing = await self._cluster.list(query)
-        kept = tuple(item for item in listing.items if self._scope.allows(_place(query.kind, item)))
+        kind = await self._check(ObjectRef(query.kind, "", query.namespace, query.api_version))
+        listing = await self._cluster.list(replace(query, kind=kind.kind, api_version=kind.api_version))
+        kept = tuple(item for item in listing.items if self._scope.allows(kind, *_place(item)))
         if len(kept) == len(listing.items):
             return listing
         return replace(listing, items=kept, complete=False)
@@ -88,20 +90,20 @@ class ScopedCluster:
             raise _outside(kind)
         return info
 
-    async def _check(self, ref: ObjectRef) -> None:
-        if not self._scope.allows(ref):
+    async def _check(self, ref: ObjectRef) -> KindInfo:
+        kind = await self.kind(ref.kind, ref.api_version)
+        if not self._scope.allows(kind, ref.name, ref.namespace):
             raise _outside(str(ref) if ref.name else f"{ref.kind} {ref.namespace}".strip())
-        if self._scope.denied_kinds:  # discovery knows more spellings than we do
-            await self.kind(ref.kind, ref.api_version)
+        return kind
 
 
 def _outside(what: str) -> ClusterError:
     return ClusterError(ClusterReason.FORBIDDEN, f"{what} is {OUTSIDE}")
 
 
-def _place(kind: str, item: Manifest) -> ObjectRef:
+def _place(item: Manifest) -> tuple[str, str]:
     about = meta(item)
-    return ObjectRef(kind, text(about.get("name")), text(about.get("namespace")))
+    return text(about.get("name")), text(about.get("namespace"))
 
 
 def _plain(kind: str) -> str:

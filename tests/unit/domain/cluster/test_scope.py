@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import example, example_pod
-from worker.domain.cluster.objects import ListQuery, LogQuery, ObjectRef
+from worker.domain.cluster.objects import KindInfo, ListQuery, LogQuery, ObjectRef
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.errors import ClusterError, ClusterReason
 
@@ -104,6 +108,48 @@ async def test_a_denied_kind_of_a_custom_resource_is_refused_in_every_spelling(w
     assert ClusterReason.FORBIDDEN == await refused(cluster.get(ObjectRef(asked, "web", "shop")))
 
 
+SPELLINGS = st.builds(
+    lambda name, upper, group, before, after: (
+        f"{before}{''.join(c.upper() if flag else c for c, flag in zip(name, upper, strict=False))}{group}{after}"
+    ),
+    st.sampled_from(["namespace", "namespaces", "ns", "v1/namespace", "configmap", "configmaps", "cm"]),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+    st.sampled_from(["", ".", "..", ".v1", ".core", ". ", "/"]),
+    *[st.sampled_from(["", " ", "\t"])] * 2,
+)
+
+
+@given(SPELLINGS, st.sampled_from(["", "v1", "v2", "apps/v1"]), st.sampled_from(["", "shop", "bank-eu"]))
+async def test_no_spelling_of_a_kind_shows_what_lies_outside(spelling, api_version, namespace):
+    cluster = within(namespaces=("shop",))
+    for name in ("bank-eu", "flags"):
+        with contextlib.suppress(ClusterError):
+            found = await cluster.get(ObjectRef(spelling, name, namespace, api_version))
+            assert "shop" == place_of(found)
+    with contextlib.suppress(ClusterError):
+        listing = await cluster.list(ListQuery(spelling, namespace, api_version))
+        assert {"shop"} >= {place_of(item) for item in listing.items}
+
+
+def place_of(item) -> str:
+    """The namespace that an object stands in, or is."""
+    about = item["metadata"]
+    return about["name"] if item["kind"] == "Namespace" else about["namespace"]
+
+
+async def test_namespaces_are_judged_by_what_discovery_makes_of_an_odd_spelling():
+    cluster = within(namespaces=("shop",))
+    assert ClusterReason.FORBIDDEN == await refused(cluster.get(ObjectRef("namespace.", "bank-eu", "shop")))
+    assert "shop" == (await cluster.get(ObjectRef("namespace.", "shop")))["metadata"]["name"]
+    listing = await cluster.list(ListQuery("namespaces."))
+    assert (["shop"], False) == ([i["metadata"]["name"] for i in listing.items], listing.complete)
+
+
+def test_only_the_core_kind_goes_by_its_name():
+    queue = KindInfo("Namespace", "servicebus.example.com/v1", "namespaces", namespaced=True)
+    assert not Scope(namespaces=("shop",)).allows(queue, "shop", "bank-eu")
+
+
 async def test_logs_go_with_pods():
     assert ClusterReason.FORBIDDEN == await refused(
         within(denied_kinds=("pods",)).logs(LogQuery("shop", "api", "app"))
@@ -118,5 +164,5 @@ async def test_an_unknown_kind_is_still_unknown():
 
 def test_without_lists_everything_is_allowed():
     assert Scope().everything
-    assert Scope().allows(ObjectRef("ConfigMap", "x", "anywhere"))
+    assert Scope().allows(KindInfo("ConfigMap", "v1", "configmaps", namespaced=True), "x", "anywhere")
     assert not Scope(denied_kinds=("Node",)).everything
