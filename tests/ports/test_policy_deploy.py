@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -89,13 +88,15 @@ async def test_what_the_documentation_shows_can_be_used():
     """Each lets a restart in staging run; the last of them calls the function of the second."""
     shown = re.findall(r"```rego\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     approval, safety, calling = ({f"{n}.rego": text.encode()} for n, text in enumerate(shown))
-    data = {"allowed_actions": {"P1": ["restart_deployment"]}, "max_downtime": {"staging": 60}}
-    limits = {"limits.json": json.dumps(data).encode()}
+    limits = {"limits.yaml": (SAFETY / "limits.yaml").read_bytes()}
     asked = policy_input(replace(EXAMPLE, environment="staging"))
     for modules in (approval, safety, safety | calling):
         files = PolicyFiles(modules, limits)
         async with RegoPolicy(lambda files=files: files) as policy:
             assert Approval(required=False) == await policy.decide(asked)
+    cordon = policy_input(replace(EXAMPLE, environment="staging", action_type="CordonNode"))
+    async with RegoPolicy(lambda: PolicyFiles(safety, limits)) as policy:
+        assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).reasons
 
 
 async def test_it_goes_together_with_the_shipped_policy():
