@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority
 from worker.domain.catalog.selection import label_name
 from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
+from worker.domain.cluster.kinds import is_secret
 from worker.domain.conversation import ToolCall, ToolSpec
 from worker.domain.evidence import Evidence, EvidenceLog, make_visible
 from worker.domain.history import Lookback
@@ -27,6 +28,7 @@ from worker.domain.tools import ARGUMENTS, Arguments, Word, argument_problems, j
 
 CONTEXT = "get_resource_context"
 NOT_NARROWED = "component and detected labels are not applied: name the affected object by resource_kind and resource_name"
+NO_SECRETS = "Secrets are never read; look at the objects that use them"
 FILTERS = "labels of the incident by name; the same as arguments of their own"
 DESCRIPTIONS: Mapping[str, str] = {
     CONTEXT: (
@@ -119,6 +121,8 @@ class ServedTools:
         """What the tool answers; an error is an answer too."""
         if name not in DESCRIPTIONS:
             return Served(f"error: unknown tool; there are: {', '.join(sorted(DESCRIPTIONS))}", ok=False)
+        if name == CONTEXT and _of_secret(arguments):
+            return Served(f"error: {NO_SECRETS}", ok=False)
         rest = {k: v for k, v in arguments.items() if name == CONTEXT or k not in CIRCUMSTANCES}
         try:
             said = Circumstances() if name == CONTEXT else _circumstances(arguments)
@@ -143,6 +147,14 @@ class ServedTools:
             fence_token="",
             lookback=Lookback(self._history, self._cluster, now) if self._history else None,
         )
+
+
+def _of_secret(arguments: Mapping[str, Any]) -> bool:
+    """Our own model may make a Secret that is missing its target. A caller who asks for its context would only hear back
+    what it said: nothing of a Secret is read, not even whether it exists.
+    """
+    kind = arguments.get("kind")
+    return isinstance(kind, str) and is_secret(kind)
 
 
 def _parameters(name: str) -> Mapping[str, Any]:

@@ -176,3 +176,15 @@ async def test_an_answer_is_bounded_redacted_and_made_visible():
 def test_any_arguments_get_an_answer(tool, arguments):
     found = asyncio.run(served().call(tool, arguments))
     assert found.ok is not found.body.startswith("error: ")
+
+
+@pytest.mark.parametrize("kind", ["Secret", "secrets"])
+async def test_the_context_of_a_secret_is_refused_and_yet_it_may_narrow_a_choice(kind):
+    cluster = MemoryCluster(SHOP)
+    found = await served(cluster=cluster).call(CONTEXT, {"kind": kind, "name": "db", "namespace": "shop"})
+    assert (False, "error: Secrets are never read; look at the objects that use them") == (
+        found.ok,
+        found.body,
+    )
+    said = {"resource_kind": kind, "resource_name": "db", "resource_namespace": "shop"}
+    await ask(served(cluster=cluster), "list_available_actions", **said)
