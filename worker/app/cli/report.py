@@ -5,12 +5,14 @@ All text comes from outside, so it is shown as text, never as markup.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AnalysisResult, SelectedWorkflow, Status
+from schemas.analysis import AffectedResource, AnalysisResult, SelectedWorkflow, Status
 from schemas.incident import Signal
 from worker.domain.evidence import one_line
 
@@ -41,6 +43,28 @@ def print_result(
         lines = Group(*(Text(f"• {one_line(w, LINE_CHARS)}") for w in result.warnings))
         console.print(_panel("Warnings", lines, "yellow"), width=width)
     console.print(Text(cost_line(result), style="dim"), width=width)
+    console.print(Text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}"), width=width)
+
+
+def decision_line(result: AnalysisResult) -> str:
+    """What is to be done and by whom in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
+    workflow = result.selected_workflow
+    if result.needs_human_review:
+        verdict, what = "A PERSON MUST LOOK", str(result.human_review_reason)
+    elif workflow is None:
+        verdict, what = "NOTHING TO DO", str(result.status)
+    else:
+        verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
+        what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
+    return f"{verdict}  {one_line(what, LINE_CHARS)}"
+
+
+def _on(resource: AffectedResource | None) -> str:
+    return f" on {_where(resource)}" if resource else ""
+
+
+def _where(resource: AffectedResource) -> str:
+    return f"{resource.kind} {f'{resource.namespace}/' if resource.namespace else ''}{resource.name}"
 
 
 def cost_line(result: AnalysisResult) -> str:
@@ -99,13 +123,28 @@ def _root_cause(result: AnalysisResult) -> Group | Text:
     rca, resource = result.root_cause_analysis, result.affected_resource
     if rca is None or resource is None:
         return Text("No root cause that could be checked.", style="yellow")
-    where = f"{resource.kind} {f'{resource.namespace}/' if resource.namespace else ''}{resource.name}"
+    factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        ("affected", where),
+        ("affected", _where(resource)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
-        ("factors", "\n".join(f"• {one_line(f, LINE_CHARS)}" for f in rca.contributing_factors)),
+        ("factors", "\n".join(f"• {one_line(f, LINE_CHARS)}" for f in factors)),
     )
     return Group(Text(rca.summary.strip()), Text(""), details)
+
+
+def _new_factors(summary: str, factors: Iterable[str]) -> list[str]:
+    """Factors that say something that neither the summary nor another factor before them has said."""
+    said, new = [_compared(summary)], []
+    for factor in factors:
+        words = _compared(factor)
+        if words and not any(words in earlier for earlier in said):
+            said.append(words)
+            new.append(factor)
+    return new
+
+
+def _compared(text: str) -> str:
+    return " ".join(text.lower().split()).strip(" .;")
 
 
 def _remediation(result: AnalysisResult) -> Group:

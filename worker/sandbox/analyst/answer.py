@@ -125,7 +125,7 @@ def confidence(finding: Finding | None, choice: Choice) -> float:
 def _rationale(verdict: Verdict, choice: Choice) -> str:
     finding, candidate = verdict.finding, choice.candidate
     fits = (
-        f"its conditions hold ({'; '.join(candidate.reasons)})"
+        f"its conditions hold ({'; '.join(reason.rstrip('. ') for reason in candidate.reasons)})"
         if candidate.reasons
         else "it is the kind of help that the cause needs"
     )

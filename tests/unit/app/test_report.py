@@ -1,0 +1,70 @@
+"""What a person sees of a result."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from schemas.analysis import (
+    AffectedResource,
+    Approval,
+    HumanReviewReason,
+    RootCauseAnalysis,
+    SelectedWorkflow,
+    Status,
+)
+from tests.fakes.messages import review_result
+from worker.app.cli.report import decision_line, print_result
+
+CHOSEN = {
+    "status": Status.COMPLETED,
+    "needs_human_review": False,
+    "human_review_reason": None,
+    "is_actionable": True,
+    "selected_workflow": SelectedWorkflow(workflow_id="undo-rollout", confidence=0.92),
+    "affected_resource": AffectedResource(kind="Deployment", name="api", namespace="shop"),
+    "root_cause_analysis": RootCauseAnalysis(
+        summary="The limit is too small. The log says: killed.",
+        severity="high",
+        contributing_factors=("limit 256Mi", "the log says: killed", "Limit  256Mi.", "one node is full"),
+    ),
+}
+NOTHING = {
+    "status": Status.RESOLVED,
+    "needs_human_review": False,
+    "human_review_reason": None,
+    "approval": Approval(required=False),
+}
+
+
+def shown(**fields) -> str:
+    out = io.StringIO()
+    print_result(review_result("rr-1", **fields), console=Console(file=out, width=80, highlight=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (CHOSEN, "APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)"),
+        (
+            CHOSEN | {"approval": Approval(required=False)},
+            "MAY RUN  undo-rollout on Deployment shop/api (0.92)",
+        ),
+        (
+            {"human_review_reason": HumanReviewReason.LOW_CONFIDENCE},
+            "A PERSON MUST LOOK  low_confidence",
+        ),
+        (NOTHING, "NOTHING TO DO  resolved"),
+    ],
+)
+def test_the_last_line_names_the_decision(fields, line):
+    assert line == decision_line(review_result("rr-1", **fields))
+    assert line == shown(**fields).splitlines()[-1].rstrip()
+
+
+def test_what_was_said_is_not_repeated_among_the_factors():
+    factors = [line.strip("│ ").removeprefix("factors").strip() for line in shown(**CHOSEN).splitlines()]
+    assert ["• limit 256Mi", "• one node is full"] == [line for line in factors if line.startswith("•")]
