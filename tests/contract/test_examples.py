@@ -277,7 +277,7 @@ def test_the_example_is_small_enough_to_read():
 
 
 def test_the_catalog_has_nothing_to_complain_about():
-    assert [] == [str(problem) for problem in lint(CATALOG)]
+    assert [] == [str(problem) for problem in lint(CATALOG).problems]
 
 
 def test_the_catalog_shows_both_forms(workflows):

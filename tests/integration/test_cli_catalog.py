@@ -18,7 +18,7 @@ def directory(tmp_path):
 
 async def test_a_good_catalog_has_no_problems():
     ended = await rca("catalog", "lint", str(CATALOG), "--strict")
-    assert (0, "", "0 errors, 0 warnings\n") == (ended.code, ended.out, ended.err)
+    assert (0, "", "23 workflows, 0 errors, 0 warnings\n") == (ended.code, ended.out, ended.err)
 
 
 async def test_problems_are_told_with_file_and_line(directory):
@@ -32,7 +32,7 @@ async def test_problems_are_told_with_file_and_line(directory):
         == first
     )
     assert second.startswith(f"{directory / 'c.yaml'}:4: warning: labels.priority: urgent matches nothing")
-    assert "1 errors, 1 warnings\n" == ended.err
+    assert "2 workflows, 1 errors, 1 warnings\n" == ended.err
 
 
 async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(directory):
@@ -42,6 +42,14 @@ async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(d
     assert (0, "warning", 4) == (ended.code, problem["level"], problem["line"])
     assert ("labels.environment: prodution matches nothing: did you mean production?") == problem["message"]
     assert 1 == (await rca("catalog", "lint", str(directory), "--strict")).code
+
+
+async def test_a_directory_without_workflows_is_refused_as_by_a_worker(tmp_path):
+    ended = await rca("catalog", "lint", str(tmp_path))
+    told = f"{tmp_path}:0: there are no workflows\n"
+    assert (1, told, "0 workflows, 1 errors, 0 warnings\n") == (ended.code, ended.out, ended.err)
+    (problem,) = (await rca("catalog", "lint", str(tmp_path), "--json")).json()
+    assert ("error", "there are no workflows") == (problem["level"], problem["message"])
 
 
 async def test_a_directory_that_is_not_there_is_a_clear_error(directory):

@@ -21,11 +21,11 @@ def write(directory, text, name="a.yaml"):
 
 def found(directory):
     """(line, message) of each problem; warnings start with `warning: `."""
-    return [(p.line, f"{'warning: ' if p.warning else ''}{p.message}") for p in lint(directory)]
+    return [(p.line, f"{'warning: ' if p.warning else ''}{p.message}") for p in lint(directory).problems]
 
 
 def test_the_catalog_of_the_corpus_has_no_problems():
-    assert lint(CORPUS / "catalog") == ()
+    assert lint(CORPUS / "catalog").problems == ()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_id_declared_twice_names_the_first_place(tmp_path):
 )
 def test_hostile_files_are_one_problem_each(tmp_path, text):
     write(tmp_path, text)
-    (problem,) = lint(tmp_path)
+    (problem,) = lint(tmp_path).problems
     assert not problem.warning
 
 

@@ -25,7 +25,7 @@ async def by_title():
 
 
 def test_there_is_nothing_to_complain_about():
-    assert lint(DIRECTORY) == ()
+    assert lint(DIRECTORY).problems == ()
 
 
 async def test_every_document_is_read_and_other_kinds_are_skipped():
@@ -98,7 +98,7 @@ async def test_an_export_of_kubectl_is_read_item_by_item(tmp_path):
     assert await by_title() == {workflow.title: workflow for workflow in catalog}
     expected = await (await FileCatalog.open(DIRECTORY)).actions(DEPLOYMENT)
     assert expected == await catalog.actions(DEPLOYMENT)
-    assert lint(tmp_path) == ()
+    assert lint(tmp_path).problems == ()
 
 
 async def test_items_of_a_list_of_one_kind_need_not_repeat_it(tmp_path):
@@ -135,7 +135,7 @@ def test_problems_of_items_have_the_lines_of_the_file(tmp_path):
     assert [
         (14, "spec.labels.severity: not a severity: terrible"),
         (15, "a catalog document is a mapping"),
-    ] == [(p.line, p.message) for p in lint(tmp_path)]
+    ] == [(p.line, p.message) for p in lint(tmp_path).problems]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_problems_of_items_have_the_lines_of_the_file(tmp_path):
 )
 def test_lists_of_nothing_and_of_other_kinds_are_skipped(tmp_path, text):
     (tmp_path / "export.yaml").write_text(text)
-    assert lint(tmp_path) == ()
+    assert ["there are no workflows"] == [p.message for p in lint(tmp_path).problems]
 
 
 @pytest.mark.parametrize(("depth", "refused"), [(12, False), (20, True)])
@@ -158,4 +158,4 @@ def test_lists_in_lists_have_an_end(tmp_path, depth, refused):
     head, tail = "{apiVersion: v1, kind: List, items: [", "]}"
     text = f"{head * depth}{{workflow_id: a, action_type: B, description: 'Evicted high: x'}}{tail * depth}"
     (tmp_path / "export.yaml").write_text(text)
-    assert refused == bool(lint(tmp_path))
+    assert refused == bool(lint(tmp_path).problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from worker.adapters.file_catalog.reading import Loaded, read_into
 from worker.adapters.file_catalog.source import (
@@ -18,6 +19,13 @@ MAX_SHOWN_PROBLEMS = 50
 
 Stamp = tuple[tuple[str, int, int, int, int], ...]
 """Name, device, inode, size and time of change of every file, symlinks followed."""
+
+
+class Checked(NamedTuple):
+    """How many workflows the files hold, and everything that is wrong or doubtful in them, by file and line."""
+
+    workflows: int
+    problems: tuple[CatalogProblem, ...]
 
 
 def load(directory: Path) -> Loaded:
@@ -48,9 +56,13 @@ def read_directory(directory: Path) -> Loaded:
     return loaded
 
 
-def lint(directory: Path) -> tuple[CatalogProblem, ...]:
-    """Everything that is wrong or doubtful in the files, by file and line. Raises CatalogUnavailable without a directory."""
-    return tuple(sorted(load(directory).problems, key=lambda p: (p.file, p.line)))
+def lint(directory: Path) -> Checked:
+    """What `read_directory` makes of the files: there is an error where it raises. Raises CatalogUnavailable without a directory."""
+    loaded = load(directory)
+    problems = sorted(loaded.problems, key=lambda p: (p.file, p.line))
+    if fault(loaded, directory) and all(p.warning for p in problems):
+        problems.append(CatalogProblem(str(directory), 0, "there are no workflows"))
+    return Checked(len(loaded.workflows), tuple(problems))
 
 
 def stamp(directory: Path) -> Stamp:

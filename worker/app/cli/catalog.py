@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from worker.adapters.file_catalog import CatalogProblem, FileCatalog
-from worker.adapters.file_catalog import lint as problems_of
+from worker.adapters.file_catalog import lint as check
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.evidence import one_line
 
@@ -17,14 +17,14 @@ LINE_CHARS = 110
 
 async def lint(directory: Path, *, as_json: bool, strict: bool) -> int:
     """Print every problem with file and line. Exit code 1 when there are errors; with `strict` for warnings too."""
-    found = problems_of(directory)
+    workflows, found = check(directory)
     errors = sum(not p.warning for p in found)
     if as_json:
         typer.echo(json.dumps([_document(p) for p in found], ensure_ascii=False, indent=2))
     else:
         for problem in found:
             typer.echo(str(problem))
-        typer.echo(f"{errors} errors, {len(found) - errors} warnings", err=True)
+        typer.echo(f"{workflows} workflows, {errors} errors, {len(found) - errors} warnings", err=True)
     return int(bool(errors) or (strict and bool(found)))
 
 
