@@ -251,6 +251,34 @@ def test_the_configuration_is_valid(monkeypatch):
     assert settings.worker.lane_slots("p0") == 8
 
 
+def uncommented(name: str) -> list[dict]:
+    """The documents of a manifest with what it offers in comments."""
+    text = (DEPLOY / "kubernetes" / name).read_text()
+    offered = r"^( +)# ((?:- |  +)?(?:RCA_\w+|name|ports|mountPath|readOnly|configMap): ?.*)$"
+    return list(yaml.safe_load_all(re.sub(offered, r"\1\2", text, flags=re.MULTILINE)))
+
+
+def test_the_offered_catalog_is_mounted_where_the_setting_says():
+    (config,) = uncommented("config.yaml")
+    pod = uncommented("deployment.yaml")[0]["spec"]["template"]["spec"]
+    mounted = {m["name"]: m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
+    assert config["data"]["RCA_CATALOG__PATH"] == mounted["catalog"]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "catalog"]
+    assert {"name": "catalog", "configMap": {"name": "rca-catalog"}} == volume
+    assert (
+        f"create configmap {volume['configMap']['name']} " in (DEPLOY / "kubernetes/config.yaml").read_text()
+    )
+
+
+def test_every_address_of_the_settings_has_a_rule_to_allow_it():
+    text = (DEPLOY / "kubernetes" / "networkpolicy.yaml").read_text()
+    addresses = {name for name in SETTINGS if name.endswith("_URL")} | {"RCA_MCP__SERVERS"}
+    assert addresses == set(re.findall(r"RCA_\w+", text))
+    (policy,) = uncommented("networkpolicy.yaml")
+    ports = {p["port"] for rule in policy["spec"]["egress"] for p in rule["ports"]}
+    assert {5432, 9090, 8181} <= ports
+
+
 def images() -> set[str]:
     named = {s["image"] for s in SERVICES.values()}
     return named | {c["image"] for pod in PODS.values() for c in pod["spec"]["containers"]}
