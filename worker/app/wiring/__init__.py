@@ -114,7 +114,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
         notices = {
             "policy": policy.problem,
-            "catalog": catalog.problem,
+            "catalog": catalog.notice,
             "ranking": catalog.ranking,
             "mcp": mounted.problem,
         }

@@ -32,12 +32,17 @@ from worker.app.settings import (
     Settings,
 )
 from worker.app.wiring.embedders import open_embedder
+from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.errors import ClusterError
 from worker.domain.ports import Catalog, Cluster, Embedder, Policy
 
 CLUSTER_CHECK_SECONDS = 15.0
 CATALOG_CHECK_SECONDS = 15.0
+EXAMPLE = (
+    "the shipped example, not for production: no executor of yours has its workflows; name your own with "
+    "RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL"
+)
 HISTORY_SECONDS = 3.0
 """Patience with the broker for what helps and is not needed. Results and the journal have more."""
 
@@ -73,12 +78,18 @@ class ClusterWatch:
 class OpenCatalog:
     """A catalog, and what is wrong with it at the moment; empty when nothing is.
 
-    `ranking` says why words rank although an embedder is configured. Nothing is missing then.
+    `ranking` says why words rank although an embedder is configured. Nothing is missing then. `advice` is what a person
+    should know of a catalog that works.
     """
 
     catalog: Catalog
     problem: Callable[[], str]
     ranking: Callable[[], str] = lambda: ""
+    advice: str = ""
+
+    def notice(self) -> str:
+        """What to show beside readiness; empty when there is nothing."""
+        return self.problem() or self.advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,11 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     embedder = await open_embedder(settings, stack)
     catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
-    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
+    log.info("catalog_opened", source=str(settings.path or "shipped example"), workflows=len(catalog))
+    advice = "" if settings.path else EXAMPLE
+    if advice:
+        log.warning("catalog_is_example", advice=advice)
+    return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem, advice)
 
 
 async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitStack) -> OpenCatalog:
@@ -111,6 +126,10 @@ async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitSt
 
     catalog = await stack.enter_async_context(PostgresCatalog(url, embedder=embedder))
     await catalog.check()
+    offered = await catalog.actions(SelectionContext())
+    log.info(
+        "catalog_opened", source="PostgreSQL", workflows=sum(action.workflow_count for action in offered)
+    )
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
@@ -127,6 +146,7 @@ async def _open_remote(
     )
     await stack.enter_async_context(catalog)
     await stack.enter_async_context(background(catalog.follow(CATALOG_CHECK_SECONDS)))
+    log.info("catalog_opened", source=settings.url)  # it is asked when an incident needs it
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
