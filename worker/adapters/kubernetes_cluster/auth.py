@@ -88,9 +88,11 @@ class Access:
         )
 
     async def _load_kubeconfig(self, paths: str) -> None:
+        if not _any_file(paths):
+            raise ConfigException(f"{paths}: no such file")  # the library would log it as well
         merged = KubeConfigMerger(paths).config
         if merged is None:
-            raise ConfigException(f"{paths}: no such file")
+            raise ConfigException(f"{paths}: no kubeconfig")
         plugin = _take_plugin(merged, self._context)
         await KubeConfigLoader(config_dict=merged, active_context=self._context or None).load_and_set(
             self.configuration
@@ -150,6 +152,11 @@ class ExecPlugin:
         if process.returncode:
             raise _unusable(f"credential plugin ended with exit code {process.returncode}")
         return output
+
+
+def _any_file(paths: str) -> bool:
+    named = (os.path.expanduser(path) for path in paths.split(os.pathsep) if path)  # noqa: PTH111 - never raises
+    return any(Path(path).exists() for path in named)
 
 
 def _take_plugin(merged: Any, context: str) -> Mapping[str, Any] | None:

@@ -71,12 +71,13 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         )
     async with AsyncExitStack() as stack:
         signer = read_signer(settings.audit)
+        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        # What is only wrong in the settings is told before what has to be reached.
+        model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
         mounted = await open_mcp(settings.mcp, stack)
-        cluster = await open_cluster(settings, stack)
         catalog = await open_catalog(settings.catalog, stack)
         policy = await open_policy(settings.policy, stack)
-        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
-        model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
+        cluster = await open_cluster(settings, stack)
         datastorage = await open_datastorage(settings.history, stack)
         prometheus = await open_prometheus(settings.prometheus, stack)
         watch = ClusterWatch(cluster)
