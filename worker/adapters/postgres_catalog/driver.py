@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ __all__ = ["LOST", "PUSH", "asyncpg", "translated"]
 
 PUSH = "rca catalog push DIR"
 MAX_MESSAGE_CHARS = 300
+REFUSED = re.compile(r"Connect call failed \('([0-9a-fA-F.:]+)', (\d+)")
 LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
@@ -51,12 +53,18 @@ def _explained(error: Exception) -> str:
     if isinstance(error, asyncpg.PostgresError):
         return _told_by_server(error)
     if isinstance(error, OSError):
-        return f"cannot be reached ({_network(error)})"
+        return f"cannot be reached{_refused_by(error)} ({_network(error)})"
     if "root certificate" in str(error):
         return "sslmode verifies the server and no certificate to do so was found: add sslrootcert=FILE to the address"
     if isinstance(error, asyncpg.ClientConfigurationError) or not isinstance(error, DRIVER):
         return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     return f"the connection failed ({type(error).__name__})"
+
+
+def _refused_by(error: OSError) -> str:
+    """The numeric address that refused, as asyncio tells it: no part of a password that was read as a host gets so far."""
+    found = REFUSED.search(str(error)) if isinstance(error, ConnectionRefusedError) else None
+    return f" at {found[1]}:{found[2]}, from RCA_CATALOG__DATABASE_URL" if found else ""
 
 
 def _network(error: OSError) -> str:

@@ -37,8 +37,6 @@ def explain(problem: BaseException) -> str:
     match problem:
         case ClusterError():
             return f"the cluster cannot be used: {problem.message}; check RCA_KUBERNETES__KUBECONFIG"
-        case CatalogUnavailable():
-            return f"{problem}\nsettings of the catalog begin with RCA_CATALOG__; `rca settings` lists them"
         case PolicyUnusable():
             return f"{problem}; RCA_POLICY__PATH names the policy"
         case ModelUnusable():

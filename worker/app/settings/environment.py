@@ -22,6 +22,9 @@ SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
 SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 """What Kubernetes writes into `<NAME>_PORT`: with another value it is a setting that was misspelt."""
 
+OWN_WORDS = "Value error, "
+"""What pydantic puts before the message of a validator's ValueError."""
+
 
 class ConfigurationError(Exception):
     """The environment does not make a valid configuration. The message lists every problem."""
@@ -37,7 +40,7 @@ def load() -> Settings:
     except ValidationError as e:
         # Between settings nothing is known to be wrong while a secret is missing only because of its file.
         errors = [error for error in e.errors() if error["loc"] or not unreadable]
-        problems += [f"{_variable(error['loc'])}: {error['msg']}" for error in errors]
+        problems += [_told(error["loc"], error["msg"]) for error in errors]
     except SettingsError as e:
         problems.append(str(e))
     if problems:
@@ -84,6 +87,12 @@ def _shown_default(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return "" if value is None else str(value)
+
+
+def _told(location: tuple[int | str, ...], message: str) -> str:
+    """What a validator of ours says names the settings by itself: pydantic's prefix, and the group, would only hide that."""
+    own = message.removeprefix(OWN_WORDS)
+    return own if own != message and own.startswith(PREFIX) else f"{_variable(location)}: {own}"
 
 
 def _variable(location: tuple[int | str, ...]) -> str:

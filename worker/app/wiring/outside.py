@@ -34,7 +34,7 @@ from worker.app.settings import (
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.cluster.scope import Scope, ScopedCluster
-from worker.domain.errors import ClusterError
+from worker.domain.errors import CatalogUnavailable, ClusterError
 from worker.domain.ports import Catalog, Cluster, Embedder, Policy
 
 CLUSTER_CHECK_SECONDS = 15.0
@@ -112,7 +112,10 @@ async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> Open
     if settings.url:
         return await _open_remote(settings, await open_embedder(settings, stack), stack)
     embedder = await open_embedder(settings, stack)
-    catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
+    try:
+        catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
+    except CatalogUnavailable as e:
+        raise CatalogUnavailable(f"RCA_CATALOG__PATH: {e}") from e
     await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
     log.info("catalog_opened", source=str(settings.path or "shipped example"), workflows=len(catalog))
     advice = "" if settings.path else EXAMPLE
