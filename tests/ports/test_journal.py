@@ -181,6 +181,25 @@ async def test_an_append_that_was_cancelled_after_the_server_had_it_is_found(cas
     assert [step.kind for step in (await journal.open(key, "look")).past] == [BEGIN, CLAIM, END]
 
 
+async def test_a_claim_whose_ack_was_lost_is_worth_nothing_once_another_run_has_begun(case):
+    """A server that was away hands the request out again before the first run hears that its claim was stored."""
+    key, journal = request_key(new_id()), journal_on(case)
+    run = await journal.open(key, "stale")
+    await run.append(BEGIN)
+    await journal.create(key, Step(2, CLAIM, "stale", b"", {"what": "llm"}))
+    await (await journal.open(key, "next")).append(BEGIN)
+    with pytest.raises(LostClaim, match="another run has gone on"):
+        await run.append(CLAIM, what="llm")
+
+
+async def test_a_claim_whose_ack_was_lost_holds_while_nobody_else_has_begun(case):
+    key, journal = request_key(new_id()), journal_on(case)
+    run = await journal.open(key, "run")
+    await journal.create(key, Step(1, CLAIM, "run", b"", {"what": "llm"}))
+    await run.append(CLAIM, what="llm")
+    assert [CLAIM] == [step.kind for step in (await journal.open(key, "look")).past]
+
+
 async def test_the_bucket_can_be_read_by_any_client(case):
     key = request_key("a.b/c-" + new_id(), 2)
     await (await journal_on(case).open(key, "run")).append("llm", b"answer")

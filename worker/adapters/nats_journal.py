@@ -127,11 +127,18 @@ class NatsJournal:
         lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
         body = b"\n".join([*lines, b"" if large else data])
         stored = await self._log.create(self._subject(key, str(step.number)), body, msg_id=name)
-        if stored.body == body:  # perhaps stored by an earlier try, whose ack was lost
+        if stored.body == body:
+            if not stored.ours:  # stored by an earlier try, whose ack was lost: others may have gone on since
+                await self._check_last(key, step)
             return True
         if (owner := _owner(stored.body)) != step.run:
             raise LostClaim(f"{key}: step {step.number} was written by {owner or 'an unknown writer'}")
         return False
+
+    async def _check_last(self, key: str, step: Step) -> None:
+        newest = await self._log.newest(self._subject(key, "*"))
+        if newest is not None and _number(newest.subject) > step.number:
+            raise LostClaim(f"{key}: another run has gone on after step {step.number}")
 
     def _subject(self, key: str, number: str) -> str:
         return f"$KV.{self._bucket}.{key}.{number}"
