@@ -302,7 +302,7 @@ class OneMessage:
     """A bucket that holds one message."""
 
     def __init__(self, body):
-        self.subject, self.body = "$KV.B.key.1", body
+        self.subject, self.body, self.ours = "$KV.B.key.1", body, False
 
     async def newest(self, subject):
         return self

@@ -38,12 +38,14 @@ MAX_DIGITS = 7
 
 
 class StoredMessage(Protocol):
-    """A message of the bucket's stream."""
+    """A message of the bucket's stream. `ours`: the very call that answers with it has stored it."""
 
     @property
     def subject(self) -> str: ...
     @property
     def body(self) -> bytes: ...
+    @property
+    def ours(self) -> bool: ...
 
 
 class FencedLog(Protocol):

@@ -18,8 +18,12 @@ from worker.domain.journal.isolation import Crowd, Turn, goes_first, steps_aside
 from worker.domain.models.gate import MOST_URGENT
 from worker.domain.ports import Clock
 
+PATIENCE_SECONDS = 30.0
+"""How long a suspect lets urgent requests go first before it is due."""
 SUSPECT_SECONDS = 600.0
-"""How long a suspect waits for its turn: urgent requests without end must not close the other lanes for ever."""
+"""How long a suspect waits for its turn after that: runs that are under way take their time."""
+FREE_STEPS = 2
+"""What a suspect that was due does before it steps aside again: begin, and make one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,23 @@ class Door:
 class Admission:
     """One object for all lanes of a process. An urgency is the number of a lane, 0 for the most urgent."""
 
-    def __init__(self, clock: Clock, *, suspect_seconds: float = SUSPECT_SECONDS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        suspect_seconds: float = SUSPECT_SECONDS,
+    ) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
-        self._clock, self._suspect_seconds = clock, suspect_seconds
+        self._clock = clock
+        self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
         self._running = 0
         self._waiting = 0
         self._suspects: dict[int, int] = {}  # message -> urgency
         self._alone: int | None = None  # the suspect that runs
+        self._due = 0  # suspects that have waited long enough
+        self._free = 0  # steps before the suspect that runs lets others go first
         self._prober: int | None = None
         self._tries = 0
         self._stopping = asyncio.Event()
@@ -110,11 +123,27 @@ class Admission:
         def may_start() -> bool:
             return self._turn(urgency, suspect=True) is Turn.NOW
 
+        def decided() -> bool:
+            return self._stopping.is_set() or may_start()
+
         asking = self._asking_to_step_aside() if urgency == MOST_URGENT else contextlib.nullcontext()
-        with asking, contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._suspect_seconds):
-                await self._until(lambda: self._stopping.is_set() or may_start())
-        return may_start() and not self._stopping.is_set()
+        with asking:
+            if not await self._within(self._patience_seconds, decided):
+                with self._due_now():
+                    await self._within(self._suspect_seconds, decided)
+                    self._free = FREE_STEPS if may_start() else 0
+                    return may_start() and not self._stopping.is_set()
+        self._free = 0
+        return not self._stopping.is_set()
+
+    @contextlib.contextmanager
+    def _due_now(self) -> Iterator[None]:
+        self._due += 1
+        self._tell()
+        try:
+            yield
+        finally:
+            self._due -= 1
 
     @contextlib.contextmanager
     def _asking_to_step_aside(self) -> Iterator[None]:
@@ -127,10 +156,14 @@ class Admission:
 
     def steps_aside(self, message: int) -> bool:
         """Whether the run of this message is to end before its next call, as others go first."""
-        return message == self._alone and steps_aside(self._crowd(), self._suspects[message])
+        if message != self._alone or not steps_aside(self._crowd(), self._suspects[message]):
+            return False
+        self._free -= 1
+        return self._free < 0
 
     def _crowd(self) -> Crowd:
-        return Crowd(self._running, tuple(self._suspects.values()), self._alone is not None, self._waiting)
+        suspects = tuple(self._suspects.values())
+        return Crowd(self._running, suspects, self._alone is not None, self._waiting, self._due > 0)
 
     def _turn(self, urgency: int, *, suspect: bool = False) -> Turn:
         return turn(self._crowd(), urgency, suspect=suspect)
@@ -180,6 +213,12 @@ class Admission:
         self._tell()
 
     # --- waiting
+
+    async def _within(self, seconds: float, decided: Callable[[], bool]) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._until(decided)
+        return decided()
 
     async def _until(self, allowed: Callable[[], object]) -> None:
         while not allowed():

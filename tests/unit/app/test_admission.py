@@ -126,12 +126,42 @@ async def test_urgent_requests_that_wait_are_given_back_at_the_end(admission):
 
 
 async def test_a_suspect_that_never_gets_its_turn_is_given_back():
-    admission = Admission(FixedClock(), suspect_seconds=0.01)
+    admission = Admission(FixedClock(), patience_seconds=0.01, suspect_seconds=0.01)
     urgent = Run(admission, 1, urgency=0)
     await settle()
     suspect = Run(admission, 2, urgency=3, alone=True)
     await suspect.task
     assert (False, False) == (suspect.admitted, await _closed(admission, 3))
+    await urgent.end()
+
+
+async def test_urgent_requests_without_end_do_not_keep_a_suspect_out():
+    admission = Admission(FixedClock(), patience_seconds=0.01)
+    running = Run(admission, 1, urgency=0)
+    await settle()
+    suspect = Run(admission, 2, urgency=3, alone=True)
+    while not admission._due:  # noqa: ASYNC110 - its patience is real time
+        await asyncio.sleep(0.005)
+    next_urgent = Run(admission, 3, urgency=0)
+    await settle()
+    assert (None, None) == (suspect.admitted, next_urgent.admitted)
+    await running.end()
+    await settle()
+    assert (True, None) == (suspect.admitted, next_urgent.admitted)
+    assert [False, False, True] == [admission.steps_aside(2) for _ in range(3)]
+    await suspect.end()
+    await settle()
+    assert (True, False) == (next_urgent.admitted, await _closed(admission, 3))
+    await next_urgent.end()
+
+
+async def test_a_suspect_that_did_not_have_to_wait_long_steps_aside_at_once(admission):
+    suspect = Run(admission, 1, urgency=3, alone=True)
+    await settle()
+    urgent = Run(admission, 2, urgency=0)
+    await settle()
+    assert admission.steps_aside(1)
+    await suspect.end()
     await urgent.end()
 
 

@@ -5,7 +5,9 @@ get their results: only a death while running alone counts against a request.
 
 Alone means alone: nothing is ever started beside a suspect, the most urgent requests neither, or the suspect might take
 them with it. They do not wait for the end of its run, though: the suspect steps aside before its next paid call. Its
-run ends in an orderly way, is no death, and goes on from the journal when they are done.
+run ends in an orderly way, is no death, and goes on from the journal when they are done. Urgent requests without end
+must not keep a suspect, and with it the other lanes, out for ever: one that has waited long enough goes next, and
+makes one call before it steps aside again.
 """
 
 from __future__ import annotations
@@ -39,13 +41,15 @@ class Crowd:
     """Who is in one process. An urgency is the number of a lane, 0 for the most urgent.
 
     `running`: runs that are no suspects. `suspects`: the urgency of each suspect, of the one that runs and of those that
-    wait for their turn. `alone`: one of them runs. `waiting`: urgent requests that a suspect shall make way for.
+    wait for their turn. `alone`: one of them runs. `waiting`: urgent requests that a suspect shall make way for. `due`: a
+    suspect has waited long enough to go next.
     """
 
     running: int = 0
     suspects: tuple[int, ...] = ()
     alone: bool = False
     waiting: int = 0
+    due: bool = False
 
 
 class Turn(enum.Enum):
@@ -65,10 +69,10 @@ def turn(crowd: Crowd, urgency: int, *, suspect: bool) -> Turn:
     """Whether a run may start. A suspect that asks is among `crowd.suspects`."""
     if suspect:
         others = crowd.running or crowd.alone or urgency > min(crowd.suspects)
-        return Turn.SOON if others or steps_aside(crowd, urgency) else Turn.NOW
+        return Turn.SOON if others or (steps_aside(crowd, urgency) and not crowd.due) else Turn.NOW
     if not goes_first(crowd, urgency):
         return Turn.LATER
-    return Turn.SOON if crowd.alone else Turn.NOW
+    return Turn.SOON if crowd.alone or crowd.due else Turn.NOW
 
 
 def steps_aside(crowd: Crowd, urgency: int) -> bool:

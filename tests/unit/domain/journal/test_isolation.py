@@ -48,12 +48,20 @@ def test_a_suspect_that_is_as_urgent_as_any_steps_aside_for_nobody():
     assert goes_first(crowd, P0) is False
 
 
+def test_a_suspect_that_is_due_goes_before_the_most_urgent():
+    crowd = Crowd(suspects=(P3,), waiting=2, due=True)
+    assert Turn.NOW is turn(crowd, P3, suspect=True)
+    assert [Turn.SOON, Turn.LATER] == [turn(crowd, u, suspect=False) for u in (P0, P1)]
+    assert Turn.SOON is turn(Crowd(running=1, suspects=(P3,), due=True), P3, suspect=True)
+
+
 crowds = st.builds(
     Crowd,
     running=st.integers(0, 3),
     suspects=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
     alone=st.booleans(),
     waiting=st.integers(0, 2),
+    due=st.booleans(),
 )
 
 
@@ -73,7 +81,7 @@ def test_a_message_is_asked_for_only_if_it_could_start_here(crowd, urgency):
 @given(crowds)
 def test_somebody_can_always_go_on(crowd):
     """Runs end by themselves; when none is left, a suspect or an urgent request has its turn."""
-    idle = Crowd(0, crowd.suspects, alone=False, waiting=crowd.waiting)
+    idle = Crowd(0, crowd.suspects, alone=False, waiting=crowd.waiting, due=crowd.due)
     suspect_starts = Turn.NOW is turn(idle, min(idle.suspects), suspect=True)
     urgent_starts = idle.waiting > 0 and Turn.NOW is turn(idle, P0, suspect=False)
     assert suspect_starts or urgent_starts
