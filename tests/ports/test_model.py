@@ -2,6 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -294,3 +295,22 @@ async def test_another_provider_goes_on_with_the_conversation_of_the_first():
         assert sent.count(reply.tool_calls[0].id) == 2
         assert "Looking." in sent
         assert "a pod" in sent
+
+
+@pytest.mark.parametrize("value", [float("nan"), 10**5000, "\ud800"], ids=["nan", "digits", "surrogate"])
+@pytest.mark.parametrize("name", ["openai-chat:test-model", "anthropic:test-model"])
+async def test_a_request_that_cannot_be_written_is_given_up(name, value):
+    tool = ToolSpec("docs", "Search.", {"type": "object", "properties": {"q": {"enum": [value]}}})
+    request = replace(asked(UserTurn("An incident.")), tools=(tool,))
+    async with model_on(lambda request, number: Said(text="Done."), name) as (model, llm):
+        with pytest.raises(GiveUp) as caught:
+            await model.ask(request)
+    assert GiveUpReason.MODEL_REJECTED_REQUEST == caught.value.reason
+    assert [] == llm.requests
+
+
+@pytest.mark.parametrize("text", ['{"n": NaN}', '{"n": [1, 1e999]}', '{"n": -Infinity}'])
+def test_numbers_that_json_does_not_have_are_no_arguments(text):
+    arguments, problem = read_arguments(text)
+    assert {} == arguments
+    assert "not valid JSON" in problem

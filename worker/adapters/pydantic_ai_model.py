@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,11 @@ from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 MAX_ERROR_CHARS = 300
 MAX_DEPTH = 32
+UNBUILT = (ValueError, TypeError, OverflowError, RecursionError, UserError)
+"""What building and writing a request raises, whoever's text is in it. The same request fails again.
+
+An answer that cannot be read is none of these: the library makes errors of its own of it.
+"""
 FINISH = {
     "stop": Finish.STOP,
     "tool_call": Finish.TOOL_CALLS,
@@ -127,6 +133,9 @@ class PydanticAIModel:
             raise Retry(RetryReason.MODEL_UNAVAILABLE, message) from e
         except (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError) as e:
             raise translate(e) from e
+        except UNBUILT as e:
+            message = f"the request cannot be written: {type(e).__name__}: {_one_line(e)}"
+            raise GiveUp(GiveUpReason.MODEL_REJECTED_REQUEST, message[:MAX_ERROR_CHARS]) from e
         return reply_of(response, configured_name=self._name, turn=len(request.turns))
 
     async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
@@ -261,10 +270,14 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
 def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
     """A JSON value whose texts can be written as UTF-8. Raises RecursionError for one with more levels.
 
+    Raises ValueError for NaN and infinities: Python's reader lets them in, no JSON has them.
+
     JSON readers and writers give up at different depths, so what one of them lets in another cannot write.
     """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not a number of JSON")
     if not isinstance(value, list | dict):
         return value
     if not levels:

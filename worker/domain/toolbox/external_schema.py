@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -14,6 +15,8 @@ PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of properties that the providers' APIs take."""
 MAX_PROPERTIES, MAX_VALUES = 20, 20
 MAX_WORDS, MAX_VALUE = 120, 60  # characters
+MAX_NUMBER = 2**53
+"""Beyond it JSON readers no longer agree on a number (RFC 8259, section 6)."""
 REFERENCE = "#/$defs/"
 DEEPEST = 32
 
@@ -97,12 +100,16 @@ def _type(stated: Any) -> str:
 def _values(stated: Any) -> list[Any]:
     """The values if they are short and few: a part of a list would be wrong."""
     values = stated if isinstance(stated, list) and len(stated) <= MAX_VALUES else []
-    short = all(
-        isinstance(v, bool | int | float)
-        or (isinstance(v, str) and len(v) <= MAX_VALUE and one_line(v, MAX_VALUE) == v)
-        for v in values
-    )
-    return values if short else []
+    return values if all(map(_sendable, values)) else []
+
+
+def _sendable(value: Any) -> bool:
+    """Whether a value is short, and every JSON writer can write it."""
+    if isinstance(value, int):
+        return abs(value) < MAX_NUMBER
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str) and len(value) <= MAX_VALUE and one_line(value, MAX_VALUE) == value
 
 
 def _required(stated: Any, properties: Mapping[str, Any]) -> list[str]:
