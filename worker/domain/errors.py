@@ -82,8 +82,19 @@ BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL
 """Nothing can be analysed until a person acts."""
 
 
+LONGEST_AFTER_SECONDS = 300.0
+"""The longest wait that a server is believed (Retry-After): one that names a date or a wrong unit is asked again."""
+
+
+def believed(after: float) -> float:
+    """What is waited of the seconds that a server asks for, which may be any number."""
+    if after > 0.0:
+        return min(after, LONGEST_AFTER_SECONDS)
+    return 0.0 if after <= 0.0 else LONGEST_AFTER_SECONDS  # it is not a number
+
+
 class Retry(Exception):  # noqa: N818 - a verb: what to do
-    """Try again, not before `after` seconds (None: the retry policy decides).
+    """Try again, not before `after` seconds (None: the retry policy decides), as far as they are believed.
 
     `tried`: a call was made and failed. It was not when nothing was sent, as to a model that is left alone.
     """
@@ -94,7 +105,7 @@ class Retry(Exception):  # noqa: N818 - a verb: what to do
         super().__init__(f"{reason}: {message}")
         self.reason = reason
         self.message = message
-        self.after = after
+        self.after = None if after is None else believed(after)
         self.tried = tried
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.errors import RetryReason
+from worker.domain.errors import LONGEST_AFTER_SECONDS, Retry, RetryReason
 from worker.domain.retry import RATE_LIMIT_FLOOR_SECONDS, RetryPolicy, next_delay, probe_pause
 
 DOWN, LIMITED = RetryReason.MODEL_UNAVAILABLE, RetryReason.MODEL_RATE_LIMITED
@@ -71,3 +71,13 @@ def test_a_model_that_refuses_all_calls_is_tried_less_and_less_up_to_a_fifth_as_
         tries += 1
         passed += probe_pause(60.0, tries)
     assert tries < 750
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [(-1.0, 0.0), (30.0, 30.0), (1e9, LONGEST_AFTER_SECONDS), (float("nan"), LONGEST_AFTER_SECONDS)],
+)
+def test_a_request_outlives_what_an_odd_server_asks_it_to_wait(asked, expected):
+    error = Retry(RetryReason.MODEL_RATE_LIMITED, "429", asked)
+    delay = next_delay(POLICY, error.reason, attempt=1, age_seconds=0.0, after=error.after, jitter=0.0)
+    assert expected == error.after == delay

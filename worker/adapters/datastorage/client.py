@@ -22,8 +22,7 @@ MAX_CALL_BYTES = 32 * 1024 * 1024
 ATTEMPTS = 2
 PAUSE_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 2.0
-LONGEST_PAUSE_SECONDS = 300.0
-RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=LONGEST_PAUSE_SECONDS)
+RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
 HINTS = {
     401: ": the token is not taken",
     403: ": the worker may not read it",
@@ -139,8 +138,7 @@ class DataStorageClient:
 
     def _note(self, why: str, after: float | None) -> None:
         self._last = why
-        wait = None if after is None else min(after, LONGEST_PAUSE_SECONDS)
-        self._breaker = unavailable(self._breaker, self._monotonic(), RULE, wait)
+        self._breaker = unavailable(self._breaker, self._monotonic(), RULE, after)
 
     def _failed(self, why: str) -> Exception:
         return self._failure(f"DataStorage at {self._server.url}: {why}")

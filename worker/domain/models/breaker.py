@@ -3,14 +3,14 @@
 Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
 `open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a success
 closes it, a failure opens it again. A provider's own words count at once and for all callers: nothing is sent before
-its Retry-After has passed, nor for a while after it has refused the credentials or the spending.
+its Retry-After has passed (`errors.believed`; after the longest one a single call looks first), nor for a while after it has refused the credentials or the spending.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from worker.domain.errors import BLOCKING, GiveUp, Retry, RetryReason
+from worker.domain.errors import BLOCKING, LONGEST_AFTER_SECONDS, GiveUp, Retry, RetryReason, believed
 
 PROBE_SECONDS = 1.0
 """When to look again while somebody else's probe is on its way."""
@@ -71,16 +71,22 @@ def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRul
         return replace(breaker, probing=False, paused_until=now + rule.refused_seconds, why=refused)
     why = Retry(error.reason, error.message)
     if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
-        until = max(breaker.paused_until, now + (error.after or 0.0))
-        return replace(breaker, probing=False, paused_until=until, why=why)
+        return replace(_asked(breaker, now, error.after), why=why)
     return replace(unavailable(breaker, now, rule, error.after), why=why)
 
 
 def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | None = None) -> Breaker:
     """After a call that nothing answered. `after` is what was asked to wait for (Retry-After), in seconds."""
-    until = max(breaker.paused_until, now + (after or 0.0))
-    noted = replace(breaker, probing=False, paused_until=until, failed=breaker.failed + 1)
+    noted = replace(_asked(breaker, now, after), failed=breaker.failed + 1)
     if noted.failed < rule.failures or now < breaker.paused_until:
         return noted  # of the calls that were on their way when it opened, none opens it further
     seconds = min(rule.longest_seconds, rule.open_seconds * 2.0**breaker.opened)
-    return replace(noted, opened=breaker.opened + 1, paused_until=max(until, now + seconds))
+    return replace(noted, opened=breaker.opened + 1, paused_until=max(noted.paused_until, now + seconds))
+
+
+def _asked(breaker: Breaker, now: float, after: float | None) -> Breaker:
+    """Paused as the server asks. The longest pause may be too short for it, so one call goes first."""
+    seconds = believed(after or 0.0)
+    opened = max(breaker.opened, 1) if seconds >= LONGEST_AFTER_SECONDS else breaker.opened
+    until = max(breaker.paused_until, now + seconds)
+    return replace(breaker, probing=False, opened=opened, paused_until=until)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.errors import LONGEST_AFTER_SECONDS, GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.models.breaker import (
     PROBE_SECONDS,
     Breaker,
@@ -119,3 +119,20 @@ def test_a_server_of_any_kind_opens_it_and_may_ask_for_a_longer_pause():
     assert 10.0 == pause(unavailable(breaker, 0.0, RULE), 0.0)
     assert 25.0 == pause(unavailable(breaker, 0.0, RULE, after=25.0), 0.0)
     assert 3.0 == pause(unavailable(Breaker(), 0.0, RULE, after=3.0), 0.0)
+
+
+ODD = [1_764_305_000.0, float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize("asked", ODD)
+@pytest.mark.parametrize("reason", [RetryReason.MODEL_RATE_LIMITED, RetryReason.MODEL_UNAVAILABLE])
+def test_an_odd_wish_for_a_pause_ends_and_then_one_call_looks(reason, asked):
+    breaker = after([Retry(reason, "odd", asked)])
+    assert LONGEST_AFTER_SECONDS == pause(breaker, 0.0)
+    assert 0.0 == pause(breaker, LONGEST_AFTER_SECONDS)
+    assert PROBE_SECONDS == pause(started(breaker), LONGEST_AFTER_SECONDS)
+
+
+@pytest.mark.parametrize("asked", ODD)
+def test_a_server_that_is_no_model_cannot_pause_itself_for_ever(asked):
+    assert LONGEST_AFTER_SECONDS == pause(unavailable(Breaker(), 0.0, RULE, asked), 0.0)
