@@ -309,6 +309,24 @@ async def test_a_workflow_that_is_gone_before_it_is_read_is_not_offered(catalog,
     assert "" == catalog.problem
 
 
+@pytest.mark.parametrize(
+    "body", ["404 page not found\n", "<html>404 Not Found</html>", "", '"gone"', "[" * 100_000]
+)
+async def test_a_404_that_is_not_of_the_api_is_an_outage(catalog, stored, body):
+    await catalog.actions(ANYTHING)
+    stored.override = lambda request: web.Response(status=404, text=body)
+    with pytest.raises(CatalogUnavailable):
+        await catalog.get("restart-v1", INCIDENT)
+    assert "it answered 404" in catalog.problem
+
+
+async def test_a_catalog_that_has_nothing_of_what_it_lists_is_an_outage(catalog, stored):
+    stored.override = lambda request: (
+        web.json_response({"title": "Not Found"}, status=404) if "workflow_id" in request.match_info else None
+    )
+    assert "lists 2 workflows and has none of them" in await down(catalog)
+
+
 def test_older_spellings_are_read():
     record = {
         "workflow_id": "restart-v1",

@@ -33,12 +33,22 @@ Found = TypeVar("Found")
 
 
 class FailedError(Exception):
-    """A question was not answered. `status` is 0 without an answer; `again`: another try may work, after `after` seconds."""
+    """A question was not answered. `status` is 0 without an answer; `again`: another try may work, after `after` seconds.
+
+    `absent`: the API itself says that there is no such thing. A 404 without JSON may be a proxy's, with nothing behind it.
+    """
 
     def __init__(
-        self, message: str, *, status: int = 0, again: bool = False, after: float | None = None
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        again: bool = False,
+        after: float | None = None,
+        absent: bool = False,
     ) -> None:
         super().__init__(message)
+        self.absent = absent
         self.status, self.again, self.after = status, again, after
 
 
@@ -149,9 +159,21 @@ def _document(answer: Answer) -> Any:
     if status != 200:
         hint = ": redirects are not followed" if 300 <= status < 400 else HINTS.get(status, "")
         raise FailedError(
-            f"it answered {status}{hint}", status=status, again=answer.may_pass, after=answer.after
+            f"it answered {status}{hint}",
+            status=status,
+            again=answer.may_pass,
+            after=answer.after,
+            absent=status == 404 and _is_object(answer),
         )
     try:
         return answer.json()
     except ValueError as error:
         raise FailedError("the answer is not JSON") from error
+
+
+def _is_object(answer: Answer) -> bool:
+    """Whether the body is a JSON object, as every error of the API is (RFC 7807)."""
+    try:
+        return isinstance(answer.json(), dict)
+    except ValueError:
+        return False

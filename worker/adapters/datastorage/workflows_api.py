@@ -97,6 +97,8 @@ async def _by_steps(exchange: Exchange) -> Found:
             if len(listed) > MAX_WORKFLOWS:
                 raise FailedError(f"the catalog has more than {MAX_WORKFLOWS} workflows")
     records = await gathered(lambda name: _record(exchange, name, {}), listed)
+    if records and all(record is None for record in records.values()):
+        raise FailedError(f"it lists {len(records)} workflows and has none of them")
     for name, record in records.items():
         if record is not None:
             found.add(found.read(functools.partial(_as_listed, name, listed[name]), record, name))
@@ -140,11 +142,11 @@ async def _pages(
 
 
 async def _record(exchange: Exchange, workflow_id: str, filters: Mapping[str, str]) -> Any:
-    """The full record, None when there is none."""
+    """The full record, None when the API says that there is none."""
     try:
         return await exchange.get(f"{WORKFLOWS}/{_segment(workflow_id)}", filters)
     except FailedError as error:
-        if error.status == 404:
+        if error.absent:
             return None
         raise
 
