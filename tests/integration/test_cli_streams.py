@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.nats_servers import one_server
 from tests.pipeline import CATALOG
 from tests.processes import COMMAND, environment, rca
 
@@ -87,3 +88,21 @@ async def test_a_search_ranks_by_meaning_when_it_can():
     ]
     assert sorted(w["workflow_id"] for w in by_words) == sorted(w["workflow_id"] for w in by_meaning)
     assert by_meaning[0]["workflow_id"] == "increase-memory-limits-v1"
+
+
+async def test_a_server_without_our_streams_names_the_command_that_makes_them(tmp_path):
+    async with one_server(tmp_path) as server:
+        env = {"RCA_NATS__SERVERS": server.url}
+        for command in (("dlq", "list"), ("cancel", "rr-1"), ("audit", "verify")):
+            ended = await rca(*command, env=env)
+            assert (1, True) == (ended.code, "run `rca provision`" in ended.err), command
+            assert "err_code" not in ended.err
+
+
+async def test_a_request_that_left_no_event_is_no_good_trail(tmp_path):
+    async with one_server(tmp_path) as server:
+        env = {"RCA_NATS__SERVERS": server.url}
+        assert 0 == (await rca("provision", env=env)).code
+        for command in ("verify", "export"):
+            ended = await rca("audit", command, "--request", "nope", env=env)
+            assert (1, True) == (ended.code, "no event and no result of the request nope" in ended.err)

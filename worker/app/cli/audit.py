@@ -17,10 +17,14 @@ import typer
 from schemas.subjects import Subjects
 from worker.app.auditing import Auditing, check_file, public_keys
 from worker.app.cli.connection import connection
+from worker.app.operations import OperationError
 from worker.app.settings import load
 from worker.domain.auditing.findings import ChainReport, Finding, Report
 from worker.domain.evidence import one_line
 
+NOTHING = (
+    "there is no event and no result of the request {request}: they have expired, or its key is another one"
+)
 SHOWN = 200
 EVERY_SECONDS = 1.0
 
@@ -40,6 +44,8 @@ async def verify(
     else:
         async with _auditing() as auditing:
             report = await auditing.check(known, only=request, progress=progress)
+    if request and not report.events and not report.findings:
+        raise OperationError(NOTHING.format(request=request))
     if as_json:
         typer.echo(json.dumps(_document(report), indent=2))
     else:
@@ -49,10 +55,14 @@ async def verify(
 
 async def export(*, request: str = "") -> int:
     """The stored bodies on standard output, one a line."""
+    written = 0
     async with _auditing() as auditing:
         async for body in auditing.events(only=request):
             sys.stdout.buffer.write(body + b"\n")
+            written += 1
     sys.stdout.buffer.flush()
+    if request and not written:
+        raise OperationError(NOTHING.format(request=request))
     return 0
 
 

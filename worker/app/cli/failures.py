@@ -31,6 +31,9 @@ KNOWN = (
     Unavailable,
 )
 
+NO_STREAM = "err_code=10059"
+"""JetStream's code for a stream that does not exist (nats-server, errors.json)."""
+
 
 def explain(problem: BaseException) -> str:
     """What is wrong and what to do, for the terminal."""
@@ -41,6 +44,8 @@ def explain(problem: BaseException) -> str:
             return f"{problem}; RCA_POLICY__PATH names the policy"
         case ModelUnusable():
             return f"RCA_LLM__MODEL: {problem}"
+        case Unavailable() if NO_STREAM in str(problem):
+            return f"NATS: {str(problem).partition(':')[0]}: there is no such stream; run `rca provision`"
         case NatsServerError() | Unavailable():
             return f"NATS: {problem}"
         case _:
