@@ -60,7 +60,7 @@ class Auditing:
         archive, check = self._archive(self._subjects.audit_stream), AuditCheck(keys, only=only)
         extent = await archive.extent(now)
         async for message in archive.messages(extent):
-            check.add(message.sequence, message.body)
+            check.add(message.sequence, message.body, message.stored_at)
             progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
         return check.finish(Facts(now, results, queue.oldest, extent.kept_since))
 

@@ -8,6 +8,7 @@ an event that comes too early tells at once that others are missing or were move
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from schemas.chain import genesis
@@ -21,7 +22,9 @@ class Chain:
     """What is known of one chain.
 
     `first` is the sequence of its first event that was seen, above 1 when the beginning is missing; `next` the sequence
-    that should come now, or the first one that is missing.
+    that should come now, or the first one that is missing. `last_at`: when the newest event was stored; its own time, which
+    whoever wrote it has chosen, only when that is not known. `latest`: of the event that says to be the youngest, its time,
+    sequence and position.
     """
 
     __slots__ = (
@@ -33,7 +36,8 @@ class Chain:
         "first_time",
         "first_type",
         "key",
-        "last_time",
+        "last_at",
+        "latest",
         "name",
         "next",
         "replayed",
@@ -41,10 +45,12 @@ class Chain:
         "seen",
     )
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, stored_at: datetime | None = None) -> None:
         self.key, self.name = link.request_key, link.chain
         self.first = self.next = link.sequence
-        self.first_time = self.last_time = link.time
+        self.first_time = link.time
+        self.last_at = stored_at or link.time
+        self.latest = (link.time, link.sequence, 0)
         self.first_type = link.event_type
         self.continues, self.replayed = link.continues, link.replayed
         self.ends: list[End] = []
@@ -66,7 +72,7 @@ class Chain:
         """Whether an event with this hash is in the unbroken part."""
         return any(known.hex() == event_hash for known in self._all())
 
-    def follow(self, link: Link, position: int) -> bool:
+    def follow(self, link: Link, position: int, stored_at: datetime | None = None) -> bool:
         """Take the next event, which is intact. Whether it is a new one of the unbroken part."""
         at = (link.sequence - self.first) * HASH_BYTES
         if link.sequence < self.first:
@@ -84,7 +90,7 @@ class Chain:
             detail = "it does not follow the event before it: one of the two is not the original"
             self.wrong(link.sequence, Problem.NOT_LINKED, detail, position)
         else:
-            self._take(link)
+            self._take(link, position, stored_at)
             return True
         return False
 
@@ -98,10 +104,12 @@ class Chain:
             return link.prev == self.head
         return link.sequence > 1 or link.prev == genesis(self.key, self.name)
 
-    def _take(self, link: Link) -> None:
+    def _take(self, link: Link, position: int, stored_at: datetime | None) -> None:
         self._hashes += bytes.fromhex(link.hash)
         self.next, self.seen = link.sequence + 1, self.seen + 1
-        self.last_time = link.time
+        self.last_at = stored_at or link.time
+        if not self.latest[-1] or link.time > self.latest[0]:
+            self.latest = (link.time, link.sequence, position)
         if link.end is not None:
             self.ends.append(link.end)
 

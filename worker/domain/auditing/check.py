@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from schemas.audit import EventType
@@ -41,8 +41,8 @@ class AuditCheck:
         self._unreadable: list[Finding] = []
         self._signed = self._ends = 0
 
-    def add(self, position: int, body: bytes) -> None:
-        """Read the next message. `position` is where it stands, for people."""
+    def add(self, position: int, body: bytes, stored_at: datetime | None = None) -> None:
+        """Read the next message. `position` is where it stands, for people; `stored_at` the server's time of it."""
         try:
             link = read_link(body)
         except ValueError as e:
@@ -57,8 +57,13 @@ class AuditCheck:
         chains = self._chains.setdefault(link.request_key, {})
         chain = chains.get(link.chain)
         if chain is None:
-            chain = chains[link.chain] = Chain(link)
-        if chain.follow(link, position) and link.end is not None:
+            chain = chains[link.chain] = Chain(link, stored_at)
+        if not chain.follow(link, position, stored_at):
+            return
+        if stored_at is not None and link.time - stored_at > CLOCKS:
+            detail = f"it says {link.time.isoformat()}, and was stored at {stored_at.isoformat()}"
+            chain.wrong(link.sequence, Problem.IN_THE_FUTURE, detail, position)
+        if link.end is not None:
             self._check_end(chain, link.end, position)
 
     def finish(self, facts: Facts) -> Report:
@@ -128,6 +133,7 @@ class AuditCheck:
 def _judged(chains: Sequence[Chain], facts: Facts) -> Iterator[tuple[Chain, Status]]:
     """The chains of one request, in the order in which they begin; their problems are noted in them."""
     for chain in chains:
+        _not_in_the_future(chain, facts)
         expired = False
         if chain.first > 1:
             expired = _may_have_expired(chain, facts)
@@ -138,6 +144,14 @@ def _judged(chains: Sequence[Chain], facts: Facts) -> Iterator[tuple[Chain, Stat
         else:
             status = _earlier(chain, chains[chains.index(chain) + 1])
         yield chain, Status.EXPIRED if expired and status is Status.COMPLETE else status
+
+
+def _not_in_the_future(chain: Chain, facts: Facts) -> None:
+    """Events without a server's time as well: whoever may choose any time could keep a cut chain open for ever."""
+    time, sequence, position = chain.latest
+    if time - facts.now > CLOCKS:
+        detail = f"it says {time.isoformat()}, which is still to come"
+        chain.wrong(sequence, Problem.IN_THE_FUTURE, detail, position)
 
 
 def _may_have_expired(chain: Chain, facts: Facts) -> bool:
@@ -154,7 +168,7 @@ def _earlier(chain: Chain, following: Chain) -> Status:
     if following.first_type == EventType.REQUEST_RESUMED:
         if not following.continues or chain.knows(following.continues):
             return Status.ABANDONED
-    elif not following.replayed and following.first_time - chain.last_time > RESUMABLE - CLOCKS:
+    elif not following.replayed and following.first_time - chain.last_at > RESUMABLE - CLOCKS:
         return Status.ABANDONED
     chain.wrong(chain.next, Problem.TRUNCATED, "it has no end, and the next chain does not say why")
     return Status.BAD
@@ -166,7 +180,7 @@ def _last(chains: Sequence[Chain], facts: Facts) -> Status:
     if chain.ended:
         _compare(chains, stored, facts)
         return Status.COMPLETE
-    is_open = chain.last_time > facts.now - RESUMABLE or _may_wait(chain, facts)
+    is_open = chain.last_at > facts.now - RESUMABLE or _may_wait(chain, facts)
     if stored is not None:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:
@@ -183,7 +197,7 @@ def _last(chains: Sequence[Chain], facts: Facts) -> Status:
 
 def _may_wait(chain: Chain, facts: Facts) -> bool:
     """A request that old is in the queue: no worker has run for a day, or all of them were told to wait."""
-    return facts.waiting_since is not None and facts.waiting_since < chain.first_time + CLOCKS
+    return facts.waiting_since is not None and facts.waiting_since - CLOCKS < chain.first_time
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: Facts) -> None:

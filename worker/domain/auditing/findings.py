@@ -23,6 +23,7 @@ class Problem(enum.StrEnum):
     UNSIGNED = "unsigned"
     UNKNOWN_KEY = "unknown_key"
     FORGED = "forged"
+    IN_THE_FUTURE = "in_the_future"
 
 
 class Status(enum.StrEnum):

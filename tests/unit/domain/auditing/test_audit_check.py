@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -24,6 +24,7 @@ from tests.fakes.audit_chains import (
 )
 from tests.fakes.messages import NOON
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
+from worker.domain.auditing.check import AuditCheck
 from worker.domain.auditing.findings import Facts, Problem, Status, StoredResult
 
 SIGNER = Ed25519Signer(b"s" * 32)
@@ -115,6 +116,47 @@ def test_a_chain_is_open_while_its_request_has_no_result():
     assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, younger))
     assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, Facts(now=LATER, results={})))
     assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, facts("rr-1", now=soon)))
+
+
+def stored(messages, at, known):
+    reader = AuditCheck()
+    for position, message in enumerate(messages, start=1):
+        reader.add(position, message, at)
+    return reader.finish(known)
+
+
+@pytest.mark.parametrize(
+    "start", [datetime(2099, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)]
+)
+@pytest.mark.parametrize("waiting_since", [None, NOON])
+def test_a_cut_chain_is_not_kept_open_by_times_that_are_still_to_come(start, waiting_since):
+    cut = bodies(chain("rr-1", [accepted(), decided(1)], start=start))
+    known = Facts(now=LATER, results={}, waiting_since=waiting_since)
+    assert [("rr-1", 2, Problem.IN_THE_FUTURE)] == problems(check(cut, known))
+    assert [("rr-1", 1, Problem.IN_THE_FUTURE)] == problems(stored(cut, LATER, known))
+
+
+def test_a_time_that_was_to_come_when_the_event_was_stored_is_found_when_it_has_passed():
+    messages = bodies(whole("rr-1", 3, start=NOON + timedelta(hours=1)))
+    assert check(messages, facts("rr-1")).good
+    report = stored(messages, NOON, facts("rr-1"))
+    assert [("rr-1", 1, Problem.IN_THE_FUTURE)] == problems(report)
+
+
+@pytest.mark.parametrize(("minutes", "good"), [(9, True), (11, False)])
+def test_clocks_may_differ_a_little(minutes, good):
+    messages = bodies(whole("rr-1", 2, start=LATER + timedelta(minutes=minutes)))
+    assert (good, good) == (check(messages, facts("rr-1")).good, stored(messages, LATER, facts("rr-1")).good)
+
+
+def test_a_chain_is_as_old_as_the_server_says():
+    begun = bodies(chain("rr-1", [accepted(), decided(1)]))
+    known = Facts(now=LATER, results={})
+    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(stored(begun, NOON, known))
+    assert stored(begun, LATER - timedelta(hours=1), known).good  # published late, after the broker was away
+    newer = bodies(chain("rr-1", [accepted(), decided(1)], start=LATER - timedelta(hours=23, minutes=55)))
+    day_ago = LATER - timedelta(hours=24, minutes=1)
+    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(stored(newer, day_ago, known))
 
 
 def test_a_dead_letter_in_work_again_is_open():
