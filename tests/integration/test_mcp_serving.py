@@ -147,7 +147,7 @@ async def test_logs_go_to_stderr_and_the_process_ends_with_its_input(env, tmp_pa
     async with over_stdio(env, tmp_path) as client:
         await ask(client, "list_available_actions")
     said = (tmp_path / "stderr").read_text().splitlines()
-    assert {"mcp_call"} == {json.loads(line)["event"] for line in said}
+    assert {"catalog_opened", "mcp_call"} == {json.loads(line)["event"] for line in said}
 
 
 async def started(env, *arguments):
@@ -195,7 +195,7 @@ async def test_a_client_that_is_gone_ends_it_cleanly(env):
     os.close(reading)
     server.stdin.write(json.dumps(HELLO).encode() + b"\n")
     _, err = await asyncio.wait_for(server.communicate(), PATIENCE_SECONDS)
-    assert (0, ["mcp_client_gone"]) == (
+    assert (0, ["catalog_opened", "mcp_client_gone"]) == (
         server.returncode,
         [json.loads(line)["event"] for line in err.splitlines()],
     )

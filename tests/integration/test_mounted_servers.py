@@ -147,6 +147,7 @@ async def test_without_the_library_it_says_what_to_install(tmp_path):
     env = {
         "PYTHONPATH": str(tmp_path),
         "RCA_LLM__MODEL": "openai-chat:x",
+        "RCA_LLM__API_KEY": "none",
         "RCA_MCP__SERVERS": "docs=http://127.0.0.1:9/mcp",
         "RCA_MCP__TOOLS": "docs.search",
     }
@@ -169,7 +170,8 @@ async def test_without_the_library_it_says_what_to_install(tmp_path):
     ],
 )
 async def test_a_configuration_that_cannot_be_meant_is_refused(mcp, expected):
-    env = {"RCA_LLM__MODEL": "openai-chat:x", **{f"RCA_MCP__{name}": value for name, value in mcp.items()}}
+    model = {"RCA_LLM__MODEL": "openai-chat:x", "RCA_LLM__API_KEY": "none"}
+    env = {**model, **{f"RCA_MCP__{name}": value for name, value in mcp.items()}}
     ended = await rca("worker", env=env)
     assert 1 == ended.code
     assert expected in ended.err

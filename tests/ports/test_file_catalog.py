@@ -103,7 +103,7 @@ def test_the_catalog_of_the_corpus_has_no_problems():
 )
 def test_a_problem_names_its_line_and_field(tmp_path, text, line, message):
     write(tmp_path, text)
-    ((where, what),) = found(tmp_path)
+    ((where, what),) = [p for p in found(tmp_path) if "there are no workflows" not in p[1]]
     assert (line, message) == (where, what[: len(message)])
 
 
