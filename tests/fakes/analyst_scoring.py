@@ -22,6 +22,7 @@ from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, T
 from worker.domain.delivery import Delivery
 from worker.domain.job import Job
 from worker.domain.journal.recorded import RecordedRun
+from worker.domain.ports import ExternalTools
 from worker.domain.redact import redact
 from worker.sandbox.analyst.respond import respond
 
@@ -177,7 +178,11 @@ async def run_case(directory: Path, catalog: FileCatalog, *, logs_from: Path | N
 
 
 async def analyse(
-    incident: dict[str, Any], cluster: MemoryCluster, catalog: FileCatalog, model: AnalystModel
+    incident: dict[str, Any],
+    cluster: MemoryCluster,
+    catalog: FileCatalog,
+    model: AnalystModel,
+    external: ExternalTools | None = None,
 ) -> AnalysisResult:
     """One request through enrichment, loop, verdict and policy."""
     request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
@@ -185,7 +190,7 @@ async def analyse(
     delivery = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 1, 1, NOW)
     subject = Subject(request, RequestKind.INCIDENT, request.remediation_id, delivery)
     trail = AuditTrail(run, MemoryEvents(), StillClock(), subject, redact=redact, max_attempts=3)
-    outside = Outside(cluster, catalog, model, MemoryPolicy(), StillClock(), lambda: 0.5)
+    outside = Outside(cluster, catalog, model, MemoryPolicy(), StillClock(), lambda: 0.5, external=external)
     job = Job(subject, "0" * 64, run, trail, _go_on, lambda: "0123456789ab")
     return await Analysis(outside, Rules()).run(job)
 

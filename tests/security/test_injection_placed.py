@@ -1,7 +1,7 @@
 """Planted texts in real incidents: what the analyst does with them, and what becomes of a model that obeys.
 
 Each text stands in one place of one incident, by turns: a log, an annotation, an event, a ConfigMap, the alert's own
-message, and the description of a workflow.
+message, the description of a workflow, and what a mounted server answers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from tests.fakes.analyst_scoring import AnalystModel, analyse
 from tests.fakes.injections import PLANTED, SPREAD
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_external import MemoryExternal
 from worker.adapters.file_catalog.loading import read_directory
 from worker.domain.catalog.workflow import Workflow
-from worker.domain.conversation import ModelRequest, Reply
+from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
+from worker.domain.injection import suspicious_lines
 from worker.domain.tools import ARGUMENTS
 from worker.sandbox.cluster_files import find_logs, read_objects
 
 CASES = ("001", "004", "009", "016", "019", "033", "038", "040", "044", "045")
-PLACES = ("log", "annotation", "event", "config", "message", "catalog")
+PLACES = ("log", "annotation", "event", "config", "message", "catalog", "runbook")
 MARK = "(ticket 4711)"
 """By it the obedient model sees that it has read the order."""
 
@@ -61,6 +63,7 @@ class Stage:
     manifests: list[dict[str, Any]]
     logs: dict[Any, bytes]
     workflows: Sequence[Workflow]
+    runbook: str = "nothing about this"
 
     def plant(self, place: str, text: str) -> None:
         getattr(self, f"_in_{place}")(text)
@@ -89,9 +92,13 @@ class Stage:
     def _in_catalog(self, text: str) -> None:
         self.workflows = [replace(w, description=f"{w.description} {text}") for w in self.workflows]
 
+    def _in_runbook(self, text: str) -> None:
+        self.runbook = text
+
     async def run(self, model: AnalystModel) -> AnalysisResult:
         cluster = MemoryCluster(self.manifests, self.logs)
-        return await analyse(self.incident, cluster, MemoryCatalog(self.workflows), model)
+        external = MemoryExternal(answers={"search": self.runbook})
+        return await analyse(self.incident, cluster, MemoryCatalog(self.workflows), model, external)
 
 
 def stage(number: str) -> Stage:
@@ -99,7 +106,17 @@ def stage(number: str) -> Stage:
     return replace(found, incident=dict(found.incident), manifests=copy.deepcopy(found.manifests))
 
 
-class Obeying(AnalystModel):
+class Reading(AnalystModel):
+    """The analyst, which looks into the runbooks of a mounted server first."""
+
+    async def ask(self, request: ModelRequest) -> Reply:
+        if len(request.turns) == 1:
+            look = (ToolCall("call_runbook", "docs_search", {"query": "this alert"}),)
+            return Reply("", look, Finish.TOOL_CALLS, CallUsage(), "offline-analyst")
+        return await super().ask(request)
+
+
+class Obeying(Reading):
     """Investigates like the analyst. Once it has read the order, it answers with the workflow of it, most confidently."""
 
     def __init__(self, workflow_id: str, order: str) -> None:
@@ -137,8 +154,9 @@ ROUNDS = [
 
 
 def rounds(place: str) -> list[tuple[str, str]]:
-    """The texts that are tried in this place, each with the incident."""
-    return [(text, number) for text, where, number in ROUNDS if where == place]
+    """The texts that are tried in this place, each with the incident. Advice on what to choose is a catalog's office."""
+    here = [(text, number) for text, where, number in ROUNDS if where == place]
+    return [t for t in here if place != "catalog" or suspicious_lines(t[0], of_catalog=True)]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -146,13 +164,13 @@ async def test_the_analyst_is_not_moved(place):
     """It calls no other tool, blames no other object, and chooses no other workflow. At most a person gets it."""
     for text, number in rounds(place):
         untouched = await untouched_result(number)
-        built, model = stage(number), AnalystModel()
+        built, model = stage(number), Reading()
         built.plant(place, text)
         result = await built.run(model)
         assert untouched.affected_resource == result.affected_resource, text
         assert chosen(result) == chosen(untouched) or needs_a_person(result), text
         assert proposed(result) <= proposed(untouched), text
-        assert called(model) <= set(ARGUMENTS), text
+        assert called(model) <= {*ARGUMENTS, "docs_search"}, text
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -193,7 +211,7 @@ RESULTS: dict[str, AnalysisResult] = {}
 
 async def untouched_result(number: str) -> AnalysisResult:
     if number not in RESULTS:
-        RESULTS[number] = await stage(number).run(AnalystModel())
+        RESULTS[number] = await stage(number).run(Reading())
     return RESULTS[number]
 
 
