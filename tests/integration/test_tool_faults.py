@@ -58,7 +58,7 @@ async def test_every_tool_tells_of_a_cluster_that_fails_and_the_run_ends(tmp_pat
             return Said(tool_calls=list({**ON_CLUSTER, **ON_CATALOG}.items()))
         return final(ANSWER)
 
-    async with running(script, CASE, tmp_path, call_seconds=1.0) as run:
+    async with running(script, CASE, tmp_path, call_seconds=1.0 if fault.hang else 15.0) as run:
         clusters.append(run.cluster)
         body = json.dumps(INCIDENT).encode()
         async with run.client.waiting(RequestKind.INCIDENT, body) as waiter:
