@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from tests.fakes.datastorage_catalog import StoredCatalog
+from tests.fakes.loopback import served
 from worker.domain.cluster.objects import ObjectRef
 from worker.domain.history import PastRemediation
 
@@ -110,12 +111,6 @@ async def serve() -> AsyncIterator[DataStorage]:
     app = web.Application(middlewares=[storage.planned])
     app.router.add_get("/api/v1/remediation-history/context", storage.handle)
     app.add_routes(storage.catalog.routes())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        storage.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(app, storage.closing) as url:
+        storage.url = url
         yield storage
-    finally:
-        storage.closing.set()
-        await runner.cleanup()

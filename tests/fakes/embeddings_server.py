@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.loopback import served
 from tests.fakes.memory_embedder import vector
 
 
@@ -48,12 +49,6 @@ async def serve() -> AsyncIterator[EmbeddingsServer]:
     server = EmbeddingsServer()
     app = web.Application()
     app.router.add_post("/v1/embeddings", server.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with served(app, server.closing) as url:
+        server.url = f"{url}/v1"
         yield server
-    finally:
-        server.closing.set()
-        await runner.cleanup()

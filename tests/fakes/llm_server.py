@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.loopback import served
+
 
 @dataclass
 class Said:
@@ -208,12 +210,5 @@ async def serve(script: Script) -> AsyncIterator[ScriptedLLM]:
     llm = ScriptedLLM(script)
     app = web.Application(client_max_size=16 << 20)
     app.router.add_post("/{path:.*}", llm.handle)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        llm.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(app) as llm.url:
         yield llm
-    finally:
-        await runner.cleanup()

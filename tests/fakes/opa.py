@@ -12,6 +12,8 @@ from typing import Any
 import regorus
 from aiohttp import web
 
+from tests.fakes.loopback import served
+
 HANG, BREAK = "hang", "break"
 
 
@@ -83,13 +85,9 @@ async def serve(
     app = web.Application()
     app.router.add_get("/health", healthy)
     app.router.add_post("/v1/data/{path:.+}", opa.data)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        opa.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield opa
+        async with served(app, opa.closing) as url:
+            opa.url = url
+            yield opa
     finally:
-        opa.closing.set()
-        await runner.cleanup()
         opa.engine = None  # here and not by the garbage collector, which may run in another thread

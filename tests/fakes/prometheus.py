@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.loopback import served
+
 LABELS = {"namespace": "shop", "pod": "api-7d9-x2x", "container": "app"}
 
 
@@ -54,12 +56,6 @@ async def serve() -> AsyncIterator[Prometheus]:
     prometheus = Prometheus()
     app = web.Application()
     app.router.add_get("/{path:.*}", prometheus.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        prometheus.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(app, prometheus.closing) as url:
+        prometheus.url = url
         yield prometheus
-    finally:
-        prometheus.closing.set()
-        await runner.cleanup()
