@@ -5,6 +5,7 @@ Catalogs that are arranged for speed must answer alike. Also the workflows the t
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,9 +87,11 @@ class MemoryCatalog:
             fitting,
             key=lambda w: (*rank(w, context)[:3], -scores.get(w.workflow_id, 0), w.workflow_id),
         )
-        ranked = [
-            Ranked(w, exactness(w, context), (rank(w, context)[:3], scores.get(w.workflow_id))) for w in order
-        ]
+        alike = itertools.groupby(
+            order,
+            lambda w: (exactness(w, context), rank(w, context)[:3], scores.get(w.workflow_id)),
+        )
+        ranked = [Ranked(same := list(group), len(same), exact) for (exact, *_), group in alike]
         alone = Counter(found[0].label for w in self.all if len(found := mismatches(w, context)) == 1)
         found = graded(ranked, query)
         return search_page(found, lambda w: w, exclusions(self.all, context), dict(alone))

@@ -119,8 +119,7 @@ class PostgresCatalog:
             bits = _offered(rows)
             fit = bits.fit(narrowed)
             near = await self._ranking.nearness(connection, vector, fit)
-            scores = by_words(words_in(rows), fit, bits.size) if near is None else near
-            best = graded(list(fit.ranked(scores)), query)
+            best = graded(list(fit.ranked(near or by_words(words_in(rows), bits.size))), query)
             found = await self._shown(connection, [place for place, _ in best.best])
             there = best._replace(best=tuple(match for match in best.best if match[0] in found))
             return search_page(there, found.__getitem__, fit.left_out(-1), fit.left_out_alone())

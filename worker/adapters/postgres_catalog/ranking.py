@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
-from worker.domain.catalog.label_bits import Fit, places_of
+from worker.domain.catalog.label_bits import Fit, Parting, by_score, places_of
 from worker.domain.catalog.meaning import QueryVectors, Vector
 from worker.domain.catalog.search import SearchQuery
 from worker.domain.ports import Embedder
@@ -37,8 +37,8 @@ class Ranking:
 
     async def nearness(
         self, connection: asyncpg.Connection, vector: Vector | None, fit: Fit
-    ) -> Mapping[int, float] | None:
-        """How near what fits is; None when words have to decide."""
+    ) -> Parting | None:
+        """What fits by nearness; None when words have to decide."""
         if not vector or not fit.fits:
             return None
         places = list(places_of(fit.fits))
@@ -49,7 +49,7 @@ class Ranking:
         rows = await connection.fetch(statements.BY_MEANING, places, vector_text(vector), len(vector), name)
         missing = len(places) - len(rows)
         self._problem = f"{missing} workflows have no vector of {name}: run `{PUSH}`" if missing else ""
-        return None if missing else {row["place"]: row["score"] for row in rows}
+        return None if missing else by_score({row["place"]: row["score"] for row in rows})
 
 
 def vector_text(vector: Sequence[float]) -> str:
@@ -57,16 +57,23 @@ def vector_text(vector: Sequence[float]) -> str:
     return f"[{','.join(map(str, vector))}]"
 
 
-def by_words(holders: Sequence[int], fit: Fit, size: int) -> Mapping[int, float]:
-    """How many words of a query what fits has; a place without any is absent.
+def by_words(speakers: Sequence[int], size: int) -> Parting:
+    """Parts workflows by the words of a query that they have; `speakers` are the bits of those that have a word, of `size`.
 
-    `holders` are the bits of the workflows that say a word, of `size` in all. Rare words weigh more, as in BM25; how often
-    a text of a few lines repeats one, and how long it is, say nothing.
+    Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say nothing.
     """
-    scores: dict[int, float] = {}
-    for members in holders:
-        count = members.bit_count()
-        weight = math.log1p((size - count + 0.5) / (count + 0.5))
-        for place in places_of(members & fit.fits):
-            scores[place] = scores.get(place, 0.0) + weight
-    return scores
+    counts = [members.bit_count() for members in speakers]
+    weights = [math.log1p((size - count + 0.5) / (count + 0.5)) for count in counts]
+
+    def parted(members: int) -> Iterable[int]:
+        found = {0.0: members}
+        for having, weight in zip(speakers, weights, strict=True):
+            before, found = found, {}
+            for score, bits in before.items():
+                said = bits & having
+                for part, sum_ in ((said, score + weight), (bits ^ said, score)):
+                    if part:
+                        found[sum_] = found.get(sum_, 0) | part
+        return [found[score] for score in sorted(found, reverse=True)]
+
+    return parted

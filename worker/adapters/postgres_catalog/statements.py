@@ -5,46 +5,31 @@ Bits are looked up one by one (LATERAL with a LIMIT), by the primary key whateve
 
 from __future__ import annotations
 
-BITS = """
+FOUND = """
     SELECT b.kind, b.label, b.value, b.members
-    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
+    FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) {more_keys}) AS k (kind, label, value)
     CROSS JOIN LATERAL (
         SELECT * FROM workflow_catalog_bits i
         WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
     ) AS b
+    {more_rows}
 """
-BITS_AND_ACTION = """
-    SELECT b.kind, b.label, b.value, b.members
-    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
-    CROSS JOIN LATERAL (
-        SELECT * FROM workflow_catalog_bits i
-        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
-    ) AS b
+WORDS_ASKED = """
+    UNION ALL
+    SELECT 'word', '', word FROM unnest(tsvector_to_array(to_tsvector('english', $4))) AS w (word)
+"""
+ONE_ACTION = """
     UNION ALL
     SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind = 'action' AND label = $4
 """
-BITS_AND_ACTIONS = """
-    SELECT b.kind, b.label, b.value, b.members
-    FROM unnest($1::text[], $2::text[], $3::text[]) AS k (kind, label, value)
-    CROSS JOIN LATERAL (
-        SELECT * FROM workflow_catalog_bits i
-        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
-    ) AS b
+ALL_ACTIONS = """
     UNION ALL
     (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
 """
-BITS_AND_WORDS = """
-    SELECT b.kind, b.label, b.value, b.members
-    FROM (
-        SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
-        UNION ALL
-        SELECT 'word', '', word FROM unnest(tsvector_to_array(to_tsvector('english', $4))) AS w (word)
-    ) AS k (kind, label, value)
-    CROSS JOIN LATERAL (
-        SELECT * FROM workflow_catalog_bits i
-        WHERE (i.kind, i.label, i.value) = (k.kind, k.label, k.value) LIMIT 1
-    ) AS b
-"""
+BITS = FOUND.format(more_keys="", more_rows="")
+BITS_AND_WORDS = FOUND.format(more_keys=WORDS_ASKED, more_rows="")
+BITS_AND_ACTION = FOUND.format(more_keys="", more_rows=ONE_ACTION)
+BITS_AND_ACTIONS = FOUND.format(more_keys="", more_rows=ALL_ACTIONS)
 ACTION_TEXTS = "SELECT action_type, description, when_to_use, when_not_to_use FROM workflow_action_type"
 PLACE = "SELECT place FROM workflow_catalog_place WHERE workflow_id = $1"
 ONE = """

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from worker.domain.catalog.cursor import workflow_of
-from worker.domain.catalog.label_bits import LabelBits, places_of
+from worker.domain.catalog.label_bits import LabelBits, by_score, places_of
 from worker.domain.catalog.search import SearchPage, SearchQuery, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
@@ -67,5 +67,5 @@ class CatalogIndex:
         fit = self._bits.fit(query.applied_to(context))
         scores = score([self._workflows[n].workflow_id for n in places_of(fit.fits)])
         by_place = {self._places[name]: value for name, value in scores.items()}
-        best = graded(list(fit.ranked(by_place)), query)
+        best = graded(list(fit.ranked(by_score(by_place))), query)
         return search_page(best, self._workflows.__getitem__, fit.left_out(-1), fit.left_out_alone())

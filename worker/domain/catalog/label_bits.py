@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worker.domain.catalog.search import Ranked
@@ -31,6 +31,9 @@ CAUSE_WEIGHT = 8
 
 PIECE_BITS = 512
 PIECE = (1 << PIECE_BITS) - 1
+
+Parting = Callable[[int], Iterable[int]]
+"""Parts workflows by how well their text matches: the bits of those that match alike, the best ones first."""
 
 
 @dataclass(slots=True)
@@ -101,13 +104,13 @@ class Fit:
             return order
         return itertools.islice(itertools.dropwhile(lambda n: n != after, order), 1, None)
 
-    def ranked(self, scores: Mapping[int, float]) -> Iterator[Ranked[int]]:
-        """All places that fit, in the order of `places`, but by score before id. A place without a score is last."""
-        for number, group in enumerate(_groups(self.fits, self.order)):
+    def ranked(self, parted: Parting) -> Iterator[Ranked[int]]:
+        """All places that fit, in the order of `places`, but by text before id."""
+        for group in _groups(self.fits, self.order):
             first = group & -group  # stands for all of them: see CAUSE_WEIGHT
             exact = sum(bool(bits & first) for bits in self.causes)
-            for place in sorted(places_of(group), key=lambda n: -scores.get(n, -math.inf)):
-                yield Ranked(place, exact, (number, scores.get(place)))
+            for bits in parted(group):
+                yield Ranked(places_of(bits), bits.bit_count(), exact)
 
     def left_out(self, scope: int) -> dict[str, int]:
         """How many of `scope` (-1: of all) each label leaves out, most first."""
@@ -223,6 +226,19 @@ def places_of(bits: int) -> Iterator[int]:
             yield start + lowest.bit_length() - 1
             piece ^= lowest
         start, bits = start + PIECE_BITS, bits >> PIECE_BITS
+
+
+def by_score(scores: Mapping[int, float]) -> Parting:
+    """By the score of each place, the highest first. A place without one is last."""
+
+    def parted(members: int) -> Iterable[int]:
+        found: dict[float, int] = {}
+        for place in places_of(members):
+            score = scores.get(place, -math.inf)
+            found[score] = found.get(score, 0) | 1 << place
+        return [found[score] for score in sorted(found, reverse=True)]
+
+    return parted
 
 
 def _groups(members: int, planes: Sequence[int]) -> Iterator[int]:

@@ -7,8 +7,10 @@ about the cause.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -147,15 +149,14 @@ def _quoted(word: str) -> str:
 
 
 class Ranked(NamedTuple, Generic[Item]):
-    """A workflow, or what stands for it, in its place among others.
+    """Workflows, or what stands for them, that nothing but their ids tells apart, in their place among others.
 
-    `exact` counts of signal type and severity those that it declares exactly. `alike` is the same for those that nothing
-    but their ids tells apart.
+    `exact` counts of signal type and severity those that they declare exactly. `items` are read as far as they are shown.
     """
 
-    item: Item
+    items: Iterable[Item]
+    count: int
     exact: int
-    alike: Hashable
 
 
 class Graded(NamedTuple, Generic[Item]):
@@ -168,14 +169,15 @@ class Graded(NamedTuple, Generic[Item]):
 
 def graded(ranked: Sequence[Ranked[Item]], query: SearchQuery) -> Graded[Item]:
     """What a query shows of those that stand best first. Match quality is by tier, and within a tier by place."""
-    places: tuple[dict[Hashable, int], ...] = tuple({} for _ in TIERS)
-    for found in ranked:
-        places[found.exact].setdefault(found.alike, len(places[found.exact]))
-    counts = [len(tier) for tier in places]
-    qualities = [match_quality(r.exact, places[r.exact][r.alike], counts[r.exact]) for r in ranked]
-    good = [n for n, quality in enumerate(qualities) if quality >= query.min_confidence]
-    best = tuple((ranked[n].item, qualities[n]) for n in good[: query.max_results])
-    return Graded(best, len(good), len(ranked) - len(good))
+    places, turns = Counter(r.exact for r in ranked), [itertools.count() for _ in TIERS]
+    qualities = [match_quality(r.exact, next(turns[r.exact]), places[r.exact]) for r in ranked]
+    good = [
+        (r, quality) for r, quality in zip(ranked, qualities, strict=True) if quality >= query.min_confidence
+    ]
+    matches = ((item, quality) for found, quality in good for item in found.items)
+    total = sum(found.count for found, _ in good)
+    best = tuple(itertools.islice(matches, query.max_results))
+    return Graded(best, total, sum(r.count for r in ranked) - total)
 
 
 def search_page(

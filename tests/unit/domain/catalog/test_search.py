@@ -143,10 +143,15 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
 
 
 def test_those_that_match_alike_have_the_same_quality():
-    ranked = [
-        Ranked(name, exact, alike)
-        for name, exact, alike in (("a", 2, "x"), ("b", 1, "x"), ("c", 2, "x"), ("d", 2, "y"), ("e", 0, "z"))
-    ]
+    ranked = [Ranked(names, len(names), exact) for names, exact in (("ac", 2), ("b", 1), ("d", 2), ("e", 0))]
     found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0))
-    assert (("a", 0.99), ("b", 0.79), ("c", 0.99), ("d", 0.945), ("e", 0.49)) == found.best
+    assert (("a", 0.99), ("c", 0.99), ("b", 0.79), ("d", 0.945), ("e", 0.49)) == found.best
     assert (5, 0) == (found.total, found.weaker)
+
+
+def test_all_are_counted_and_no_more_are_read_than_shown():
+    read = []
+    ranked = [Ranked((read.append(n) or n for n in range(20)), 20, 2), Ranked("z", 1, 0)]
+    found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, max_results=3))
+    assert (((0, 0.99), (1, 0.99), (2, 0.99)), 20, 1) == found
+    assert [0, 1, 2] == read
