@@ -19,6 +19,7 @@ from nats.js import JetStreamContext
 
 from schemas.permissions import Access, Role, access
 from schemas.subjects import DEFAULT_PREFIX, Subjects
+from tests.nats_servers import PATIENCE_SECONDS
 from worker.app.cli.permissions import configuration
 from worker.app.settings import NatsSettings
 from worker.sandbox.nats_server import NatsServer
@@ -89,7 +90,7 @@ def settings_of(server: NatsServer, role: Role, subjects: Subjects = SUBJECTS) -
         user=role,
         password=PASSWORD.format(role=role),
         inbox_prefix=access(role, subjects).inbox_prefix,
-        connect_seconds=10,
+        connect_seconds=PATIENCE_SECONDS,
     )
 
 
@@ -115,7 +116,7 @@ class Speaker:
 
     @property
     def js(self) -> JetStreamContext:
-        return self.nc.jetstream(timeout=2, prefix=self.access.api_prefix)
+        return self.nc.jetstream(timeout=PATIENCE_SECONDS, prefix=self.access.api_prefix)
 
     async def denied(self) -> list[str]:
         """What the server has said no to since the last time.
@@ -141,6 +142,7 @@ async def speaking(server: NatsServer, role: Role) -> AsyncIterator[Speaker]:
         user=role,
         password=PASSWORD.format(role=role),
         inbox_prefix=rights.inbox_prefix,
+        connect_timeout=PATIENCE_SECONDS,
         allow_reconnect=False,
         error_cb=on_error,
     )

@@ -24,6 +24,9 @@ from schemas.subjects import Subjects
 from worker.adapters.nats_provision import provision, wanted
 from worker.sandbox.nats_server import NatsServer
 
+PATIENCE_SECONDS = 30
+"""For an answer that must come: a slow machine is no failure."""
+
 
 @contextlib.asynccontextmanager
 async def one_server(directory: Path) -> AsyncIterator[NatsServer]:
@@ -73,6 +76,7 @@ async def connect(servers: Sequence[NatsServer], errors: list[Exception] | None 
     return await nats.connect(
         [server.url for server in servers],
         max_reconnect_attempts=-1,
+        connect_timeout=PATIENCE_SECONDS,
         reconnect_time_wait=0.2,
         ping_interval=5,
         error_cb=quiet,
@@ -89,7 +93,7 @@ class Case:
 
     @property
     def js(self) -> JetStreamContext:
-        return self.nc.jetstream(timeout=2)
+        return self.nc.jetstream(timeout=PATIENCE_SECONDS)
 
     async def count(self, stream: str) -> int:
         return (await self.js.stream_info(stream)).state.messages

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ risk_factors contains {"score": 10, "reason": "always"}
 never := to_number("not a number") if input.environment == "broken"
 require_approval := "no boolean" if input.environment == "odd"
 """
+PATIENT = Bounds(cpu_seconds=10.0, answer_seconds=60.0, start_seconds=60.0)
+"""For decisions that must come: a slow machine is no failure."""
 LOW, HIGH = RiskFactor(score=10, reason="always"), RiskFactor(score=40, reason="production")
 
 
@@ -43,7 +46,7 @@ def policy_files(*modules: str, data: Mapping[str, Any] | None = None) -> Policy
 
 def rego(*modules: str, data: Mapping[str, Any] | None = None, **bounds: float) -> RegoPolicy:
     files = policy_files(*modules, data=data)
-    return RegoPolicy(lambda: files, Bounds(**bounds))
+    return RegoPolicy(lambda: files, replace(PATIENT, **bounds))
 
 
 def children() -> set[int]:

@@ -16,7 +16,7 @@ from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconf
 from worker.sandbox.cluster_store import Snapshot
 
 TOKEN = "FAKE-token"
-LIMITS = Limits(call_seconds=5.0, attempt_seconds=2.0)
+LIMITS = Limits(call_seconds=60.0, attempt_seconds=30.0)
 
 
 def example(kind: str, name: str, namespace: str = "", api_version: str = "v1", **fields: Any) -> Manifest:

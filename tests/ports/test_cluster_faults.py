@@ -111,7 +111,7 @@ class TestFaults:
     ) -> None:
         pauses = Pauses()
         cluster = await connect(sleep=pauses)
-        api.faults = FaultPlan([Fault(status=429, retry_after_seconds=60)])
+        api.faults = FaultPlan([Fault(status=429, retry_after_seconds=600)])
         assert await reason_of(cluster.get(POD)) == ClusterReason.UNAVAILABLE
         assert (pauses.seconds, len(api.requests)) == ([], 1)
 
@@ -122,7 +122,7 @@ class TestFaults:
         assert await reason_of(cluster.logs(LogQuery("shop", "api-0", "app"))) == ClusterReason.TIMEOUT
 
     async def test_an_attempt_that_hangs_is_tried_again(self, connect: Connect, api: SnapshotApi) -> None:
-        cluster = await connect(limits=Limits(call_seconds=5.0, attempt_seconds=0.1))
+        cluster = await connect(limits=Limits(call_seconds=60.0, attempt_seconds=1.0))
         api.faults = FaultPlan([Fault(hang=True, times=1)])
         assert (await cluster.get(POD))["kind"] == "Pod"
 

@@ -27,7 +27,7 @@ async def embedded():
 
 @asynccontextmanager
 async def served():
-    async with opa.serve(RULES) as server, OpaPolicy(server.url, timeout_seconds=5) as policy:
+    async with opa.serve(RULES) as server, OpaPolicy(server.url, timeout_seconds=30) as policy:
         yield policy
 
 

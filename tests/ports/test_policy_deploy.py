@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from schemas.analysis import Approval
+from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
 from worker.domain.checks.policy_example import EXAMPLE
 from worker.domain.policy import policy_input
@@ -64,7 +65,7 @@ def decided():
     """All decisions on the cases, taken in one process."""
 
     async def run():
-        async with RegoPolicy(lambda: read_files(SAFETY)) as policy:
+        async with RegoPolicy(lambda: read_files(SAFETY), PATIENT) as policy:
             asked = {name: policy_input(replace(EXAMPLE, **changed)) for name, (changed, _) in CASES.items()}
             return {name: await policy.decide(one) for name, one in asked.items()}
 
@@ -92,10 +93,10 @@ async def test_what_the_documentation_shows_can_be_used():
     asked = policy_input(replace(EXAMPLE, environment="staging"))
     for modules in (approval, safety, safety | calling):
         files = PolicyFiles(modules, limits)
-        async with RegoPolicy(lambda files=files: files) as policy:
+        async with RegoPolicy(lambda files=files: files, PATIENT) as policy:
             assert Approval(required=False) == await policy.decide(asked)
     cordon = policy_input(replace(EXAMPLE, environment="staging", action_type="CordonNode"))
-    async with RegoPolicy(lambda: PolicyFiles(safety, limits)) as policy:
+    async with RegoPolicy(lambda: PolicyFiles(safety, limits), PATIENT) as policy:
         assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).reasons
 
 
@@ -105,7 +106,7 @@ async def test_it_goes_together_with_the_shipped_policy():
         read_files(DIRECTORY / "approval.rego").modules | read_files(SAFETY / "safety.rego").modules,
         read_files(SAFETY / "safety.rego", data).data,
     )
-    async with RegoPolicy(lambda: both) as policy:
+    async with RegoPolicy(lambda: both, PATIENT) as policy:
         decided = await policy.decide(policy_input(replace(EXAMPLE, estimated_downtime_seconds=90)))
     assert {"the analysis has warnings", "it takes 90 s, at most 60 s are acceptable in production"} <= set(
         decided.reasons

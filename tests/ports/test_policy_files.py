@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.rego import RULES, children, policy_files
+from tests.fakes.rego import PATIENT, RULES, children, policy_files
 from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegoPolicy, read_files
 
 LOOK_SECONDS = 0.01
@@ -145,7 +145,7 @@ class Shelf:
 async def after(*states: PolicyFiles | Exception):
     """Decisions, problems and names after the start and after each further look at the files."""
     shelf, seen = Shelf(*states), []
-    async with RegoPolicy(shelf.read) as policy:
+    async with RegoPolicy(shelf.read, PATIENT) as policy:
         before = policy._version
         for look in range(len(states)):
             if look:
@@ -207,7 +207,7 @@ async def test_changes_leave_no_process_behind():
     await after(GOOD, STRICT, STRICT, BAD, BAD, BAD, GONE, GONE, GOOD)
     assert set() == children() - before
     shelf = Shelf(GOOD)
-    async with RegoPolicy(shelf.read) as policy:
+    async with RegoPolicy(shelf.read, PATIENT) as policy:
         shelf.states = [STRICT]
         await policy._look(STRICT.version)
         assert ("a",) == (await policy.decide({})).reasons
@@ -217,7 +217,7 @@ async def test_changes_leave_no_process_behind():
 async def test_the_files_are_followed_until_the_end(tmp_path):
     path = tmp_path / "approval.rego"
     path.write_text(NEVER)
-    async with RegoPolicy(lambda: read_files(path)) as policy:
+    async with RegoPolicy(lambda: read_files(path), PATIENT) as policy:
         following = asyncio.create_task(policy.follow(LOOK_SECONDS))
         new = path.with_suffix(".new")
         new.write_text(ALWAYS.replace("data.why", '"changed"'))
@@ -245,7 +245,7 @@ async def test_each_decision_is_taken_by_one_version():
             decided = await policy.decide({})
             found.append((known[policy.name.rpartition("@")[2]], decided.reasons[0]))
 
-    async with RegoPolicy(shelf.read) as policy:
+    async with RegoPolicy(shelf.read, PATIENT) as policy:
         asking = [asyncio.create_task(ask(policy)) for _ in range(3)]
         for files in versions[1:]:
             shelf.states = [files]
@@ -267,7 +267,7 @@ async def test_policies_in_subdirectories_do_not_decide_and_are_told_of(tmp_path
         (directory / "always_test.rego").write_text(ALWAYS)
     assert (str(below / "always.rego"),) == read_files(tmp_path).unused
     assert () == read_files(tmp_path / "a.rego").unused
-    async with RegoPolicy(lambda: read_files(tmp_path)) as policy:
+    async with RegoPolicy(lambda: read_files(tmp_path), PATIENT) as policy:
         assert not (await policy.decide({})).required
         assert str(below / "always.rego") in policy.problem
         assert "not used" in policy.problem

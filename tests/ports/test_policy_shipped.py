@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from schemas.enrichment import DetectedLabels
+from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import RegoPolicy, read_files
 from worker.domain.cluster.objects import ObjectRef
 from worker.domain.policy import PolicyFacts, policy_input
@@ -34,7 +35,7 @@ def shipped():
     asked |= {"empty": {}}
 
     async def run():
-        async with RegoPolicy(read_files) as policy:
+        async with RegoPolicy(read_files, PATIENT) as policy:
             return {name: await policy.decide(one) for name, one in asked.items()}
 
     return asyncio.run(run())
@@ -117,7 +118,7 @@ async def test_the_shipped_policy_is_never_looser_in_production_than_elsewhere()
         "recovery_attempt": [None, 1, 3],
         "unverified": [False, True],
     }
-    async with RegoPolicy(read_files) as policy:
+    async with RegoPolicy(read_files, PATIENT) as policy:
         for values in itertools.product(*choices.values()):
             changed = dict(zip(choices, values, strict=True))
             elsewhere = await policy.decide(facts(environment="staging", **changed))
