@@ -119,6 +119,8 @@ def _worker(s: Subjects) -> Rights:
 
 def _operator(s: Subjects) -> Rights:
     cancel, results = f"KV_{s.cancel_bucket}", s.results_stream
+    # Requests: does one wait that is cancelled? Rejections: was this one published before?
+    read = (s.dlq_stream, results, cancel, s.audit_stream, s.requests_stream, s.validation_stream)
     durables = [*_durables(s), (results, Role.AIANALYSIS)]
     made = [f"{stream}.{durable}" for stream, durable in durables]
     asked = [
@@ -132,7 +134,7 @@ def _operator(s: Subjects) -> Rights:
         # Some clients write DURABLE.
         *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE", "DURABLE.CREATE") for name in made),
         _api("CONSUMER.CREATE", f"{results}.{Role.AIANALYSIS}.>"),  # with a filter, as clients write it
-        *(_api("STREAM.MSG.GET", name) for name in (s.dlq_stream, results, cancel, s.audit_stream)),
+        *(_api("STREAM.MSG.GET", name) for name in read),
         _api("STREAM.MSG.DELETE", s.dlq_stream),
     ]
     heard = [*s.result_subjects(), *s.validation_subjects(), s.dead_letter(">"), s.audit(">")]

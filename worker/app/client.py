@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,9 +28,13 @@ from schemas.failure import ValidationFailure
 from schemas.incident import request_digest
 from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
+from worker.adapters.nats_publish import FencedStream
 from worker.domain.decode import Decoded, decode
+from worker.domain.errors import Unavailable
 
 PUBLISH_SECONDS = 5.0
+DUPLICATE_WINDOW = timedelta(hours=1)
+"""How long the stream of requests, as it is provisioned, knows a message again."""
 POLL_SECONDS = 2.0
 
 
@@ -125,6 +129,23 @@ class RequestClient:
             return None
         return AnalysisResult.model_validate_json(message.data or b"")
 
+    async def stored_rejection(self, sequence: int) -> ValidationFailure | None:
+        """Why the request with this sequence was rejected, if it was within the duplicate window.
+
+        Rejections do not have it in their subject: they are read from the newest backwards.
+        """
+        log = FencedStream(self._nc, self._subjects.validation_stream, patience_seconds=PUBLISH_SECONDS)
+        subject, since = self._subjects.validation_request(), datetime.now(UTC) - DUPLICATE_WINDOW
+        with contextlib.suppress(Unavailable):
+            found = await log.newest(subject)
+            while found is not None and found.stored_at >= since:
+                if found.subject == subject:  # not a refused answer of a model
+                    failure = ValidationFailure.model_validate_json(found.body)
+                    if failure.origin_sequence == sequence:
+                        return failure
+                found = await log.at(found.sequence - 1) if found.sequence > 1 else None
+        return None
+
     @asynccontextmanager
     async def following(self, on_event: Callable[[AuditEvent], None]) -> AsyncIterator[None]:
         """Call back for every audit event under the prefix while the context is open."""
@@ -146,19 +167,28 @@ class RequestClient:
         """What became of the request; None after the timeout. A result that was there before counts as well."""
         loop = asyncio.get_running_loop()
         waiter.submitted, end = submitted, loop.time() + timeout_seconds
-        while True:
-            if found := waiter.found():
-                return found
-            if submitted.key and (stored := await self.stored_result(waiter.kind, submitted.key)):
-                waiter.add(stored)
-                if found := waiter.found(last_word=True):
-                    return found
-            left = end - loop.time()
-            if left <= 0:
-                return None
+        found = await self._found(waiter)
+        if (
+            found is None
+            and submitted.duplicate
+            and (said := await self.stored_rejection(submitted.sequence))
+        ):
+            return said
+        while found is None and (left := end - loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(waiter.changed.wait(), min(left, POLL_SECONDS))
             waiter.changed.clear()
+            found = await self._found(waiter)
+        return found
+
+    async def _found(self, waiter: Waiter) -> Outcome | None:
+        """What was heard, or else what is stored."""
+        if found := waiter.found():
+            return found
+        if not waiter.key or (stored := await self.stored_result(waiter.kind, waiter.key)) is None:
+            return None
+        waiter.add(stored)
+        return waiter.found(last_word=True)
 
 
 @dataclass(slots=True)

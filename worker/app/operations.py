@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from datetime import datetime
 
@@ -12,6 +13,7 @@ from schemas.subjects import Subjects, kv_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats_publish import FencedStream, NatsResults
 from worker.adapters.nats_stored import NatsCancellations, NatsDeadLetters, StoredLetter
+from worker.app.client import readable_key
 
 PATIENCE_SECONDS = 10.0
 KEY = re.compile(r"[A-Za-z0-9_%-]+(\.[0-9]+)?", re.ASCII)
@@ -19,6 +21,15 @@ KEY = re.compile(r"[A-Za-z0-9_%-]+(\.[0-9]+)?", re.ASCII)
 
 class OperationError(Exception):
     """It cannot be done; the message says why and what to do."""
+
+
+class State(enum.StrEnum):
+    """What is known of a request. `begun`: it has steps in the journal, and no result yet."""
+
+    WAITING = "waiting"
+    BEGUN = "begun"
+    DONE = "done"
+    UNKNOWN = "unknown"
 
 
 class Operations:
@@ -30,9 +41,9 @@ class Operations:
 
         self._subjects = subjects
         self._results = NatsResults(nc, subjects, patience_seconds=PATIENCE_SECONDS)
-        self._letters = NatsDeadLetters(
-            stream(subjects.dlq_stream), stream(subjects.requests_stream), subjects
-        )
+        self._requests = stream(subjects.requests_stream)
+        self._journal = stream(f"KV_{subjects.journal_bucket}")
+        self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
         bucket = subjects.cancel_bucket
         self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
 
@@ -73,8 +84,33 @@ class Operations:
                 f"{key!r} is no request key: it is the remediation id (with `.<attempt>` for a recovery), with every "
                 "byte outside A-Z a-z 0-9 _ - written as %XX; `rca submit` prints it"
             )
-        kind = RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT
-        stored = await self._results.find(kind, key)
+        stored = await self._result(key)
         if stored is None:
             await self._cancellations.cancel(kv_key(key), at=at, token=token)
         return stored
+
+    async def state(self, key: str) -> State:
+        """What is known of a request. Reads the queue message by message: cancel first, then ask."""
+        steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
+        begun = bool(await self._journal.subjects(steps))
+        if not begun and await self._waits(key):
+            return State.WAITING
+        if await self._result(key):  # it has ended while we looked
+            return State.DONE
+        return State.BEGUN if begun else State.UNKNOWN
+
+    async def _waits(self, key: str) -> bool:
+        every = f"{self._subjects.prefix}.request.>"
+        newest, last = await self._requests.newest(every), 0
+        while newest is not None and last < newest.sequence:
+            found = await self._requests.after(last, every)
+            if found is None:
+                break
+            parsed = self._subjects.parse_request(found.subject)
+            if parsed and readable_key(found.body, parsed[0]) == key:
+                return True
+            last = found.sequence
+        return False
+
+    async def _result(self, key: str) -> AnalysisResult | None:
+        return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
 
 from worker.adapters.file_catalog import CatalogProblem, FileCatalog
 from worker.adapters.file_catalog import lint as check
+from worker.app.cli.console import print_json
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.evidence import one_line
 
@@ -20,7 +20,7 @@ async def lint(directory: Path, *, as_json: bool, strict: bool) -> int:
     workflows, found = check(directory)
     errors = sum(not p.warning for p in found)
     if as_json:
-        typer.echo(json.dumps([_document(p) for p in found], ensure_ascii=False, indent=2))
+        print_json([_document(p) for p in found])
     else:
         for problem in found:
             typer.echo(str(problem))
@@ -36,7 +36,7 @@ async def list_workflows(directory: Path, *, as_json: bool) -> int:
         rows = [
             {"workflow_id": w.workflow_id, "version": w.version, "action_type": w.action_type} for w in found
         ]
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
         return 0
     for workflow in found:
         typer.echo(line_of(workflow.action_type, workflow))

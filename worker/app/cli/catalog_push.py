@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from worker.adapters.file_catalog import read_directory
+from worker.app.cli.console import print_json
 from worker.app.settings import CatalogSettings, ConfigurationError, load
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.errors import EmbedderUnavailable
@@ -40,7 +40,7 @@ async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json
     with _Bar("workflows") as bar:
         done = await push(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=bar.tell)
     if as_json:
-        typer.echo(json.dumps({**asdict(done), "dry_run": dry_run}, ensure_ascii=False, indent=2))
+        print_json({**asdict(done), "dry_run": dry_run})
     else:
         _print(done, dry_run=dry_run)
     return 0 if dry_run or not done.embeddings else await _embed(url, settings)

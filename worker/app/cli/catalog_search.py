@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,7 +12,7 @@ import typer
 
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.cli.catalog import line_of
-from worker.app.cli.console import waiting_for
+from worker.app.cli.console import print_json, waiting_for
 from worker.app.settings import load
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.catalog.search import SearchPage, parse_query
@@ -53,7 +52,7 @@ async def search(
         typer.echo(f"ranked by words: {catalog.meaning_problem}", err=True)
     shown = shown_search(query, page, [], sorted(known))
     if as_json:
-        typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        print_json(shown)
     else:
         _print(page, shown.get("notes", ()))
     return 0

@@ -15,7 +15,7 @@ LetterIds = Annotated[list[int], typer.Argument(help="Their ids, as `rca dlq lis
 
 @dlq.command(name="list")
 def dlq_list(*, json_output: Json = False) -> None:
-    """One line for each, oldest first: id, time, reason, remediation id, error."""
+    """Each with its id, time, reason, remediation id and error, oldest first."""
     from worker.app.cli.dlq import show_all
 
     run(show_all(as_json=json_output))
@@ -30,16 +30,16 @@ def dlq_show(letter: LetterId, *, json_output: Json = False) -> None:
 
 
 @dlq.command(name="replay")
-def dlq_replay(letters: LetterIds) -> None:
+def dlq_replay(letters: LetterIds, *, json_output: Json = False) -> None:
     """Send requests again, when the cause is mended. What comes out replaces the failed result."""
     from worker.app.cli.dlq import replay
 
-    run(replay(letters))
+    run(replay(letters, as_json=json_output))
 
 
 @dlq.command(name="drop")
-def dlq_drop(letters: LetterIds) -> None:
+def dlq_drop(letters: LetterIds, *, json_output: Json = False) -> None:
     """Delete dead letters. Their failed results stay."""
     from worker.app.cli.dlq import drop
 
-    run(drop(letters))
+    run(drop(letters, as_json=json_output))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import Json, run
+from worker.app.cli.console import Json, print_json, run
 
 policy = typer.Typer(no_args_is_help=True, help="Try approval rules before a worker uses them.")
 
@@ -42,4 +41,4 @@ def policy_input() -> None:
     """Print an example of what a policy is asked, as JSON."""
     from worker.domain.checks.policy_example import example_input
 
-    typer.echo(json.dumps(example_input(), ensure_ascii=False, indent=2))
+    print_json(example_input())

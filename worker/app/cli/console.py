@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -47,6 +48,11 @@ def run(work: Coroutine[Any, Any, int]) -> None:
         typer.echo(f"error: {explain(e)}", err=True)
         code = EXIT_ERROR
     raise typer.Exit(code)
+
+
+def print_json(document: Any) -> None:
+    """For scripts. Only ASCII, so that nothing in it can speak to the terminal, and half a character is no error."""
+    typer.echo(json.dumps(document, indent=2))
 
 
 @asynccontextmanager

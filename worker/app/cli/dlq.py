@@ -13,11 +13,13 @@ import typer
 from schemas.subjects import Subjects
 from worker.adapters.nats_stored import StoredLetter
 from worker.app.cli.connection import connection
+from worker.app.cli.console import EXIT_ERROR, print_json
 from worker.app.operations import OperationError, Operations
 from worker.app.settings import load
 from worker.domain.evidence import one_line
 
-ERROR_CHARS = 100
+LINE_CHARS = 72
+SHOWN_CHARS = 1_000
 
 
 @asynccontextmanager
@@ -29,17 +31,16 @@ async def operations() -> AsyncIterator[Operations]:
 
 
 async def show_all(*, as_json: bool) -> int:
-    """One line for each, oldest first."""
+    """Two lines for each, oldest first."""
     async with operations() as doing:
         letters = await doing.letters()
     if as_json:
-        typer.echo(json.dumps([_facts(letter) for letter in letters], indent=2))
+        print_json([_facts(letter) for letter in letters])
         return 0
     for letter in letters:
-        typer.echo(
-            f"{letter.id:>6}  {letter.stored_at:%Y-%m-%dT%H:%M:%SZ}  {_shown(letter.reason)}  {_shown(_name(letter))}  "
-            f"{_shown(letter.error)}"
-        )
+        when = f"{letter.stored_at:%Y-%m-%dT%H:%M:%SZ}"
+        typer.echo(f"{letter.id:>6}  {when}  {_shown(letter.reason)}  {_shown(_name(letter))}")
+        typer.echo(f"        {_shown(letter.error, LINE_CHARS)}")
     if not letters:
         typer.echo("no dead letters", err=True)
     return 0
@@ -55,38 +56,50 @@ async def show(letter_id: int, *, as_json: bool) -> int:
             body: dict[str, Any] = {"body": letter.body.decode()}
         except UnicodeDecodeError:
             body = {"body_base64": base64.b64encode(letter.body).decode()}
-        typer.echo(json.dumps({**facts, **body}, indent=2))
+        print_json({**facts, **body})
         return 0
     for name, value in facts.items():
-        typer.echo(f"{name}: {_shown(str(value), 10 * ERROR_CHARS)}")
+        typer.echo(f"{name}: {_shown(str(value))}")
     typer.echo(_body(letter.body))
     return 0
 
 
-async def replay(letter_ids: Sequence[int]) -> int:
+async def replay(letter_ids: Sequence[int], *, as_json: bool) -> int:
     """Send requests again."""
     async with operations() as doing:
-        return await _each(letter_ids, doing.replay, "sent again to {letter.origin_subject}")
+        return await _each(letter_ids, doing.replay, "sent again to {letter.origin_subject}", as_json=as_json)
 
 
-async def drop(letter_ids: Sequence[int]) -> int:
+async def drop(letter_ids: Sequence[int], *, as_json: bool) -> int:
     """Delete letters."""
     async with operations() as doing:
-        return await _each(letter_ids, doing.drop, "deleted")
+        return await _each(letter_ids, doing.drop, "deleted", as_json=as_json)
 
 
-async def _each(letter_ids: Sequence[int], do: Callable[[int], Awaitable[StoredLetter]], said: str) -> int:
+async def _each(
+    letter_ids: Sequence[int],
+    do: Callable[[int], Awaitable[StoredLetter]],
+    said: str,
+    *,
+    as_json: bool,
+) -> int:
     """All of them, whatever becomes of one. Exit code 1 when one could not be done."""
-    code = 0
+    rows = list[dict[str, Any]]()
     for letter_id in letter_ids:
+        row = {"id": letter_id, "done": True, "remediation_id": "", "error": ""}
         try:
             letter = await do(letter_id)
+            row["remediation_id"] = _name(letter)
+            line = f"{letter_id}: {said.format(letter=letter)}"
         except OperationError as e:
-            typer.echo(f"error: {e}", err=True)
-            code = 1
-        else:
-            typer.echo(f"{letter_id}: {said.format(letter=letter)}")
-    return code
+            row |= {"done": False, "error": str(e)}
+            line = f"error: {e}"
+        rows.append(row)
+        if not as_json:
+            typer.echo(line, err=not row["done"])
+    if as_json:
+        print_json(rows)
+    return 0 if all(row["done"] for row in rows) else EXIT_ERROR
 
 
 def _facts(letter: StoredLetter) -> dict[str, Any]:
@@ -111,7 +124,7 @@ def _name(letter: StoredLetter) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _shown(text: str, limit: int = ERROR_CHARS) -> str:
+def _shown(text: str, limit: int = SHOWN_CHARS) -> str:
     """For a terminal: whatever a sender has put there, it moves no cursor."""
     return one_line(text, limit).encode("utf-8", "replace").decode() or "-"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from worker.app.cli.commands_mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.commands_mcp import mcp
 from worker.app.cli.commands_policy import policy
 from worker.app.cli.commands_sandbox import sandbox
-from worker.app.cli.console import EXIT_ERROR, Commands, Json, run
+from worker.app.cli.console import EXIT_ERROR, Commands, Json, print_json, run
 from worker.app.settings import documentation
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
@@ -131,11 +130,13 @@ def cancel(
     key: Annotated[
         str, typer.Argument(help="The request key: the remediation id, as `rca submit` prints it.")
     ],
+    *,
+    json_output: Json = False,
 ) -> None:
     """Stop a request: at its next step if it runs, without any step if it still waits. A person gets it."""
     from worker.app.cli.cancel import cancel as work
 
-    run(work(key))
+    run(work(key, as_json=json_output))
 
 
 @app.command(rich_help_panel=PREPARE)
@@ -160,7 +161,7 @@ def settings(*, json_output: Json = False) -> None:
     """List every environment variable with its default and meaning."""
     rows = documentation()
     if json_output:
-        typer.echo(json.dumps([{"name": n, "default": d, "meaning": m} for n, d, m in rows], indent=2))
+        print_json([{"name": n, "default": d, "meaning": m} for n, d, m in rows])
         return
     for name, default, meaning in rows:
         typer.echo(f"{name}" + (f" [{default}]" if default else ""))

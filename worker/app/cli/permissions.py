@@ -10,7 +10,7 @@ import typer
 
 from schemas.permissions import INSIDE, Access, Role, access
 from schemas.subjects import Subjects
-from worker.app.cli.console import EXIT_ERROR
+from worker.app.cli.console import EXIT_ERROR, print_json
 from worker.app.settings import load
 
 HEADER = """\
@@ -31,7 +31,7 @@ async def show(role: Role | None, prefix: str | None, *, as_json: bool) -> int:
         return EXIT_ERROR
     wanted = [access(each, subjects) for each in ([role] if role else Role)]
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in wanted], indent=2))
+        print_json([asdict(each) for each in wanted])
     elif role:
         typer.echo("\n".join(_permissions(wanted[0])))
     else:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import typer
 
 from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFiles, PolicyUnusable, read_files
+from worker.app.cli.console import print_json
 from worker.app.settings import load
 from worker.domain.checks.policy_example import missing_fields, unknown_fields
 
@@ -41,7 +42,7 @@ async def test(file: Path, document: Path, *, data: Sequence[Path], as_json: boo
         typer.echo(f"warning: {files.left_out}", err=True)
     if as_json:
         fields = {"unknown_fields": unknown, "missing_fields": missing}
-        typer.echo(json.dumps(_document(files, evaluated) | fields, ensure_ascii=False, indent=2))
+        print_json(_document(files, evaluated) | fields)
     else:
         typer.echo("\n".join(_lines(files, evaluated, bounds)))
     return 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from worker.adapters.nats_provision import Action
 from worker.app.cli.connection import connection
+from worker.app.cli.console import print_json
 from worker.app.provisioning import provision_all
 from worker.app.settings import load
 
@@ -20,9 +19,7 @@ async def provision(*, check: bool, as_json: bool) -> int:
     async with connection(settings.nats) as nc:
         findings = await provision_all(nc, settings, apply=not check)
     if as_json:
-        typer.echo(
-            json.dumps([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings], indent=2)
-        )
+        print_json([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings])
     else:
         for finding in findings:
             typer.echo(f"{finding.action:13} {finding.name} {finding.detail}".rstrip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import uuid
@@ -13,6 +14,7 @@ from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.app.cli.connection import connection
+from worker.app.cli.console import print_json
 from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
 from worker.app.settings import load
@@ -29,18 +31,27 @@ def read_request(file: Path, *, new_id: bool) -> bytes:
 async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_json: bool) -> int:
     """Publish; with `wait_seconds` say what became of it."""
     kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
-    settings = load()
-    async with connection(settings.nats, name="rca-submit") as nc:
-        client = RequestClient(nc, Subjects(settings.nats.prefix))
-        if wait_seconds is None:
-            _say_submitted(await client.submit(body, kind), as_json=as_json)
-            return EXIT_RESULT
-        async with client.waiting(kind, body) as waiter:
-            submitted = await client.submit(body, kind)
-            _say_submitted(submitted, as_json=False)
-            outcome = await client.outcome(waiter, submitted, wait_seconds)
-    if as_json and outcome is not None:
-        typer.echo(json.dumps(json_of(outcome), ensure_ascii=False, indent=2))
+    settings, submitted = load(), None
+    try:
+        async with connection(settings.nats, name="rca-submit") as nc:
+            client = RequestClient(nc, Subjects(settings.nats.prefix))
+            if wait_seconds is None:
+                _say_submitted(await client.submit(body, kind), as_json=as_json)
+                return EXIT_RESULT
+            async with client.waiting(kind, body) as waiter:
+                submitted = await client.submit(body, kind)
+                _say_submitted(submitted, as_json=False)
+                outcome = await client.outcome(waiter, submitted, wait_seconds)
+    except asyncio.CancelledError:  # Ctrl-C
+        if submitted is not None:
+            typer.echo(f"interrupted; {_kept(submitted)}", err=True)
+        raise
+    if outcome is None:
+        typer.echo(
+            f"no outcome within {wait_seconds:g} s (is a worker running?); {_kept(submitted)}", err=True
+        )
+    elif as_json:
+        print_json(json_of(outcome))
     else:
         print_outcome(outcome)
     return exit_code(outcome)
@@ -56,10 +67,16 @@ def with_new_ids(body: bytes) -> bytes:
     return json.dumps(data).encode()
 
 
+def _kept(submitted: Submitted) -> str:
+    if submitted.key is None:
+        return "it will be rejected: submit it again to see why"
+    return f"the request is kept: submit it again to see its result, or `rca cancel {submitted.key}`"
+
+
 def _say_submitted(submitted: Submitted, *, as_json: bool) -> None:
     if as_json:
         fields = ("subject", "stream", "sequence", "duplicate", "key")
-        typer.echo(json.dumps({name: getattr(submitted, name) for name in fields}))
+        print_json({name: getattr(submitted, name) for name in fields})
         return
     again = " (already stored: published before)" if submitted.duplicate else ""
     typer.echo(
@@ -82,15 +99,9 @@ def exit_code(outcome: Outcome | None) -> int:
             return EXIT_RESULT
 
 
-def print_outcome(outcome: Outcome | None) -> None:
+def print_outcome(outcome: Outcome) -> None:
     """For people: a result on standard output, anything else on standard error."""
     match outcome:
-        case None:
-            typer.echo(
-                "no outcome in time; the request is kept (is a worker running?). Submitting it again later returns its "
-                "result",
-                err=True,
-            )
         case DeadLettered():
             typer.echo(f"dead letter ({outcome.reason}): {outcome.error}", err=True)
         case ValidationFailure():
