@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from rich.text import Text
 
 from schemas.analysis import AnalysisResult
 from schemas.audit import AuditEvent
-from schemas.subjects import Subjects
+from schemas.subjects import DEFAULT_PREFIX, Subjects
 from schemas.taxonomy import RequestKind
 from worker.app import logs
+from worker.app.cli.console import print_json
 from worker.app.cli.progress import line_of, waiting_for
 from worker.app.cli.report import print_result
 from worker.app.cli.submit import exit_code, print_outcome
@@ -37,7 +40,6 @@ async def demo(
     logs.configure("error", json_lines=False)
     console = Console(highlight=False, stderr=as_json)
     case = Case(case_dir) if case_dir else example_case()
-    kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
     body = case.request(recovery=recovery)
     run = _Run(console)
     with (
@@ -48,42 +50,75 @@ async def demo(
         run.spinner = spinner
         async with open_services() as services:
             _introduce(console, services, case)
-            outcome = await run.analyse(services, case, body, kind, catalog)
+            outcome = await run.shown(
+                analyse(services, case, recovery=recovery, catalog=catalog, on_event=run.on_event)
+            )
     document = _document(case, body, outcome, run.events)
     if as_json:
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        print_json(document)
         return exit_code(outcome)
-    _show(console, outcome, body, kind)
+    _show(console, outcome, body, _kind(recovery=recovery))
     where = _write(document, output)
     console.print(Text(f"The same run as JSON: {where}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
 
 
 class _Run:
-    """Collects the events of the run and shows each as it comes."""
+    """Collects the events of the run, and shows each as it comes."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.spinner: Spinner | None = None
         self.events: list[AuditEvent] = []
+        self._come = asyncio.Queue[AuditEvent | None]()
 
     def on_event(self, event: AuditEvent) -> None:
         self.events.append(event)
+        self._come.put_nowait(event)
+
+    async def shown(self, analysing: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
+        """Its outcome. Prints here, where the end of a pipe ends the command, not in a callback of the connection."""
+        task = asyncio.create_task(analysing)
+        task.add_done_callback(lambda _: self._come.put_nowait(None))
+        try:
+            while (event := await self._come.get()) is not None:
+                self._show(event)
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _show(self, event: AuditEvent) -> None:
         if line := line_of(event):
-            self.console.print(
-                Text(f"{'' if line.startswith(' ') else '✓ '}{line}"), overflow="ellipsis", no_wrap=True
-            )
+            mark = "" if line.startswith(" ") else "✓ "
+            self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
         if self.spinner is not None:
             self.spinner.update(waiting_for(event))
 
-    async def analyse(
-        self, services: Services, case: Case, body: bytes, kind: RequestKind, catalog: Path | None
-    ) -> Outcome | None:
-        async with open_case(services, case, catalog=catalog) as settings, connected(settings.nats) as nc:
-            client = RequestClient(nc, Subjects(settings.nats.prefix))
-            async with client.following(self.on_event), client.waiting(kind, body) as waiter:
-                submitted = await client.submit(body, kind)
-                return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
+
+async def analyse(
+    services: Services,
+    case: Case,
+    *,
+    recovery: bool = False,
+    catalog: Path | None,
+    prefix: str = DEFAULT_PREFIX,
+    on_event: Callable[[AuditEvent], None] = lambda _: None,
+) -> Outcome | None:
+    """What becomes of a case, by a worker of its own."""
+    body, kind = case.request(recovery=recovery), _kind(recovery=recovery)
+    async with (
+        open_case(services, case, catalog=catalog, prefix=prefix) as settings,
+        connected(settings.nats) as nc,
+    ):
+        client = RequestClient(nc, Subjects(prefix))
+        async with client.following(on_event), client.waiting(kind, body) as waiter:
+            submitted = await client.submit(body, kind)
+            return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
+
+
+def _kind(*, recovery: bool) -> RequestKind:
+    return RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
 
 
 def _introduce(console: Console, services: Services, case: Case) -> None:
@@ -92,6 +127,9 @@ def _introduce(console: Console, services: Services, case: Case) -> None:
 
 
 def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
+    if outcome is None:
+        typer.echo(f"no outcome within {PATIENCE_SECONDS:g} s", err=True)
+        return
     if not isinstance(outcome, AnalysisResult):
         print_outcome(outcome)
         return
@@ -119,5 +157,5 @@ def _readable(body: bytes) -> Any:
 def _write(document: dict[str, Any], output: Path | None) -> Path:
     if output is None:
         output = Path(tempfile.mkdtemp(prefix="rca-demo-")) / "run.json"
-    output.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    output.write_text(json.dumps(document, indent=2) + "\n")
     return output

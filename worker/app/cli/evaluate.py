@@ -7,21 +7,17 @@ import json
 from contextlib import nullcontext
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from schemas.analysis import AnalysisResult
-from schemas.subjects import Subjects
-from schemas.taxonomy import RequestKind
 from worker.app import logs
+from worker.app.cli.console import print_json
+from worker.app.cli.demo import analyse
 from worker.app.cli.score import Score, as_json, score, total
-from worker.app.client import RequestClient
-from worker.app.embedded import Case, EmbeddedError, Services, open_case, open_services
-from worker.app.provisioning import connected
+from worker.app.embedded import Case, EmbeddedError, open_services
 
-PATIENCE_SECONDS = 600.0
 CASE_CHARS = 26  # with the other columns 80 characters
 
 
@@ -39,7 +35,8 @@ async def evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bo
 
             async def run(number: int, case: Case) -> Score:
                 async with slots:
-                    result = await analyse(services, case, catalog, prefix=f"eval{number}")
+                    outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
+                result = outcome if isinstance(outcome, AnalysisResult) else None
                 if bar and task is not None:
                     bar.advance(task)
                 return score(case.name, expected_of(case), result)
@@ -71,23 +68,9 @@ def expected_of(case: Case) -> dict[str, object]:
         raise EmbeddedError(f"{path}: no expected answer with an affected_resource: {e}") from e
 
 
-async def analyse(services: Services, case: Case, catalog: Path, *, prefix: str) -> AnalysisResult | None:
-    """The result of one case, by a worker of its own."""
-    body, kind = case.request(), RequestKind.INCIDENT
-    async with (
-        open_case(services, case, catalog=catalog, prefix=prefix) as settings,
-        connected(settings.nats) as nc,
-    ):
-        client = RequestClient(nc, Subjects(prefix))
-        async with client.waiting(kind, body) as waiter:
-            submitted = await client.submit(body, kind)
-            outcome = await client.outcome(waiter, submitted, PATIENCE_SECONDS)
-    return outcome if isinstance(outcome, AnalysisResult) else None
-
-
 def _print(scores: list[Score], *, json_lines: bool) -> None:
     if json_lines:
-        typer.echo(json.dumps(as_json(scores), indent=2))
+        print_json(as_json(scores))
         return
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("case", overflow="ellipsis", no_wrap=True)
