@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from worker.domain.catalog.cursor import cursor_after, workflow_of
-from worker.domain.catalog.search import Ranked, SearchPage, SearchQuery, graded, search_page
+from worker.domain.catalog.search import SearchPage, SearchQuery, Tied, graded, search_page
 from worker.domain.catalog.selection import (
     CUSTOM,
     DETECTED,
@@ -91,9 +91,9 @@ class MemoryCatalog:
             order,
             lambda w: (exactness(w, context), rank(w, context)[:3], scores.get(w.workflow_id)),
         )
-        ranked = [Ranked(same := list(group), len(same), exact) for (exact, *_), group in alike]
+        tied = [Tied(same := list(group), len(same), exact) for (exact, *_), group in alike]
         alone = Counter(found[0].label for w in self.all if len(found := mismatches(w, context)) == 1)
-        found = graded(ranked, query)
+        found = graded(tied, query, lambda same: [(same, len(same))])
         return search_page(found, lambda w: w, exclusions(self.all, context), dict(alone))
 
     def text_scores(self, query: SearchQuery, ids: Iterable[str]) -> dict[str, float]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from schemas.taxonomy import Severity
+from tests.corpus_files import corpus_path
+from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
 from tests.postgres_server import rows
+from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
 from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.errors import EmbedderUnavailable
 
+CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()
 QUERY = SearchQuery("CrashLoopBackOff", Severity.CRITICAL, ("bigger", "heap"))
 WORKFLOWS = [
@@ -41,6 +46,24 @@ async def test_vectors_decide_between_workflows_whose_labels_fit_alike(url):
     async with PostgresCatalog(url) as plain, PostgresCatalog(url, embedder=MemoryEmbedder()) as catalog:
         assert BY_WORDS == await found(plain)
         assert (BY_MEANING, "") == (await found(catalog), catalog.meaning_problem)
+
+
+async def test_answers_by_meaning_are_those_of_the_same_catalog_in_memory(postgres):
+    words = ("memory", "heap", "rolls", "node", "replicas", "restarts", "cache", "host")
+    many = [
+        replace(w, description=" ".join(random.Random(w.workflow_id).sample(words, 3)))
+        for w in many_workflows(await FileCatalog.open(CATALOG), 2_000)
+    ]
+    url = await postgres.new_database()
+    await push(url, many, {})
+    await embed(url, MemoryEmbedder())
+    plain = FileCatalog(many, embedder=MemoryEmbedder())
+    await plain.learn()
+    async with PostgresCatalog(url, embedder=MemoryEmbedder()) as catalog:
+        for context in some_contexts(40):
+            query = SearchQuery(context.signal_type, Severity(context.severity), ("bigger", "ram"))
+            assert await plain.search(query, context) == await catalog.search(query, context)
+        assert "" == catalog.meaning_problem
 
 
 async def test_only_what_changed_is_embedded_again(url):

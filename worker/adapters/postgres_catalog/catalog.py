@@ -15,8 +15,8 @@ from worker.adapters.postgres_catalog.ranking import Ranking, by_words
 from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable, words_in
 from worker.domain.catalog.cursor import workflow_of
 from worker.domain.catalog.index import PAGE_SIZE
-from worker.domain.catalog.label_bits import LabelBits
-from worker.domain.catalog.search import SearchPage, SearchQuery, graded, search_page
+from worker.domain.catalog.label_bits import LabelBits, places_of
+from worker.domain.catalog.search import SearchPage, SearchQuery, contested, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.catalog.text_index import words_of
 from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
@@ -118,8 +118,10 @@ class PostgresCatalog:
             rows = await _rows(connection, statements.BITS_AND_WORDS, narrowed, words)
             bits = _offered(rows)
             fit = bits.fit(narrowed)
-            near = await self._ranking.nearness(connection, vector, fit)
-            best = graded(list(fit.ranked(near or by_words(words_in(rows), bits.size))), query)
+            tied = fit.tied()
+            among = [place for bits in contested(tied, query) for place in places_of(bits)]
+            near = await self._ranking.nearness(connection, vector, among)
+            best = graded(tied, query, near or by_words(words_in(rows), bits.size))
             found = await self._shown(connection, [place for place, _ in best.best])
             there = best._replace(best=tuple(match for match in best.best if match[0] in found))
             return search_page(there, found.__getitem__, fit.left_out(-1), fit.left_out_alone())

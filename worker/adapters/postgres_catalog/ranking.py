@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
-from worker.domain.catalog.label_bits import Fit, Parting, by_score, places_of
+from worker.domain.catalog.label_bits import Parting, by_score, places_of
 from worker.domain.catalog.meaning import QueryVectors, Vector
-from worker.domain.catalog.search import SearchQuery
+from worker.domain.catalog.search import Part, SearchQuery
 from worker.domain.ports import Embedder
 
 
@@ -24,7 +24,7 @@ class Ranking:
     def __init__(self, embedder: Embedder | None, monotonic: Callable[[], float]) -> None:
         self._embedder = embedder
         self._queries = QueryVectors(embedder, monotonic) if embedder else None
-        self._problem = ""
+        self._keeps_vectors, self._problem = False, ""
 
     @property
     def problem(self) -> str:
@@ -36,25 +36,20 @@ class Ranking:
         return await self._queries.of(query) if self._queries else None
 
     async def nearness(
-        self, connection: asyncpg.Connection, vector: Vector | None, fit: Fit
+        self, connection: asyncpg.Connection, vector: Vector | None, among: Sequence[int]
     ) -> Parting | None:
-        """What fits by nearness; None when words have to decide."""
-        if not vector or not fit.fits:
+        """By the nearness of these places; None when words have to decide."""
+        if not vector or not among:
             return None
-        places = list(places_of(fit.fits))
         name = self._embedder.name if self._embedder else ""
-        if not await has_embeddings(connection):
+        self._keeps_vectors = self._keeps_vectors or await has_embeddings(connection)
+        if not self._keeps_vectors:
             self._problem = "the database cannot keep vectors: it has no pgvector"
             return None
-        rows = await connection.fetch(statements.BY_MEANING, places, vector_text(vector), len(vector), name)
-        missing = len(places) - len(rows)
+        rows = await connection.fetch(statements.BY_MEANING, among, vector, len(vector), name)
+        missing = len(among) - len(rows)
         self._problem = f"{missing} workflows have no vector of {name}: run `{PUSH}`" if missing else ""
         return None if missing else by_score({row["place"]: row["score"] for row in rows})
-
-
-def vector_text(vector: Sequence[float]) -> str:
-    """A vector as pgvector reads it."""
-    return f"[{','.join(map(str, vector))}]"
 
 
 def by_words(speakers: Sequence[int], size: int) -> Parting:
@@ -65,7 +60,7 @@ def by_words(speakers: Sequence[int], size: int) -> Parting:
     counts = [members.bit_count() for members in speakers]
     weights = [math.log1p((size - count + 0.5) / (count + 0.5)) for count in counts]
 
-    def parted(members: int) -> Iterable[int]:
+    def parted(members: int) -> Iterable[Part[int]]:
         found = {0.0: members}
         for having, weight in zip(speakers, weights, strict=True):
             before, found = found, {}
@@ -74,6 +69,7 @@ def by_words(speakers: Sequence[int], size: int) -> Parting:
                 for part, sum_ in ((said, score + weight), (bits ^ said, score)):
                     if part:
                         found[sum_] = found.get(sum_, 0) | part
-        return [found[score] for score in sorted(found, reverse=True)]
+        best_first = (found[score] for score in sorted(found, reverse=True))
+        return [(places_of(bits), bits.bit_count()) for bits in best_first]
 
     return parted

@@ -42,7 +42,7 @@ SHOWN = """
     WHERE p.place = ANY ($1::integer[]) AND w.is_latest_version AND w.status = 'active'
 """
 BY_MEANING = """
-    SELECT p.place, 1 - (w.embedding <=> $2::text::vector) AS score
+    SELECT p.place, 1 - (w.embedding <=> (SELECT $2::real[]::vector)) AS score
     FROM workflow_catalog_place p JOIN workflow_catalog w USING (workflow_id, version)
     WHERE p.place = ANY ($1::integer[]) AND vector_dims(w.embedding) = $3
         AND w.embedding_model = $4 AND w.embedding_hash = w.content_hash
@@ -103,6 +103,6 @@ WITHOUT_VECTOR = """
     ORDER BY workflow_id
 """
 SAVE_VECTOR = """
-    UPDATE workflow_catalog SET embedding = $4::text::vector, embedding_model = $5, embedding_hash = $3
+    UPDATE workflow_catalog SET embedding = $4::real[]::vector, embedding_model = $5, embedding_hash = $3
     WHERE workflow_id = $1 AND version = $2
 """

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import as_owner
 from worker.adapters.postgres_catalog.driver import asyncpg
-from worker.adapters.postgres_catalog.ranking import vector_text
 from worker.adapters.postgres_catalog.schema import has_embeddings
 from worker.adapters.postgres_catalog.stored import workflow_of
 from worker.domain.catalog.meaning import passage_of
@@ -45,7 +44,7 @@ async def _embed(connection: asyncpg.Connection, embedder: Embedder, rows: list[
     except TimeoutError:
         raise EmbedderUnavailable(f"{embedder.name} gave no vectors within {BATCH_SECONDS:g} s") from None
     values = [
-        (r["workflow_id"], r["version"], r["content_hash"], vector_text(vector), embedder.name)
+        (r["workflow_id"], r["version"], r["content_hash"], vector, embedder.name)
         for r, vector in zip(rows, vectors, strict=True)
     ]
     await connection.executemany(statements.SAVE_VECTOR, values)

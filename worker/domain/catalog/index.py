@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from worker.domain.catalog.cursor import workflow_of
 from worker.domain.catalog.label_bits import LabelBits, by_score, places_of
-from worker.domain.catalog.search import SearchPage, SearchQuery, graded, search_page
+from worker.domain.catalog.search import SearchPage, SearchQuery, contested, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
@@ -62,10 +62,12 @@ class CatalogIndex:
     ) -> SearchPage:
         """What fits the labels, in the order of `page`, but by text before id.
 
-        `score` ranks ids by text: the higher the better; one that is absent does not match.
+        `score` ranks those ids by text that it has to order: the higher the better; one that is absent does not match.
         """
         fit = self._bits.fit(query.applied_to(context))
-        scores = score([self._workflows[n].workflow_id for n in places_of(fit.fits)])
+        tied = fit.tied()
+        among = [place for bits in contested(tied, query) for place in places_of(bits)]
+        scores = score([self._workflows[place].workflow_id for place in among])
         by_place = {self._places[name]: value for name, value in scores.items()}
-        best = graded(list(fit.ranked(by_score(by_place))), query)
+        best = graded(tied, query, by_score(by_place))
         return search_page(best, self._workflows.__getitem__, fit.left_out(-1), fit.left_out_alone())

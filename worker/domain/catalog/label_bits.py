@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from worker.domain.catalog.search import Ranked
+from worker.domain.catalog.search import Part, Tied
 from worker.domain.catalog.selection import CAUSE_LABELS, declared, is_gitops_managed, known, target_keys
 from worker.domain.catalog.workflow import (
     LABELS,
@@ -32,8 +32,8 @@ CAUSE_WEIGHT = 8
 PIECE_BITS = 512
 PIECE = (1 << PIECE_BITS) - 1
 
-Parting = Callable[[int], Iterable[int]]
-"""Parts workflows by how well their text matches: the bits of those that match alike, the best ones first."""
+Parting = Callable[[int], Iterable[Part[int]]]
+"""Parts bits by how well the text of their workflows matches, the best ones first."""
 
 
 @dataclass(slots=True)
@@ -104,13 +104,15 @@ class Fit:
             return order
         return itertools.islice(itertools.dropwhile(lambda n: n != after, order), 1, None)
 
-    def ranked(self, parted: Parting) -> Iterator[Ranked[int]]:
-        """All places that fit, in the order of `places`, but by text before id."""
-        for group in _groups(self.fits, self.order):
-            first = group & -group  # stands for all of them: see CAUSE_WEIGHT
-            exact = sum(bool(bits & first) for bits in self.causes)
-            for bits in parted(group):
-                yield Ranked(places_of(bits), bits.bit_count(), exact)
+    def tied(self) -> list[Tied[int]]:
+        """The bits of all that fit, in the order of `places`, by what labels tell apart."""
+        return [
+            Tied(group, group.bit_count(), self._exact(group)) for group in _groups(self.fits, self.order)
+        ]
+
+    def _exact(self, group: int) -> int:
+        first = group & -group  # stands for all of them: see CAUSE_WEIGHT
+        return sum(bool(bits & first) for bits in self.causes)
 
     def left_out(self, scope: int) -> dict[str, int]:
         """How many of `scope` (-1: of all) each label leaves out, most first."""
@@ -231,12 +233,11 @@ def places_of(bits: int) -> Iterator[int]:
 def by_score(scores: Mapping[int, float]) -> Parting:
     """By the score of each place, the highest first. A place without one is last."""
 
-    def parted(members: int) -> Iterable[int]:
-        found: dict[float, int] = {}
+    def parted(members: int) -> Iterable[Part[int]]:
+        found: dict[float, list[int]] = {}
         for place in places_of(members):
-            score = scores.get(place, -math.inf)
-            found[score] = found.get(score, 0) | 1 << place
-        return [found[score] for score in sorted(found, reverse=True)]
+            found.setdefault(scores.get(place, -math.inf), []).append(place)
+        return [(found[score], len(found[score])) for score in sorted(found, reverse=True)]
 
     return parted
 

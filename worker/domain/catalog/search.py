@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from worker.domain.catalog.workflow import SelectionContext, Workflow
 from worker.domain.evidence import one_line
 
 Item = TypeVar("Item")
+Members = TypeVar("Members")
 
 FORM = "<signal_type> <severity> [keywords]"
 EXAMPLE = "OOMKilled critical deployment memory"
@@ -148,15 +149,16 @@ def _quoted(word: str) -> str:
     return f'"{one_line(word, 60)}"'
 
 
-class Ranked(NamedTuple, Generic[Item]):
-    """Workflows, or what stands for them, that nothing but their ids tells apart, in their place among others.
+class Tied(NamedTuple, Generic[Members]):
+    """Workflows whose labels fit alike. `exact` counts of signal type and severity those that they declare exactly."""
 
-    `exact` counts of signal type and severity those that they declare exactly. `items` are read as far as they are shown.
-    """
-
-    items: Iterable[Item]
-    count: int
+    members: Members
+    size: int
     exact: int
+
+
+Part = tuple[Iterable[Item], int]
+"""Some of the tied ones, by id, that the text does not tell apart either; and how many they are."""
 
 
 class Graded(NamedTuple, Generic[Item]):
@@ -167,17 +169,45 @@ class Graded(NamedTuple, Generic[Item]):
     weaker: int
 
 
-def graded(ranked: Sequence[Ranked[Item]], query: SearchQuery) -> Graded[Item]:
-    """What a query shows of those that stand best first. Match quality is by tier, and within a tier by place."""
-    places, turns = Counter(r.exact for r in ranked), [itertools.count() for _ in TIERS]
-    qualities = [match_quality(r.exact, next(turns[r.exact]), places[r.exact]) for r in ranked]
-    good = [
-        (r, quality) for r, quality in zip(ranked, qualities, strict=True) if quality >= query.min_confidence
-    ]
-    matches = ((item, quality) for found, quality in good for item in found.items)
-    total = sum(found.count for found, _ in good)
-    best = tuple(itertools.islice(matches, query.max_results))
-    return Graded(best, total, sum(r.count for r in ranked) - total)
+def contested(tied: Sequence[Tied[Members]], query: SearchQuery) -> list[Members]:
+    """Those that text has to order: it decides which of them are shown, or which are good enough."""
+    return [found.members for found, *_, decides in _placed(tied, query) if decides]
+
+
+def graded(
+    tied: Sequence[Tied[Members]], query: SearchQuery, parted: Callable[[Members], Iterable[Part[Item]]]
+) -> Graded[Item]:
+    """What a query shows of those that stand best first. `parted` orders what is contested, the best first.
+
+    Match quality is by tier, and within a tier by how many are better.
+    """
+    best: list[tuple[Item, float]] = []
+    total = 0
+    for found, first, places, decides in _placed(tied, query):
+        place = first
+        for items, count in parted(found.members) if decides else [((), found.size)]:
+            quality = match_quality(found.exact, place, places)
+            if quality >= query.min_confidence:
+                total += count
+                best += ((item, quality) for item in itertools.islice(items, query.max_results - len(best)))
+            place += count
+    return Graded(tuple(best), total, sum(found.size for found in tied) - total)
+
+
+def _placed(
+    tied: Sequence[Tied[Members]], query: SearchQuery
+) -> Iterator[tuple[Tied[Members], int, int, bool]]:
+    """With each: its first place in its tier, how many places that has, and whether text has to order it."""
+    sizes, places, shown = Counter[int](), Counter[int](), 0
+    for found in tied:
+        sizes[found.exact] += found.size
+    for found in tied:
+        first, all_places = places[found.exact], sizes[found.exact]
+        places[found.exact] += found.size
+        some = match_quality(found.exact, first, all_places) >= query.min_confidence
+        all_ = match_quality(found.exact, first + found.size - 1, all_places) >= query.min_confidence
+        yield found, first, all_places, some and (shown < query.max_results or not all_)
+        shown += found.size if all_ else some
 
 
 def search_page(

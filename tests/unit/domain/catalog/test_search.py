@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,9 @@ from worker.domain.catalog.search import (
     FORM,
     MAX_KEYWORDS,
     BadQueryError,
-    Ranked,
     SearchQuery,
+    Tied,
+    contested,
     graded,
     match_quality,
     parse_query,
@@ -142,16 +145,37 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
     assert (0.4, 0.7, 0.9)[exact] <= quality <= (0.49, 0.79, 0.99)[exact]
 
 
-def test_those_that_match_alike_have_the_same_quality():
-    ranked = [Ranked(names, len(names), exact) for names, exact in (("ac", 2), ("b", 1), ("d", 2), ("e", 0))]
-    found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, min_confidence=0))
-    assert (("a", 0.99), ("c", 0.99), ("b", 0.79), ("d", 0.945), ("e", 0.49)) == found.best
+def as_it_is(names):
+    return [(names, len(names))]
+
+
+def test_those_that_match_alike_have_the_same_quality_and_a_worse_one_is_behind_all_of_them():
+    tied = [Tied(names, len(names), exact) for names, exact in (("ac", 2), ("b", 1), ("d", 2), ("e", 0))]
+    found = graded(tied, SearchQuery("Evicted", Severity.HIGH, min_confidence=0), as_it_is)
+    assert (("a", 0.99), ("c", 0.99), ("b", 0.79), ("d", 0.93), ("e", 0.49)) == found.best
     assert (5, 0) == (found.total, found.weaker)
 
 
-def test_all_are_counted_and_no_more_are_read_than_shown():
-    read = []
-    ranked = [Ranked((read.append(n) or n for n in range(20)), 20, 2), Ranked("z", 1, 0)]
-    found = graded(ranked, SearchQuery("Evicted", Severity.HIGH, max_results=3))
-    assert (((0, 0.99), (1, 0.99), (2, 0.99)), 20, 1) == found
-    assert [0, 1, 2] == read
+def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
+    tied = [Tied("abcd", 4, 2), Tied("efgh", 4, 2), Tied("ijkl", 4, 2), Tied("mn", 2, 0)]
+    query = SearchQuery("Evicted", Severity.HIGH, max_results=5)
+    found = graded(tied, query, lambda names: [(name, 1) for name in reversed(names)])
+    assert ("dcbah", 12, 2) == ("".join(name for name, _ in found.best), found.total, found.weaker)
+    assert ["abcd", "efgh"] == contested(tied, query)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(1, 3), min_size=1, max_size=4)), max_size=6),
+    st.sampled_from([0, 0.43, 0.7, 0.75, 0.93, 0.98]),
+    st.integers(1, 10),
+)
+def test_what_is_not_ordered_makes_no_difference(groups, min_confidence, max_results):
+    query = SearchQuery("Evicted", Severity.HIGH, min_confidence=min_confidence, max_results=max_results)
+    numbers = itertools.count()
+    parts = [(exact, [[next(numbers) for _ in range(size)] for size in sizes]) for exact, sizes in groups]
+    whole = [Tied(lists, sum(map(len, lists)), exact) for exact, lists in parts]
+    each = [Tied(same, len(same), exact) for exact, lists in parts for same in lists]
+    told = contested(whole, query)
+    found = graded(whole, query, lambda lists: [(same, len(same)) for same in lists])
+    assert graded(each, query, as_it_is) == found
+    assert {n for lists in told for same in lists for n in same} >= {item for item, _ in found.best}
