@@ -16,6 +16,7 @@ from tests.processes import rca, ready, running
 async def test_help_teaches_and_needs_no_configuration():
     ended = await rca("--help")
     assert 0 == ended.code
+    assert "130 interrupted, 141 pipe closed" in " ".join(ended.out.split())
     for command in (
         "worker",
         "provision",
@@ -149,6 +150,14 @@ async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     assert "remediation_id" in rejected.err
     assert (0, "recovery") == (recovery.code, recovery.json()["kind"])
     assert 'rca_results_total{kind="incident",reason="none",status="completed"} 1.0' in metrics
+
+
+async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_environment):
+    port = worker_environment.pop("health").rpartition(":")[2]
+    ended = await rca("worker", env={**worker_environment, "RCA_HTTP__PORT": port})
+    assert 1 == ended.code
+    said = f"cannot listen on 127.0.0.1:{port}: Address already in use; RCA_HTTP__HOST and RCA_HTTP__PORT name another"
+    assert f"error: {said}" == ended.err.splitlines()[-1]
 
 
 async def test_submit_gives_up_waiting_when_nobody_works():

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+
+import pytest
+
+from tests.corpus_files import corpus_path
 from tests.pipeline import CATALOG
 from tests.processes import rca
 
+CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 NO_CLUSTER = {"RCA_KUBERNETES__KUBECONFIG": "/nope"}
 
 
@@ -40,3 +46,51 @@ async def test_a_refused_push_names_the_address_and_not_the_password():
     assert 1 == ended.code
     assert "at 127.0.0.1:1, from RCA_CATALOG__DATABASE_URL (Connection refused)" in ended.err
     assert "hunter2" not in ended.err
+
+
+@pytest.fixture
+def taken():
+    """A port of loopback that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("sandbox", "nats", "--port", "{port}"), "--port names another"),
+        (("sandbox", "analyst", "--port", "{port}"), "--port names another"),
+        (("sandbox", "cluster", str(CASE), "--port", "{port}"), "--port names another"),
+        (("mcp", "--http", "127.0.0.1:{port}"), "--http names another"),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)
+async def test_a_port_that_is_in_use_is_named_with_what_names_another(taken, arguments, advice):
+    ended = await rca(*(argument.format(port=taken) for argument in arguments))
+    said = f"error: cannot listen on 127.0.0.1:{taken}: Address already in use; {advice}\n"
+    assert (1, "", said) == (ended.code, ended.out, ended.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("submit", "{dir}/none.json"), "{dir}/none.json: No such file or directory"),
+        (("submit", "{dir}"), "{dir}: Is a directory"),
+        (("policy", "test", "{dir}", "{dir}/none.json"), "{dir}/none.json: No such file or directory"),
+        (("demo", "--output", "{dir}/none/run.json"), "--output {dir}/none/run.json: no such directory"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+async def test_a_file_that_cannot_be_used_is_named_without_a_number(tmp_path, arguments, said):
+    ended = await rca(*(argument.format(dir=tmp_path) for argument in arguments))
+    assert (1, "", f"error: {said.format(dir=tmp_path)}\n") == (ended.code, ended.out, ended.err)
+
+
+@pytest.mark.parametrize("content", ["", '{\n"a": 1\n}\n' * 100], ids=["empty", "other"])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+async def test_a_file_without_any_audit_event_is_no_good_trail(tmp_path, content, more):
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    ended = await rca("audit", "verify", "--file", str(path), *more)
+    said = f"error: {path} holds no audit events; `rca audit export` writes such files\n"
+    assert (1, "", said) == (ended.code, ended.out, ended.err)

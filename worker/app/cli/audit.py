@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,6 +16,7 @@ import typer
 from schemas.subjects import Subjects
 from worker.app.auditing import Auditing, check_file, public_keys
 from worker.app.cli.connection import connection
+from worker.app.cli.console import print_json
 from worker.app.operations import OperationError
 from worker.app.settings import load
 from worker.domain.auditing.findings import ChainReport, Finding, Report
@@ -25,7 +25,8 @@ from worker.domain.evidence import one_line
 NOTHING = (
     "there is no event and no result of the request {request}: they have expired, or its key is another one"
 )
-SHOWN = 200
+SHOWN = 20
+LINE_CHARS = 200
 EVERY_SECONDS = 1.0
 
 
@@ -44,10 +45,13 @@ async def verify(
     else:
         async with _auditing() as auditing:
             report = await auditing.check(known, only=request, progress=progress)
-    if request and not report.events and not report.findings:
-        raise OperationError(NOTHING.format(request=request))
+    if not report.events and (file or not report.findings):
+        if request:
+            raise OperationError(NOTHING.format(request=request))
+        if file:
+            raise OperationError(f"{file} holds no audit events; `rca audit export` writes such files")
     if as_json:
-        typer.echo(json.dumps(_document(report), indent=2))
+        print_json(_document(report))
     else:
         _print(report)
     return int(not report.good)
@@ -90,7 +94,7 @@ def _print(report: Report) -> None:
     for finding in report.findings[:SHOWN]:
         typer.echo(_line(finding))
     if (more := len(report.findings) - SHOWN) > 0:
-        typer.echo(f"and {more:,} more")
+        typer.echo(f"and {more:,} more; --json has them all")
     for chain in report.notable[:SHOWN]:
         typer.echo(f"{_shown(chain.request_key)}: {chain.status}, {chain.events:,} events{_head(chain)}")
     chains = ", ".join(f"{count:,} {status}" for status, count in report.chains.items()) or "none"
@@ -128,4 +132,4 @@ def _document(report: Report) -> dict[str, Any]:
 
 def _shown(text: str) -> str:
     """For a terminal: whatever a forger has put there, it moves no cursor."""
-    return ascii(one_line(text, SHOWN))[1:-1]
+    return ascii(one_line(text, LINE_CHARS))[1:-1]

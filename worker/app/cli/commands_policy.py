@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import Json, print_json, run
+from worker.app.cli.console import Json, print_json, run, told
 
 policy = typer.Typer(no_args_is_help=True, help="Try approval rules before a worker uses them.")
 
@@ -31,9 +31,11 @@ def policy_test(
 
     `rca policy input` prints an input to begin with.
     """
-    from worker.app.cli.policy import test
+    from worker.app.cli.policy import read_input, test
 
-    run(test(file, document, data=data or [], as_json=json_output))
+    with told():  # outside of the event loop: Ctrl-C ends the reading of a terminal
+        given = read_input(document)
+    run(test(file, given, data=data or [], as_json=json_output))
 
 
 @policy.command(name="input")

@@ -24,7 +24,7 @@ def sandbox_nats(
     """A real nats-server with JetStream in a temporary directory."""
     from worker.app.cli.sandbox import nats
 
-    run(nats(port or -1, provisioned=provisioned))
+    run(nats(port, provisioned=provisioned))
 
 
 @sandbox.command(name="cluster")

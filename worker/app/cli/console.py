@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import os
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -34,20 +36,40 @@ class Commands(TyperGroup):
             raise
 
 
-def run(work: Coroutine[Any, Any, int]) -> None:
-    """Run to the end and exit with what it returns; known failures become one clear message."""
+@contextmanager
+def told() -> Iterator[None]:
+    """Known failures become one clear message, and exit code 1."""
     from worker.app.cli.failures import KNOWN, explain
 
     try:
-        code = asyncio.run(work)
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        yield
     except BrokenPipeError:  # nobody reads what is printed; adapters have words of their own for connections
         raise
     except KNOWN as e:
         typer.echo(f"error: {explain(e)}", err=True)
-        code = EXIT_ERROR
+        raise typer.Exit(EXIT_ERROR) from None
+
+
+def run(work: Coroutine[Any, Any, int]) -> None:
+    """Run to the end and exit with what it returns; known failures are told."""
+    try:
+        with told():
+            code = asyncio.run(work)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
     raise typer.Exit(code)
+
+
+@contextmanager
+def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
+    """Raises OperationError with the advice when nobody can listen there."""
+    from worker.app.operations import OperationError
+
+    try:
+        yield
+    except OSError as e:
+        why = e.strerror if isinstance(e, socket.gaierror) else os.strerror(e.errno)
+        raise OperationError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
 
 
 def print_json(document: Any) -> None:

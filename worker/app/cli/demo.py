@@ -26,7 +26,7 @@ from worker.app.cli.report import print_result
 from worker.app.cli.submit import exit_code, print_outcome
 from worker.app.client import Outcome, RequestClient
 from worker.app.client import as_json as json_of
-from worker.app.embedded import Case, Services, example_case, open_case, open_services
+from worker.app.embedded import Case, EmbeddedError, Services, example_case, open_case, open_services
 from worker.app.provisioning import connected
 from worker.domain.decode import Decoded, decode
 
@@ -41,6 +41,8 @@ async def demo(
     console = Console(highlight=False, stderr=as_json)
     case = Case(case_dir) if case_dir else example_case()
     body = case.request(recovery=recovery)
+    if output and not output.parent.is_dir():
+        raise EmbeddedError(f"--output {output}: no such directory")
     run = _Run(console)
     with (
         console.status("starting NATS, cluster and worker")

@@ -39,14 +39,17 @@ def explain(problem: BaseException) -> str:
     """What is wrong and what to do, for the terminal."""
     match problem:
         case ClusterError():
-            return f"the cluster cannot be used: {problem.message}; check RCA_KUBERNETES__KUBECONFIG"
+            said = f"the cluster cannot be used: {problem.message}; check RCA_KUBERNETES__KUBECONFIG"
         case PolicyUnusable():
-            return f"{problem}; RCA_POLICY__PATH names the policy"
+            said = f"{problem}; RCA_POLICY__PATH names the policy"
         case ModelUnusable():
-            return f"RCA_LLM__MODEL: {problem}"
+            said = f"RCA_LLM__MODEL: {problem}"
         case Unavailable() if NO_STREAM in str(problem):
-            return f"NATS: {str(problem).partition(':')[0]}: there is no such stream; run `rca provision`"
+            said = f"NATS: {str(problem).partition(':')[0]}: there is no such stream; run `rca provision`"
         case NatsServerError() | Unavailable():
-            return f"NATS: {problem}"
+            said = f"NATS: {problem}"
+        case OSError(filename=str(name), strerror=why):
+            said = f"{name}: {why}"
         case _:
-            return str(problem)
+            said = str(problem)
+    return said

@@ -15,7 +15,7 @@ from worker.app.cli.commands_mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.commands_mcp import mcp
 from worker.app.cli.commands_policy import policy
 from worker.app.cli.commands_sandbox import sandbox
-from worker.app.cli.console import EXIT_ERROR, Commands, Json, print_json, run
+from worker.app.cli.console import Commands, Json, print_json, run, told
 from worker.app.settings import documentation
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
@@ -31,7 +31,7 @@ app = typer.Typer(
     "Start with [bold]rca demo[/bold]: it needs no cluster, no NATS and no API key. In production: "
     "[bold]rca provision[/bold] once, then [bold]rca worker[/bold].",
     epilog="Configuration comes from environment variables RCA_...; `rca settings` lists them all. "
-    "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected.",
+    "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected, 130 interrupted, 141 pipe closed.",
 )
 
 
@@ -117,11 +117,8 @@ def submit(
     from worker.app.cli.submit import read_request
     from worker.app.cli.submit import submit as work
 
-    try:
+    with told():  # outside of the event loop: Ctrl-C ends the reading of a terminal
         body = read_request(file, new_id=new_id)
-    except (OSError, ValueError) as e:
-        typer.echo(f"error: {e}", err=True)
-        raise typer.Exit(EXIT_ERROR) from None
     run(work(body, recovery=recovery, wait_seconds=timeout if wait else None, as_json=json_output))
 
 

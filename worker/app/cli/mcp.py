@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 import typer
 
 from worker.app import logs
+from worker.app.cli.console import listening_on
 from worker.app.settings import ConfigurationError, McpSettings, load
 from worker.app.wiring.mounted import NEEDS_MCP
 from worker.app.wiring.served import open_served
@@ -35,7 +36,8 @@ async def serve(http: str | None) -> int:
             return 0
         host, port = read_address(http)
         hosts = allowed_hosts(settings.mcp, host, port)
-        listening = stack.enter_context(_listen(host, port))
+        with listening_on(host, port, "--http names another"):
+            listening = stack.enter_context(_listen(host, port))
         server = mcp_server.make_server(await open_served(settings, stack))
         await mcp_server.serve_http(
             server,

@@ -12,6 +12,7 @@ import typer
 
 from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFiles, PolicyUnusable, read_files
 from worker.app.cli.console import print_json
+from worker.app.operations import OperationError
 from worker.app.settings import load
 from worker.domain.checks.policy_example import missing_fields, unknown_fields
 
@@ -23,14 +24,9 @@ NOT_LOADED = (
 NOT_DECIDED = "A worker requires approval for such an input, and gives this error as the reason."
 
 
-async def test(file: Path, document: Path, *, data: Sequence[Path], as_json: bool) -> int:
-    """Print the decision. Exit code 1 when the policy or the input cannot be used."""
+async def test(file: Path, given: dict[str, Any], *, data: Sequence[Path], as_json: bool) -> int:
+    """Print the decision about an input. Exit code 1 when the policy cannot be used."""
     bounds = Bounds(cpu_seconds=load().policy.timeout_seconds)
-    try:
-        given = read_input(document)
-    except (OSError, ValueError, RecursionError) as e:
-        typer.echo(f"error: input {document}: {e}", err=True)
-        return 1
     unknown, missing = unknown_fields(given), missing_fields(given)
     _warn(unknown, missing)
     try:
@@ -56,12 +52,19 @@ def _warn(unknown: Sequence[str], missing: Sequence[str]) -> None:
 
 
 def read_input(path: Path) -> dict[str, Any]:
-    """The JSON object in a file or on standard input. Raises OSError, ValueError, RecursionError."""
+    """The JSON object in a file or on standard input. Raises OSError, OperationError."""
     if str(path) == "-":
         body = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     else:
         with path.open("rb") as stream:
             body = stream.read(MAX_INPUT_BYTES + 1)
+    try:
+        return _object(body)
+    except (ValueError, RecursionError) as e:
+        raise OperationError(f"input {path}: {e}") from e
+
+
+def _object(body: bytes) -> dict[str, Any]:
     if len(body) > MAX_INPUT_BYTES:
         raise ValueError(f"longer than {MAX_INPUT_BYTES} bytes")
     found = json.loads(body, parse_constant=_no_number)

@@ -17,13 +17,14 @@ from worker.app.cli.connection import connection
 from worker.app.cli.console import print_json
 from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
+from worker.app.operations import OperationError
 from worker.app.settings import load
 
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
 
 
 def read_request(file: Path, *, new_id: bool) -> bytes:
-    """The body as it is, or under new ids. Raises OSError, and ValueError when there is no object to put ids into."""
+    """The body as it is, or under new ids. Raises OSError, and OperationError when there is no object to put ids into."""
     body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     return with_new_ids(body) if new_id else body
 
@@ -63,7 +64,7 @@ def with_new_ids(body: bytes) -> bytes:
         data = json.loads(body)
         data.update(incident_id=f"inc-{uuid.uuid4()}", remediation_id=f"rr-{uuid.uuid4()}")
     except (ValueError, AttributeError, RecursionError) as e:
-        raise ValueError(f"--new-id needs a JSON object: {e}") from e
+        raise OperationError(f"--new-id needs a JSON object: {e}") from e
     return json.dumps(data).encode()
 
 

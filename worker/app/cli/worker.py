@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from contextlib import AsyncExitStack
 
 import structlog
 
 from worker.app import health, logs
+from worker.app.cli.console import listening_on
 from worker.app.settings import load
 from worker.app.wiring import open_worker
 
@@ -25,7 +27,11 @@ async def work() -> int:
             notices=worker.notices,
             metrics=worker.metrics,
         )
-        async with http as port:
+        async with AsyncExitStack() as stack:
+            with listening_on(
+                settings.http.host, settings.http.port, "RCA_HTTP__HOST and RCA_HTTP__PORT name another"
+            ):
+                port = await stack.enter_async_context(http)
             log.info("http_listening", port=port)
             gc.collect()
             gc.freeze()  # modules stay: without them a collection is cheap, and comes before much has gathered
