@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from tests.nats_servers import connect, one_server, provisioned
+from tests.nats_servers import PATIENCE_SECONDS, connect, one_server, provisioned
 from worker.adapters.nats_provision import provision, wanted
 from worker.adapters.nats_pump import Lane, Pump
 from worker.domain.delivery import ACK, LET_GO, retry, term
@@ -20,7 +20,15 @@ DEFAULT = "rca.request.incident"
 
 @pytest.fixture
 async def case(tmp_path):
-    async with one_server(tmp_path) as server, provisioned([server], ack_wait_seconds=2) as found:
+    """Nothing comes back by itself while a test runs, however slow the machine is."""
+    async with one_server(tmp_path) as server, provisioned([server], ack_wait_seconds=60) as found:
+        yield found
+
+
+@pytest.fixture
+async def brief(tmp_path):
+    """What is not settled comes back soon."""
+    async with one_server(tmp_path) as server, provisioned([server], ack_wait_seconds=4) as found:
         yield found
 
 
@@ -49,14 +57,14 @@ class Held:
 
 
 class Script:
-    """A handler that does one thing after another: settlements are returned, exceptions raised."""
+    """A handler that does one thing after another, then ACK: settlements are returned, exceptions raised."""
 
     def __init__(self, *what):
         self.what, self.deliveries = list(what), []
 
     async def __call__(self, body, headers, delivery):
         self.deliveries.append(delivery)
-        step = self.what.pop(0)
+        step = self.what.pop(0) if self.what else ACK
         if isinstance(step, Exception):
             raise step
         return step
@@ -95,6 +103,10 @@ async def pending(case, lane="p2"):
 
 async def empty(case):
     return await case.count(REQUESTS) == 0
+
+
+async def two_are_left(case):
+    return await case.count(REQUESTS) == 2
 
 
 @contextlib.asynccontextmanager
@@ -219,22 +231,28 @@ async def test_a_pump_that_waits_for_admission_can_be_drained(case):
 @dataclass
 class Distant:
     url: str
+    lets_up: asyncio.Event
+    """While it is not set, nothing gets to the server."""
 
 
 @contextlib.asynccontextmanager
 async def far_away(server, delay):
     """A server behind a proxy that adds latency in both directions."""
     tasks, writers, loop = set(), [], asyncio.get_running_loop()
+    lets_up, lets_down = asyncio.Event(), asyncio.Event()
+    lets_up.set()
+    lets_down.set()
 
-    async def write(queue, writer):
+    async def write(queue, writer, lets):
         while True:
             at, data = await queue.get()
             await asyncio.sleep(max(0.0, at - loop.time()))
+            await lets.wait()
             writer.write(data)
 
-    async def pipe(reader, writer):
+    async def pipe(reader, writer, lets):
         queue = asyncio.Queue()
-        tasks.add(asyncio.create_task(write(queue, writer)))
+        tasks.add(asyncio.create_task(write(queue, writer, lets)))
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65_536):
                 queue.put_nowait((loop.time() + delay, data))
@@ -242,11 +260,12 @@ async def far_away(server, delay):
     async def serve(reader, writer):
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", server.port)
         writers.extend([writer, up_writer])
-        tasks.update(asyncio.create_task(pipe(*way)) for way in ((reader, up_writer), (up_reader, writer)))
+        ways = ((reader, up_writer, lets_up), (up_reader, writer, lets_down))
+        tasks.update(asyncio.create_task(pipe(*way)) for way in ways)
 
     proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield Distant(f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        yield Distant(f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", lets_up)
     finally:
         proxy.close()
         for task in tasks:
@@ -277,8 +296,8 @@ async def test_no_more_is_handed_out_than_there_are_slots_even_with_latency(case
         await nc.close()
 
 
-async def test_nothing_is_lost_between_pumps_that_come_and_go(case):
-    done = []
+async def test_nothing_is_lost_between_pumps_that_come_and_go(brief):
+    case, done = brief, []
 
     async def quick(body, headers, delivery):
         await asyncio.sleep(0.005)
@@ -314,17 +333,17 @@ async def test_a_terminated_message_is_gone_and_the_reason_told(case):
         await until(lambda: heard)
     advisory = json.loads(heard[0].data)
     assert (advisory["stream_seq"], advisory["reason"]) == (1, "no\nJSON" + "x" * 249)
-    assert await empty(case)
+    await until(lambda: empty(case))
 
 
-async def test_letting_go_says_nothing(case):
-    script = Script(LET_GO, ACK)
+async def test_letting_go_says_nothing(brief):
+    case, script = brief, Script(LET_GO)
     async with listening(case, f"$JS.ACK.{REQUESTS}.>") as heard, pumping(case.nc, script):
         await submit(case, b"x")
         await until(lambda: empty(case))  # after ack_wait somebody else has it, here the same pump
         await until(lambda: heard)
-    assert [d.deliveries for d in script.deliveries] == [1, 2]
-    assert [msg.data for msg in heard] == [b"+ACK"]
+    assert [d.deliveries for d in script.deliveries][:2] == [1, 2]
+    assert {msg.data for msg in heard} == {b"+ACK"}
 
 
 async def test_what_was_done_while_the_server_was_away_is_settled_after_it(case):
@@ -355,7 +374,7 @@ class Deaf:
         self.asked.append(payload)
         if len(self.asked) <= self.unanswered:
             raise TimeoutError
-        return await self._nc.request(subject, payload, **options)
+        return await self._nc.request(subject, payload, **{**options, "timeout": PATIENCE_SECONDS})
 
 
 async def test_an_ack_is_repeated_until_it_is_confirmed(case):
@@ -367,18 +386,19 @@ async def test_an_ack_is_repeated_until_it_is_confirmed(case):
     assert (deaf.asked, len(held.bodies)) == ([b"+ACK"] * 3, 1)
 
 
-async def test_a_nak_is_never_repeated(case):
+async def test_a_nak_is_never_repeated(brief):
     """By then somebody else may run the message."""
-    deaf, script = Deaf(case.nc, 1), Script(retry(0.5), ACK)
+    case, deaf, script = brief, Deaf(brief.nc, 1), Script(retry(0.5))
     async with pumping(deaf, script):
         await submit(case, b"x")
         await until(lambda: empty(case))
-    assert deaf.asked == [b'-NAK {"delay": 500000000}', b"+ACK"]
+    assert deaf.asked[0] == b'-NAK {"delay": 500000000}'
+    assert set(deaf.asked[1:]) == {b"+ACK"}
 
 
-async def test_a_crashed_server_may_forget_a_delivery_but_no_message(case):
+async def test_a_crashed_server_may_forget_a_delivery_but_no_message(brief):
     """Then it ignores the ack, the slot is free again after the patience, and the message runs once more."""
-    held, nc = Held(), await connect(case.servers)
+    case, held, nc = brief, Held(), await connect(brief.servers)
     held.go.set()
     async with pumping(nc, held, settle_seconds=0.5):
         for _ in range(3):
@@ -401,11 +421,11 @@ async def test_a_running_job_is_held_by_heartbeats(case):
         assert len({msg.subject for msg in heard}) == 2
         held.go.set()
         await until(lambda: [msg.data for msg in heard[-2:]] == [b"+ACK", b"+ACK"])
-    assert await empty(case)
+        await until(lambda: empty(case))
 
 
-async def test_a_redelivery_to_the_process_that_runs_it_starts_nothing(case):
-    held = Held()
+async def test_a_redelivery_to_the_process_that_runs_it_starts_nothing(brief):
+    case, held = brief, Held()
     async with pumping(case.nc, held, slots=2, ack_wait_seconds=60):  # its heartbeats come too late
         await submit(case, b"x")
         await until(lambda: held.running == 1)
@@ -427,11 +447,11 @@ async def test_a_redelivery_to_the_process_that_runs_it_starts_nothing(case):
 async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
     held, peer = Held(), Held()
     peer.go.set()
-    releases = []
+    short, hurry, releases = asyncio.Event(), asyncio.Event(), []
 
     async def handler(body, headers, delivery):
         if body == b"short":
-            await asyncio.sleep(0.2)
+            await short.wait()
             return ACK
         try:
             return await held(body, headers, delivery)
@@ -445,9 +465,14 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
     await submit(case, b"short", b"long")
     await until(lambda: pump.running == 2)
     await submit(case, b"queued")
-    await pump.drain(0.5)
+    draining = asyncio.create_task(pump.drain(3_600, hurry))
+    await asyncio.sleep(0)
+    short.set()
+    await until(lambda: two_are_left(case))
+    hurry.set()
+    await draining
     assert (pump.running, held.cancelled, releases) == (0, 1, [b"long"])
-    assert await case.count(REQUESTS) == 2
+    assert await two_are_left(case)
     async with pumping(case.nc, peer):
         await until(lambda: empty(case))
     assert sorted((body, d.deliveries) for body, d in zip(peer.bodies, peer.deliveries, strict=True)) == [
@@ -471,16 +496,21 @@ async def test_in_a_hurry_the_jobs_are_given_back_at_once(case):
     assert await case.count(REQUESTS) == 1
 
 
-async def test_what_arrives_while_it_stops_is_given_back(case):
+async def test_what_arrives_while_it_stops_is_given_back(brief):
     """The pull is open when the drain begins, and the message is on its way before the server hears of it."""
-    held, peer = Held(), Held()
+    case, held, peer = brief, Held(), Held()
     peer.go.set()
-    async with far_away(case.servers[0], 0.1) as distant:
+    async with far_away(case.servers[0], 0.02) as distant:
         nc = await connect([distant])
-        pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
+        pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01, pull_seconds=30)
         await pump.start()
         await until(lambda: waiting_pulls(case))
-        await asyncio.gather(pump.drain(0.01), submit(case, b"x"))
+        distant.lets_up.clear()
+        draining = asyncio.create_task(pump.drain(0.01))
+        await submit(case, b"x")
+        await until(lambda: pending(case))
+        distant.lets_up.set()
+        await draining
         await nc.close()
     assert held.bodies == []
     async with pumping(case.nc, peer):
@@ -523,7 +553,7 @@ async def test_a_missing_consumer_is_asked_for_once_a_pause_and_never_created(ca
             assert pauses[0] == (0.5, 1.5)
             assert (await case.js.stream_info(REQUESTS)).state.consumer_count == 3
             await submit(case, b"x")
-            await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2))
+            await provision(case.nc, wanted(case.subjects, ack_wait_seconds=60))
             await until(lambda: empty(case))
             assert pump.running == 0
     await nc.close()

@@ -78,7 +78,7 @@ async def patient(server):
         pauses.append(seconds)
 
     async with OpenAIEmbedder(
-        f"{server.url}/", "small", key="s3cret", call_seconds=5.0, sleep=sleep
+        f"{server.url}/", "small", key="s3cret", call_seconds=30.0, sleep=sleep
     ) as found:
         yield found, pauses
 
@@ -193,7 +193,7 @@ async def test_a_server_that_hangs_or_is_away_is_told(server):
     server.answers = [None]
     async with OpenAIEmbedder(server.url, "small", call_seconds=0.2) as embedder:
         assert "small: no answer within 0.2 s" == await refused(embedder)
-    async with OpenAIEmbedder("http://127.0.0.1:9/v1", "small", call_seconds=5.0) as embedder:
+    async with OpenAIEmbedder("http://127.0.0.1:9/v1", "small", call_seconds=30.0) as embedder:
         assert "cannot be reached (ConnectError)" in await refused(embedder)
 
 

@@ -24,6 +24,8 @@ SEARCH = {
     "properties": {"query": {"type": "string"}, "top": {"type": "integer"}},
     "required": ["query"],
 }
+PATIENT = 60.0
+"""For what must be answered, the start of a server included: a slow machine is no failure."""
 FOUND = ExternalAnswer("runbook for queue: restart, then look at the queue")
 PICTURE = ExternalAnswer("a graph", "1 parts of the answer that are not text")
 
@@ -32,6 +34,15 @@ def mounted(way, url="", **options):
     if way == "stdio":
         return McpServer("docs", TOOLS, command=COMMAND, **options)
     return McpServer("docs", TOOLS, url=url, **options)
+
+
+@contextlib.contextmanager
+def hurried(tools):
+    """Little patience for a call that must not be answered."""
+    mounted = tools._mounted["docs"]
+    mounted._seconds = 2.0
+    yield
+    mounted._seconds = PATIENT
 
 
 async def refusal(tools, tool, **arguments):
@@ -52,23 +63,26 @@ async def tools(request):
         }
         yield MemoryExternal(offered, answers)
     elif request.param == "stdio":
-        async with McpTools([mounted("stdio")]) as found:
+        async with McpTools([mounted("stdio")], call_seconds=PATIENT) as found:
             yield found
     else:
-        async with http_server() as server, McpTools([mounted("http", server.url)]) as found:
+        async with (
+            http_server() as server,
+            McpTools([mounted("http", server.url)], call_seconds=PATIENT) as found,
+        ):
             yield found
 
 
 @pytest.fixture(params=["stdio", "http"])
 async def real(request):
-    """Servers that take what tests do to them, and tools on one of them with little patience."""
+    """Servers that take what tests do to them, and tools on one of them."""
     if request.param == "stdio":
-        async with McpTools([mounted("stdio")], call_seconds=4.0) as found:
+        async with McpTools([mounted("stdio")], call_seconds=PATIENT) as found:
             yield found
     else:
         async with http_server() as server:
             restarting = asyncio.create_task(keep_alive(server))
-            async with McpTools([mounted("http", server.url)], call_seconds=4.0) as found:
+            async with McpTools([mounted("http", server.url)], call_seconds=PATIENT) as found:
                 yield found
             restarting.cancel()
             await asyncio.gather(restarting, return_exceptions=True)
@@ -131,13 +145,14 @@ async def test_bad_arguments_are_explained_by_the_server(real):
 
 
 async def test_a_slow_tool_ends_and_the_next_call_works(real):
-    assert ("no answer within 4 s", True) == await refusal(real, "slow")
+    with hurried(real):
+        assert ("no answer within 2 s", True) == await refusal(real, "slow")
     assert FOUND == await real.call("docs", "search", {"query": "queue"})
 
 
 async def test_a_server_that_answers_nothing_any_more_is_left(real):
-    first = await refusal(real, "stuck")
-    assert ("no answer within 4 s", True) == first
+    with hurried(real):
+        assert ("no answer within 2 s", True) == await refusal(real, "stuck")
 
 
 async def test_a_server_that_dies_under_a_call_is_started_or_found_again(real):
@@ -159,13 +174,17 @@ async def test_a_huge_answer_is_read(real):
 
 
 async def test_a_process_that_floods_its_output_is_ended_and_started_again():
-    async with McpTools([mounted("stdio")], call_seconds=4.0) as tools:
-        assert ("no answer within 4 s", True) == await refusal(tools, "flood")
+    async with McpTools([mounted("stdio")], call_seconds=PATIENT) as tools:
+        with hurried(tools):
+            assert ("no answer within 2 s", True) == await refusal(tools, "flood")
         assert FOUND == await until_answered(tools)
 
 
 async def test_an_endless_answer_over_http_is_not_read_to_its_end():
-    async with http_server() as server, McpTools([mounted("http", server.url)]) as tools:
+    async with (
+        http_server() as server,
+        McpTools([mounted("http", server.url)], call_seconds=PATIENT) as tools,
+    ):
         said, passing = await refusal(tools, "endless")
         assert "the answer is longer than" in said
         assert passing
@@ -174,14 +193,14 @@ async def test_an_endless_answer_over_http_is_not_read_to_its_end():
 
 async def test_an_operator_may_vouch_for_a_tool():
     server = mounted("stdio", vouched=frozenset({"delete"}))
-    async with McpTools([server]) as tools:
+    async with McpTools([server], call_seconds=PATIENT) as tools:
         assert ExternalAnswer("deleted x") == await tools.call("docs", "delete", {"name": "x"})
         assert "missing is not a tool of this server" in tools.problem()
         assert "delete" not in tools.problem()
 
 
 async def test_what_is_refused_is_told():
-    async with McpTools([mounted("stdio")]) as tools:
+    async with McpTools([mounted("stdio")], call_seconds=PATIENT) as tools:
         assert "docs: delete is not marked read-only by its server" in tools.problem()
 
 
@@ -204,7 +223,7 @@ async def test_what_is_refused_is_told():
     ids=["away", "no such command", "ends at once", "speaks no protocol"],
 )
 async def test_a_server_that_is_not_there_is_told_and_its_tools_stay(server, expected):
-    async with McpTools([server], call_seconds=4.0) as tools:
+    async with McpTools([server], call_seconds=PATIENT) as tools:
         assert [ExternalTool("docs", "search", reached=False)] == tools.tools()
         assert expected in tools.problem()
         said, passing = await refusal(tools, "search", query="x")
@@ -215,7 +234,7 @@ async def test_a_server_that_is_not_there_is_told_and_its_tools_stay(server, exp
 async def test_a_server_that_comes_later_is_found_by_the_next_call():
     port = free_port()
     server = McpServer("docs", TOOLS, url=f"http://127.0.0.1:{port}/mcp")
-    async with McpTools([server]) as tools:
+    async with McpTools([server], call_seconds=PATIENT) as tools:
         assert not tools.tools()[0].reached
         async with http_server() as later:
             await later.stop()
@@ -228,7 +247,10 @@ async def test_a_server_that_comes_later_is_found_by_the_next_call():
 
 async def test_what_a_server_said_first_holds_but_it_can_lose_its_marks():
     names = ("lie", "picture")
-    async with http_server() as server, McpTools([McpServer("docs", names, url=server.url)]) as tools:
+    async with (
+        http_server() as server,
+        McpTools([McpServer("docs", names, url=server.url)], call_seconds=PATIENT) as tools,
+    ):
         before = {tool.name: tool.description for tool in tools.tools()}
         await server.stop()
         await refusal(tools, "lie")  # over HTTP only a call that fails tells that the server was away
@@ -243,7 +265,7 @@ async def test_what_a_server_said_first_holds_but_it_can_lose_its_marks():
 
 async def test_one_server_that_is_away_does_not_keep_another_from_answering():
     away = McpServer("away", ("x",), url="http://127.0.0.1:9/mcp")
-    async with McpTools([away, mounted("stdio")]) as tools:
+    async with McpTools([away, mounted("stdio")], call_seconds=PATIENT) as tools:
         assert FOUND == await tools.call("docs", "search", {"query": "queue"})
         assert "away: " in tools.problem()
 
@@ -303,7 +325,7 @@ async def odd():
 )
 async def test_what_is_no_mcp_server_is_told(odd, answer):
     server = await odd(**answer)
-    async with McpTools([McpServer("docs", ("search",), url=server.url)], call_seconds=4.0) as tools:
+    async with McpTools([McpServer("docs", ("search",), url=server.url)], call_seconds=PATIENT) as tools:
         assert tools.problem().startswith("docs: it ")
         assert not tools.tools()[0].reached
 
@@ -313,7 +335,7 @@ async def test_a_token_is_read_from_its_file_at_each_connection(odd, tmp_path):
     file = tmp_path / "token"
     file.write_text("t0ken\n")
     mount = McpServer("docs", ("search",), url=server.url, token_file=file)
-    async with McpTools([mount]) as tools:
+    async with McpTools([mount], call_seconds=PATIENT) as tools:
         file.write_text("next\n")
         await refusal(tools, "search")
     sent = [headers.get("Authorization") for headers in server.headers]
@@ -322,5 +344,5 @@ async def test_a_token_is_read_from_its_file_at_each_connection(odd, tmp_path):
 
 async def test_a_token_that_cannot_be_read_is_told(tmp_path):
     mount = McpServer("docs", ("search",), url="http://127.0.0.1:9/mcp", token_file=tmp_path / "none")
-    async with McpTools([mount]) as tools:
+    async with McpTools([mount], call_seconds=PATIENT) as tools:
         assert "No such file" in tools.problem()

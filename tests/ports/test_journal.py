@@ -342,8 +342,9 @@ async def test_a_foreign_writer_fences_too(own_server):
 
 
 async def test_without_server_or_bucket_it_is_unavailable(own_server):
-    journal, key = journal_on(own_server, patience_seconds=0.2), request_key(new_id())
+    journal, key = journal_on(own_server), request_key(new_id())
     run = await journal.open(key, "run")
+    journal._log._patience_seconds = 0.2  # from here on nothing can succeed
     await own_server.js.delete_stream("OBJ_RCA_JOURNAL")
     with pytest.raises(Unavailable):
         await run.append("tools", os.urandom(INLINE_BYTES + 1))

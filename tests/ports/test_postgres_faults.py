@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 
@@ -46,13 +47,21 @@ async def test_a_server_that_was_restarted_is_found_again():
             assert ["a"] == await ids(catalog)
 
 
+@contextlib.contextmanager
+def hurried(catalog):
+    """A deadline for calls that must not be answered; all others have plenty of time, for slow machines."""
+    catalog._database._seconds, patient = 0.3, catalog._database._seconds
+    yield
+    catalog._database._seconds = patient
+
+
 async def test_a_call_ends_at_its_deadline(url):
     await push(url, [A], {})
     holder = await asyncpg.connect(url)
-    async with PostgresCatalog(url, call_seconds=0.3) as catalog:
+    async with PostgresCatalog(url, call_seconds=30.0) as catalog:
         assert ["a"] == await ids(catalog)
         await holder.execute("BEGIN; LOCK TABLE workflow_catalog_bits")
-        with pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s|took too long"):
+        with hurried(catalog), pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s"):
             await ids(catalog)
         await holder.close()
         assert ["a"] == await ids(catalog)
@@ -112,7 +121,7 @@ async def test_a_server_that_hangs_is_not_waited_for_beyond_the_deadline():
     with postgres_server() as server:
         url = await server.new_database()
         await push(url, [A], {})
-        async with PostgresCatalog(url, call_seconds=0.3) as catalog:
+        async with PostgresCatalog(url, call_seconds=30.0) as catalog:
             assert ["a"] == await ids(catalog)
             [(backend,)] = await rows(
                 url,
@@ -120,7 +129,7 @@ async def test_a_server_that_hangs_is_not_waited_for_beyond_the_deadline():
             )
             os.kill(backend, signal.SIGSTOP)
             try:
-                with pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s"):
+                with hurried(catalog), pytest.raises(CatalogUnavailable, match=r"no answer within 0.3 s"):
                     await ids(catalog)
                 assert ["a"] == await ids(catalog)
             finally:

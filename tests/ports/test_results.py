@@ -11,7 +11,7 @@ from nats.js.errors import APIError
 from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryEvents, MemoryResults
 from tests.fakes.messages import new_id, review_result
-from tests.nats_servers import connect, provisioned, three_servers
+from tests.nats_servers import PATIENCE_SECONDS, connect, provisioned, three_servers
 from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
 from worker.domain.errors import Unavailable
 
@@ -93,7 +93,11 @@ class Answers:
         return getattr(self._nc, name)
 
     def jetstream(self, **options):
-        return AnsweredJetStream(self._nc.jetstream(**options), self._seen, self._lost)
+        patient = {
+            **options,
+            "timeout": PATIENCE_SECONDS,
+        }  # an answer that came too late would not be counted
+        return AnsweredJetStream(self._nc.jetstream(**patient), self._seen, self._lost)
 
 
 class AnsweredJetStream:

@@ -10,7 +10,7 @@ import pytest
 from schemas.subjects import REPLAY_HEADER, kv_key, request_key
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests
 from tests.fakes.messages import dead, new_id
-from tests.nats_servers import connect
+from tests.nats_servers import PATIENCE_SECONDS, connect
 from worker.adapters.nats_publish import FencedStream, NatsEvents
 from worker.adapters.nats_stored import NatsCancellations, NatsDeadLetters, NatsRequests
 from worker.domain.errors import Unavailable
@@ -64,8 +64,8 @@ async def test_a_request_that_was_settled_is_not_there(case):
     ack = await case.js.publish("rca.request.incident.p3", BODY)
     puller = await case.js.pull_subscribe_bind(consumer="p3", stream="RCA_REQUESTS")
     while True:
-        [message] = await puller.fetch(1)
-        await message.ack_sync()
+        [message] = await puller.fetch(1, timeout=PATIENCE_SECONDS)
+        await message.ack_sync(timeout=PATIENCE_SECONDS)
         if message.metadata.sequence.stream == ack.seq:
             break
     requests = NatsRequests(stream(case, "RCA_REQUESTS"))
