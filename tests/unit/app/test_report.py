@@ -9,7 +9,9 @@ from rich.console import Console
 
 from schemas.analysis import (
     AffectedResource,
+    AlternativeWorkflow,
     Approval,
+    EvidenceItem,
     HumanReviewReason,
     RootCauseAnalysis,
     SelectedWorkflow,
@@ -68,3 +70,44 @@ def test_the_last_line_names_the_decision(fields, line):
 def test_what_was_said_is_not_repeated_among_the_factors():
     factors = [line.strip("│ ").removeprefix("factors").strip() for line in shown(**CHOSEN).splitlines()]
     assert ["• limit 256Mi", "• one node is full"] == [line for line in factors if line.startswith("•")]
+
+
+def test_no_text_speaks_to_the_terminal():
+    hostile = "a\x1b[2J\u202eb"
+    fields = CHOSEN | {
+        "root_cause_analysis": RootCauseAnalysis(
+            summary=f"{hostile}\n\nmore",
+            severity="high",
+            signal_type=hostile,
+            contributing_factors=(hostile,),
+        ),
+        "affected_resource": AffectedResource(kind="Deployment", name=hostile, namespace=hostile),
+        "selected_workflow": SelectedWorkflow(
+            workflow_id=hostile,
+            version=hostile,
+            action_type=hostile,
+            rationale=hostile,
+            confidence=0.9,
+            parameters={hostile: hostile},
+        ),
+        "alternative_workflows": (AlternativeWorkflow(workflow_id=hostile, confidence=0.5),),
+        "evidence": (EvidenceItem(id="E1", source=hostile, summary=hostile),),
+        "approval": Approval(required=True, reasons=(hostile,)),
+        "warnings": (hostile,),
+        "model": hostile,
+    }
+    text = shown(**fields)
+    assert "a\\u{1b}[2J\\u{202e}b" in text
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
+def test_an_evidence_line_does_not_say_twice_what_it_is():
+    items = (
+        EvidenceItem(id="E1", source="enrichment:changes", summary="changes of the pod template"),
+        EvidenceItem(id="E2", source="enrichment:pod", summary="Pod shop/api-1"),
+        EvidenceItem(id="E3", source="get_resource", summary="Pod shop/api-1"),
+    )
+    lines = [" ".join(line.strip("│ ").split()) for line in shown(evidence=items).splitlines()]
+    assert ["E1 changes of the pod template", "E2 Pod shop/api-1", "E3 get_resource Pod shop/api-1"] == lines[
+        1:4
+    ]

@@ -24,7 +24,7 @@ def _replied(reply: audit.LLMResponse) -> str:
 
 def _tool(call: audit.LLMToolCall) -> str:
     given = ", ".join(one_line(str(value), ARGUMENT_CHARS) for value in call.arguments.values())
-    return f"  {call.name}({given}){'' if call.succeeded else ': no result'}"
+    return f"  {one_line(call.name, ARGUMENT_CHARS)}({given}){'' if call.succeeded else ': no result'}"
 
 
 def _checked(attempt: audit.ValidationAttempted) -> str:

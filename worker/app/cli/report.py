@@ -1,6 +1,6 @@
 """A result for people: what happened, why, what to do, who decides, what it cost. Made for 80 columns.
 
-All text comes from outside, so it is shown as text, never as markup.
+All text comes from outside, so it is shown as text, never as markup, and moves no cursor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from schemas.analysis import AffectedResource, AnalysisResult, SelectedWorkflow, Status
 from schemas.incident import Signal
-from worker.domain.evidence import one_line
+from worker.domain.evidence import make_visible, one_line
 
 STATUS_STYLE = {
     Status.COMPLETED: "green",
@@ -24,8 +24,9 @@ STATUS_STYLE = {
     Status.FAILED: "red",
 }
 MAX_WIDTH = 100
-SHOWN_EVIDENCE = 12
+SHOWN_EVIDENCE = 8
 LINE_CHARS = 400
+FACTOR_CHARS = 200
 
 
 def print_result(
@@ -40,10 +41,10 @@ def print_result(
     console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
     console.print(_panel("Remediation", _remediation(result), STATUS_STYLE[result.status]), width=width)
     if result.warnings:
-        lines = Group(*(Text(f"• {one_line(w, LINE_CHARS)}") for w in result.warnings))
+        lines = Group(*(_text(f"• {one_line(w, LINE_CHARS)}") for w in result.warnings))
         console.print(_panel("Warnings", lines, "yellow"), width=width)
-    console.print(Text(cost_line(result), style="dim"), width=width)
-    console.print(Text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}"), width=width)
+    console.print(_text(cost_line(result), style="dim"), width=width)
+    console.print(_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}"), width=width)
 
 
 def decision_line(result: AnalysisResult) -> str:
@@ -68,18 +69,22 @@ def _where(resource: AffectedResource) -> str:
 
 
 def cost_line(result: AnalysisResult) -> str:
-    """Calls, tokens, money and time in one line."""
+    """Calls, tokens, money and time in one line, the model in another."""
     usage = result.usage
     money = f", ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return (
         f"{usage.llm_calls} model calls, {usage.tool_calls} tool calls, {usage.input_tokens:,} tokens in{cached}, "
-        f"{usage.output_tokens:,} out{money}, {usage.wall_seconds:.1f} s. Model: {one_line(result.model, 80)}"
+        f"{usage.output_tokens:,} out{money}, {usage.wall_seconds:.1f} s\nmodel: {one_line(result.model, 80)}"
     )
 
 
+def _text(text: str, style: str = "") -> Text:
+    return Text(make_visible(text), style=style)
+
+
 def _panel(title: str, body: Group | Table | Text, style: str) -> Panel:
-    return Panel(body, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style)
+    return Panel(body, title=_text(title, style=f"bold {style}"), title_align="left", border_style=style)
 
 
 def _rows(*rows: tuple[str, str]) -> Table:
@@ -88,7 +93,7 @@ def _rows(*rows: tuple[str, str]) -> Table:
     table.add_column(overflow="fold")
     for name, value in rows:
         if value:
-            table.add_row(name, Text(value))
+            table.add_row(name, _text(value))
     return table
 
 
@@ -111,25 +116,28 @@ def _evidence(result: AnalysisResult) -> Table:
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
     shown = result.evidence[:SHOWN_EVIDENCE]
     for item in shown:
-        table.add_row(item.id, Text(f"{item.source.removeprefix('enrichment:')}  {item.summary}"))
+        source = item.source.removeprefix("enrichment:")
+        told = item.summary.lower().startswith(source.lower())
+        line = item.summary if told else f"{source} {item.summary}"
+        table.add_row(item.id, _text(one_line(line, LINE_CHARS)))
     if more := len(result.evidence) - len(shown):
-        table.add_row("…", Text(f"and {more} more", style="dim"))
+        table.add_row("…", _text(f"and {more} more", style="dim"))
     if not shown:
-        table.add_row("", Text("none", style="dim"))
+        table.add_row("", _text("none", style="dim"))
     return table
 
 
 def _root_cause(result: AnalysisResult) -> Group | Text:
     rca, resource = result.root_cause_analysis, result.affected_resource
     if rca is None or resource is None:
-        return Text("No root cause that could be checked.", style="yellow")
+        return _text("No root cause that could be checked.", style="yellow")
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
         ("affected", _where(resource)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
-        ("factors", "\n".join(f"• {one_line(f, LINE_CHARS)}" for f in factors)),
+        ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
-    return Group(Text(rca.summary.strip()), Text(""), details)
+    return Group(_text(rca.summary.strip()), _text(""), details)
 
 
 def _new_factors(summary: str, factors: Iterable[str]) -> list[str]:
@@ -152,19 +160,19 @@ def _remediation(result: AnalysisResult) -> Group:
     if result.selected_workflow is not None:
         parts += _workflow(result.selected_workflow)
     if result.needs_human_review:
-        parts.append(Text(f"A person must look: {result.human_review_reason}", style="bold yellow"))
-        parts.append(Text(one_line(result.human_review_detail, LINE_CHARS)))
+        parts.append(_text(f"A person must look: {result.human_review_reason}", style="bold yellow"))
+        parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
     elif result.selected_workflow is None:
-        parts.append(Text(f"Nothing to do: {result.status}", style="bold"))
+        parts.append(_text(f"Nothing to do: {result.status}", style="bold"))
     approval = result.approval
     if approval.required:
-        parts += [Text(""), Text("Approval required before anything runs", style="bold yellow")]
-        parts += [Text(f"• {one_line(reason, LINE_CHARS)}") for reason in approval.reasons]
+        parts += [_text(""), _text("Approval required before anything runs", style="bold yellow")]
+        parts += [_text(f"• {one_line(reason, LINE_CHARS)}") for reason in approval.reasons]
     elif result.selected_workflow is not None:
-        parts += [Text(""), Text("May run without approval", style="bold green")]
+        parts += [_text(""), _text("May run without approval", style="bold green")]
     if result.alternative_workflows:
         names = ", ".join(a.workflow_id for a in result.alternative_workflows)
-        parts += [Text(""), Text(f"Also considered: {names}", style="dim")]
+        parts += [_text(""), _text(f"Also considered: {names}", style="dim")]
     return Group(*parts)
 
 
@@ -172,7 +180,7 @@ def _workflow(workflow: SelectedWorkflow) -> list[Text | Table]:
     version = f" {workflow.version}" if workflow.version else ""
     parameters = "\n".join(f"{name} = {one_line(str(v), 200)}" for name, v in workflow.parameters.items())
     return [
-        Text(f"{workflow.workflow_id}{version}", style="bold"),
+        _text(f"{workflow.workflow_id}{version}", style="bold"),
         _rows(
             ("action", workflow.action_type),
             ("confidence", f"{workflow.confidence:.2f}"),

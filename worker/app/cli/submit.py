@@ -19,7 +19,9 @@ from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
 from worker.app.operations import OperationError
 from worker.app.settings import load
+from worker.domain.evidence import one_line
 
+ERROR_CHARS = 400
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
 
 
@@ -104,11 +106,11 @@ def print_outcome(outcome: Outcome) -> None:
     """For people: a result on standard output, anything else on standard error."""
     match outcome:
         case DeadLettered():
-            typer.echo(f"dead letter ({outcome.reason}): {outcome.error}", err=True)
+            typer.echo(f"dead letter ({outcome.reason}): {one_line(outcome.error, ERROR_CHARS)}", err=True)
         case ValidationFailure():
             typer.echo(f"rejected ({outcome.code}):", err=True)
             for error in outcome.errors:
-                typer.echo(f"  {error}", err=True)
+                typer.echo(f"  {one_line(str(error), ERROR_CHARS)}", err=True)
         case _:
             from worker.app.cli.report import print_result  # noqa: PLC0415 - rich is slow to import
 
