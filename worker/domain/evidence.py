@@ -17,7 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, replace
 
-FENCE_LOOKALIKE = re.compile(r"<(\s*/?\s*data-)", re.IGNORECASE)
+FENCE_LOOKALIKE = re.compile(r"<(\s*+(?:/\s*+)?data-)", re.IGNORECASE)
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
 EXTERNAL = "mcp:"

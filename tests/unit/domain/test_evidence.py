@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from worker.domain.evidence import Evidence, fence
+
+
+@pytest.mark.parametrize("inside", ["<data-", "</data-", "< data-", "<  /\n data-", "<DATA-", "</ Data-"])
+def test_what_looks_like_a_fence_is_defused(inside):
+    shown = fence(Evidence("get_pod_logs", "", f"a {inside}x> b"), "t")
+    assert 2 == shown.count("data-t")
+    assert f"a ‹{inside[1:]}x> b" in shown
+
+
+def test_a_bracket_before_a_million_blanks_is_read_once():
+    """Reading the blanks anew from each of them would take hours."""
+    assert " " * 1_000_000 in fence(Evidence("get_resource", "", f"<{' ' * 1_000_000}"), "t")
