@@ -190,7 +190,7 @@ def _descend(value: Any, steps: list[re.Match[str]], here: str) -> tuple[Any, in
 
 def _element(value: list[Any], step: re.Match[str], here: str) -> Any:
     label = step["index"] or step["quoted"] or step["word"] or ""
-    if label.isdigit() and int(label) < len(value):
+    if label.isdecimal() and int(label) < len(value):
         return value[int(label)]
     found = [item for item in value if isinstance(item, dict)]
     for item in found:

@@ -154,7 +154,9 @@ def test_keys_with_dots_are_found_with_and_without_quotes():
     assert "x" == at_path(manifest, "data['app.yaml']")
 
 
-@pytest.mark.parametrize("path", ["spec.container", "spec.containers[3]", "spec.nodeName.x", "]]", "a" * 600])
+@pytest.mark.parametrize(
+    "path", ["spec.container", "spec.containers[3]", "spec.nodeName.x", "spec.containers.²", "]]", "a" * 600]
+)
 def test_a_wrong_path_says_what_there_is(path):
     with pytest.raises(NoSuchPath) as raised:
         at_path(prune(pod("api-0")), path)
