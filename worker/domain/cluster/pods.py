@@ -19,7 +19,11 @@ QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """One container and its status. `kind` is `init`, `sidecar` (an init container that keeps running) or `app`."""
+    """One container and its status.
+
+    `kind` is `init`, `sidecar` (an init container that keeps running), `app`, or `ephemeral` (added for debugging: it
+    has no part in the state of the pod).
+    """
 
     name: str
     kind: str
@@ -64,6 +68,8 @@ class ContainerState:
     @property
     def failing(self) -> bool:
         """Whether something is wrong with it now: an error state, a crash, or running without being ready."""
+        if self.kind == "ephemeral":
+            return False
         if self.terminated:
             return not self.done
         if self.waiting:
@@ -78,7 +84,7 @@ class ContainerState:
 
 def containers(pod: Manifest) -> Iterator[ContainerState]:
     """Init containers first, in the order of the spec; also those that only the status knows."""
-    for field, kind in (("initContainer", "init"), ("container", "app"), ("ephemeralContainer", "app")):
+    for field, kind in (("initContainer", "init"), ("container", "app"), ("ephemeralContainer", "ephemeral")):
         statuses = {text(s.get("name")): s for s in mappings(dig(pod, "status", f"{field}Statuses"))}
         for spec in mappings(dig(pod, "spec", f"{field}s")):
             name = text(spec.get("name"))
@@ -95,7 +101,7 @@ def pod_status(pod: Manifest) -> str:
     if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
     parts = list(containers(pod))
-    initializing = _init_reason([c for c in parts if c.kind != "app"])
+    initializing = _init_reason([c for c in parts if c.kind in {"init", "sidecar"}])
     if initializing:
         reason = initializing
     elif status.get("reason") != "Evicted":
@@ -146,7 +152,7 @@ def _condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
 
 def pod_ready(pod: Manifest) -> tuple[int, int]:
     """Ready containers and all containers, sidecars included."""
-    counted = [c for c in containers(pod) if c.kind != "init" and (c.spec or c.ready)]
+    counted = [c for c in containers(pod) if c.kind in {"app", "sidecar"} and (c.spec or c.ready)]
     return sum(c.ready for c in counted), len(counted)
 
 
@@ -170,7 +176,8 @@ def pod_failing(pod: Manifest) -> bool:
 def pod_reason(pod: Manifest, limit: int = 160) -> str:
     """Why, in one line: how containers ended, what they wait for, why the pod is not scheduled. Empty in good health."""
     status = mapping(dig(pod, "status"))
-    parts = [part for c in containers(pod) if (part := container_reason(c))]
+    counted = (c for c in containers(pod) if c.kind != "ephemeral")
+    parts = [part for c in counted if (part := container_reason(c))]
     if message := text(status.get("message")):
         parts.append(message)
     scheduled = _condition(status, "PodScheduled")

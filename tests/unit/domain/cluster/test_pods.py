@@ -127,3 +127,16 @@ def test_any_object_can_be_read_as_a_pod(manifest):
     assert isinstance(pod_status(manifest), str)
     assert isinstance(pod_failing(manifest), bool)
     assert "\n" not in pod_reason(manifest)
+
+
+@pytest.mark.parametrize(
+    "state", [{"running": {}}, {"terminated": {"exitCode": 130}}, {"waiting": {"reason": "ErrImagePull"}}]
+)
+def test_a_container_added_for_debugging_does_not_count(state):
+    manifest = pod("api-0", status=running())
+    manifest["spec"]["ephemeralContainers"] = [{"name": "debugger"}]
+    manifest["status"]["ephemeralContainerStatuses"] = [{"name": "debugger", "ready": False, "state": state}]
+    assert "Running" == pod_status(manifest)
+    assert (1, 1) == pod_ready(manifest)
+    assert not pod_failing(manifest)
+    assert ["app", "debugger"] == [container.name for container in containers(manifest)]
