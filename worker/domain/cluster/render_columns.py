@@ -20,6 +20,8 @@ BAD_WHEN_FALSE = {
     "abletoscale", "synced", "reconciled", "accepted", "programmed", "established", "disruptionallowed", "succeeded",
     "complete", "bound", "active", "namesaccepted", "valid", "installed", "released", "deployed", "continuousarchiving",
 }  # fmt: skip
+EXPECTED = {"PodCompleted", "TooFewReplicas"}
+"""Reasons of conditions that are no trouble: a pod that has finished, an autoscaler that rests at its minimum."""
 GPU = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 NODE_LABELS = {
     "topology.kubernetes.io/zone": "zone",
@@ -34,8 +36,10 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 def bad_condition(condition: dict[str, Any]) -> bool:
     """Whether a condition reports trouble: a good one that is not True, or one whose name is trouble and is not False."""
     name, status = text(condition.get("type")).lower(), text(condition.get("status"))
+    if text(condition.get("reason")) in EXPECTED:
+        return False
     if name in BAD_WHEN_FALSE:
-        return status in {"False", "Unknown"} and text(condition.get("reason")) != "PodCompleted"
+        return status in {"False", "Unknown"}
     return status in {"True", "Unknown"} and any(word in name for word in BAD_WHEN_TRUE)
 
 

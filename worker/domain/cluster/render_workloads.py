@@ -148,7 +148,8 @@ def _short_of_daemons(item: Manifest) -> bool:
 
 
 def _failed_job(item: Manifest) -> bool:
-    return _count(item, "status", "failed") > 0 and not _count(item, "status", "succeeded")
+    given_up = any(bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
+    return given_up or (_count(item, "status", "failed") > 0 and not _count(item, "status", "succeeded"))
 
 
 COLUMNS: dict[str, Callable[[Manifest, datetime], dict[str, str]]] = {

@@ -131,6 +131,9 @@ def test_what_does_not_fit_is_what_is_in_good_health():
         (obj("DaemonSet", "d", status={"numberReady": 1, "desiredNumberScheduled": 1}), False),
         (obj("Job", "j", status={"failed": 1}), True),
         (obj("Job", "j", status={"failed": 1, "succeeded": 1}), False),
+        (obj("Job", "j", status={"succeeded": 1, "conditions": [{"type": "Failed", "status": "True"}]}), True),
+        (obj("HorizontalPodAutoscaler", "h", status={"conditions": [{"type": "ScalingLimited", "status": "True", "reason": "TooFewReplicas"}]}), False),
+        (obj("HorizontalPodAutoscaler", "h", status={"conditions": [{"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"}]}), True),
         (obj("PersistentVolumeClaim", "p", status={"phase": "Lost"}), True),
         (obj("Endpoints", "e", subsets=[]), True),
         (obj("Node", "n", status={"conditions": [{"type": "MemoryPressure", "status": "True"}]}), True),
@@ -140,7 +143,7 @@ def test_what_does_not_fit_is_what_is_in_good_health():
         (obj("Cluster", "c", status={"conditions": [{"type": "Ready", "status": "True"}]}), False),
         (obj("ConfigMap", "c"), False),
     ],
-)
+)  # fmt: skip
 def test_unhealthy_by_kind(manifest, expected):
     assert expected is unhealthy(manifest)
     assert ([manifest] if expected else []) == only_unhealthy([manifest])
