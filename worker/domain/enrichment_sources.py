@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.event_reading import concerns, read_events
-from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
+from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.logtext import clean_lines
 from worker.domain.cluster.objects import ListQuery, LogQuery, Manifest, ObjectRef
@@ -61,7 +61,7 @@ class Look:
         if pods:
             return mapping(pods[0].get("spec"))
         root = self.workload.root_manifest if self.workload else None
-        return mapping(dig(root, "spec", "template", "spec"))
+        return mapping(pod_template(root).get("spec"))
 
 
 class Sources:
@@ -277,8 +277,7 @@ class Sources:
                 else []
             )
         refs = [ObjectRef("Node", name, "", "v1") for name in names[:MAX_NODES]]
-        found = await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
-        nodes = [node for node in found if node]
+        nodes = [node for node in await self._read(refs) if node]
         if not nodes:
             return []
         troubled = [node for node in nodes if unhealthy(node)]
@@ -302,7 +301,8 @@ class Sources:
         if not names:
             return []
         refs = [ObjectRef("ConfigMap", name, look.namespace, "v1") for name in names]
-        return await self._referenced("configuration", "ConfigMaps the pods refer to", refs, found.optional)
+        there = await self._read(refs)
+        return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
 
     async def _storage(self, look: Look) -> list[Piece]:
         names = references_of(look.pod_spec).claims[:MAX_REFERENCES]
@@ -311,28 +311,36 @@ class Sources:
         if not names:
             return []
         refs = [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
-        pieces = await self._referenced("storage", "claims the pods mount", refs, frozenset())
-        claims = [claim for ref in refs if (claim := await get_optional(self._cluster, ref))]
+        found = await self._read(refs)
+        pieces = self._told("storage", "claims the pods mount", refs, found)
         if not look.pods.failing:
             return pieces
+        claims = [claim for claim in found if claim]
         classes = dict.fromkeys(c for claim in claims if (c := text(dig(claim, "spec", "storageClassName"))))
         wanted = [ObjectRef("StorageClass", name, "", "storage.k8s.io/v1") for name in classes]
         if wanted:
-            pieces += await self._referenced("storage", "storage classes of the claims", wanted, frozenset())
+            pieces += self._told("storage", "storage classes of the claims", wanted, await self._read(wanted))
         return pieces + await self._volumes(claims)
 
     async def _volumes(self, claims: Sequence[Manifest]) -> list[Piece]:
         names = [name for claim in claims if (name := text(dig(claim, "spec", "volumeName")))]
         refs = [ObjectRef("PersistentVolume", name, "", "v1") for name in names]
-        found = await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
-        there = [volume for volume in found if volume]
+        there = [volume for volume in await self._read(refs) if volume]
         return [self._table("storage", "volumes of the claims", there, 4, 170)] if there else []
 
-    async def _referenced(
-        self, source: str, scope: str, refs: Sequence[ObjectRef], optional: frozenset[str]
+    async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
+        """The objects in the order of their names, None for those that do not exist."""
+        return await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
+
+    def _told(
+        self,
+        source: str,
+        scope: str,
+        refs: Sequence[ObjectRef],
+        found: Sequence[Manifest | None],
+        optional: frozenset[str] = frozenset(),
     ) -> list[Piece]:
         """A table of the objects that exist, and a line for each that does not."""
-        found = await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
         there = [manifest for manifest in found if manifest]
         missing = [
             f"{ref} does not exist{' (optional)' if ref.name in optional else ''}"
@@ -353,7 +361,7 @@ class Sources:
         start = look.target.start
         if start.kind in {"Service", "Endpoints"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace, "v1")
-            return await self._referenced("kind", f"endpoints of {start}", [ref], frozenset())
+            return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
         if start.kind == "HorizontalPodAutoscaler" and look.workload and look.workload.root_manifest:
             return [self._table("kind", f"what {start} scales", [look.workload.root_manifest], 2, 160)]
         if start.kind == "CronJob":

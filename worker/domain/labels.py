@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, strings, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, pod_template, strings, text
 from worker.domain.cluster.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.cluster.selectors import selects
 from worker.domain.errors import ClusterError, ClusterReason
@@ -94,15 +94,9 @@ def _subject(chain: OwnerChain, pod: Manifest | None) -> Subject:
         pod = chain.manifests[0]
     if pod is not None:
         return Subject(chain, meta(pod), mapping(pod.get("spec")))
-    templates = [mapping(_template(m)) for m in chain.manifests if m is not None]
+    templates = [pod_template(m) for m in chain.manifests if m is not None]
     template = next((t for t in templates if t), {})
     return Subject(chain, mapping(template.get("metadata")), mapping(template.get("spec")))
-
-
-def _template(manifest: Manifest) -> Any:
-    if manifest.get("kind") == "CronJob":
-        return dig(manifest, "spec", "jobTemplate", "spec", "template")
-    return dig(manifest, "spec", "template")
 
 
 def _marked(subject: Subject, field: str, key: str) -> bool:

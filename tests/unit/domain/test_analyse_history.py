@@ -12,7 +12,7 @@ from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import CONTEXT, RECEIVED, World, answer, chosen, incident, nothing, shop
-from worker.domain.cluster.objects import ref_of
+from worker.domain.cluster.fields import reference
 from worker.domain.errors import ClusterReason, MetricsError
 from worker.domain.history import PastRemediation
 from worker.domain.spec_hash import composite, config_map_hash, fingerprint
@@ -39,7 +39,7 @@ def failed(**fields):
 
 def world(*said, past=None, **ports):
     return World.saying(
-        *said, history=MemoryHistory.of(ref_of(API), *([failed()] if past is None else past)), **ports
+        *said, history=MemoryHistory.of(reference(API), *([failed()] if past is None else past)), **ports
     )
 
 

@@ -13,9 +13,9 @@ from tests.corpus_files import CORPUS
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
-from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.memory_cluster import Call, MemoryCluster
 from tests.fakes.tokens import real_tokens
-from worker.domain.cluster.objects import KindInfo, Listing
+from worker.domain.cluster.objects import KindInfo, Listing, ObjectRef
 from worker.domain.enrichment import EVIDENCE_TOKENS, enrich
 from worker.domain.errors import ClusterReason
 from worker.domain.evidence import EvidenceLog, fence
@@ -171,6 +171,26 @@ async def test_a_pod_that_cannot_be_scheduled_brings_all_nodes_and_its_claims():
     assert "data | Bound | pv-1 | fast" in storage[0]
     assert "StorageClass fast does not exist" == storage[1]
     assert storage[2].split("\n")[1].startswith("pv-1")
+
+
+async def test_a_claim_is_read_once():
+    pending = pod(
+        "db-0",
+        status={"phase": "Pending"},
+        spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]},
+    )
+    cluster = shop(pending, obj("PersistentVolumeClaim", "data"))
+    await look(cluster, "Pod", "db-0")
+    claim = ObjectRef("PersistentVolumeClaim", "data", "shop", "v1")
+    assert 1 == cluster.calls.count(Call("get", claim))
+
+
+async def test_the_configuration_of_a_cron_job_without_pods_is_read_from_its_template():
+    volumes = [{"name": "c", "configMap": {"name": "gone"}}]
+    template = {"spec": {"containers": [{"name": "app"}], "volumes": volumes}}
+    cron = obj("CronJob", "report", api_version="batch/v1", spec={"jobTemplate": {"spec": {"template": template}}})
+    found = await look(shop(cron), "CronJob", "report")
+    assert ["ConfigMap shop/gone does not exist"] == bodies(found, "configuration")
 
 
 @pytest.mark.parametrize(

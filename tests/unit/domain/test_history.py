@@ -13,7 +13,7 @@ from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.messages import NOON, review_result
-from worker.domain.cluster.objects import ref_of
+from worker.domain.cluster.fields import reference
 from worker.domain.errors import ClusterReason
 from worker.domain.history import (
     Known,
@@ -65,7 +65,7 @@ def told(*remediations, **fields):
 
 async def chain_of(target, *others):
     cluster = MemoryCluster([target, *others])
-    return cluster, await owner_chain(cluster, ref_of(target))
+    return cluster, await owner_chain(cluster, reference(target))
 
 
 def with_config(name="api-config"):
@@ -100,7 +100,7 @@ async def test_a_look_back_asks_for_the_top_owner():
     api = deployment("api")
     revision = replica_set(api, "7d9", 1)
     cluster, chain = await chain_of(pod("api-7d9-x", owner=revision), revision, api)
-    history = MemoryHistory.of(ref_of(api), done())
+    history = MemoryHistory.of(reference(api), done())
     found = await Lookback(history, cluster, NOW).known(chain)
     assert Known(fingerprint(api), (done(),)) == found
     assert [(("Deployment", "shop", "api"), fingerprint(api))] == history.asked
@@ -130,7 +130,7 @@ async def test_hash_and_history_are_read_at_the_same_time():
             return await super().past(target, spec_hash)
 
     cluster = Cluster([with_config(), obj("ConfigMap", "api-config")])
-    chain = await owner_chain(cluster, ref_of(deployment("api")))
+    chain = await owner_chain(cluster, reference(deployment("api")))
     found = await asyncio.wait_for(Lookback(History(), cluster, NOW).known(chain), 5)
     assert found.spec_hash
 

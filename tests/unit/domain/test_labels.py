@@ -5,7 +5,8 @@ import pytest
 from schemas.enrichment import DETECTED_LABELS, camel_case
 from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
-from worker.domain.cluster.objects import ObjectRef, ref_of
+from worker.domain.cluster.fields import reference
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.errors import ClusterReason
 from worker.domain.labels import detect_labels
 from worker.domain.owners import owner_chain
@@ -23,7 +24,7 @@ MARKS = {
 
 async def detected(target, *others, pod=None, cluster=None):
     cluster = cluster or MemoryCluster([SHOP, target, *others])
-    return await detect_labels(cluster, await owner_chain(cluster, ref_of(target)), pod)
+    return await detect_labels(cluster, await owner_chain(cluster, reference(target)), pod)
 
 
 def budget(selector):

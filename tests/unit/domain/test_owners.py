@@ -4,7 +4,8 @@ import pytest
 
 from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
-from worker.domain.cluster.objects import ObjectRef, ref_of
+from worker.domain.cluster.fields import reference
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.errors import ClusterReason
 from worker.domain.owners import MAX_OWNERS, owner_chain
 
@@ -20,7 +21,7 @@ def names(found):
 async def test_the_chain_goes_from_the_object_to_its_top_controller():
     found = await owner_chain(MemoryCluster([API, REVISION, API_POD]), ObjectRef("Pod", "api-7d9-x", "shop"))
     assert ["Pod shop/api-7d9-x", "ReplicaSet shop/api-7d9", "Deployment shop/api"] == names(found)
-    assert ref_of(API) == found.root
+    assert reference(API) == found.root
     assert (True, True, "") == (found.complete, found.exists, found.note)
     assert "api" == found.root_manifest["metadata"]["name"]
 

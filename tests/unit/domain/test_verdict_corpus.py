@@ -18,7 +18,8 @@ from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.checks.facts import VerdictFacts, lookup_context
 from worker.domain.checks.grounding import seen_in
 from worker.domain.checks.targets import Existence, ResolvedObject, other_target
-from worker.domain.cluster.objects import ObjectRef, ref_of
+from worker.domain.cluster.fields import reference
+from worker.domain.cluster.objects import ObjectRef
 from worker.domain.conversation import Finish
 from worker.domain.evidence import Evidence, EvidenceLog
 from worker.domain.verdict import Accepted, judge
@@ -41,8 +42,8 @@ def look_up(ref: ObjectRef, case: str) -> ResolvedObject:
     request, objects = incident(case)
     log = EvidenceLog()
     for manifest in objects:
-        log.add(Evidence("get_resource", str(ref_of(manifest)), json.dumps(manifest, default=str)))
-    known = {(r.kind, r.namespace, r.name): (r, o) for o in objects for r in [ref_of(o)]}
+        log.add(Evidence("get_resource", str(reference(manifest)), json.dumps(manifest, default=str)))
+    known = {(r.kind, r.namespace, r.name): (r, o) for o in objects for r in [reference(o)]}
     namespaced = ref.kind not in CLUSTER_SCOPED
     key = (ref.kind, ref.namespace if namespaced else "", ref.name)
     found, manifest = known.get(key, (ref, None))

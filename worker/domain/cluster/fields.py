@@ -60,6 +60,13 @@ def name_of(manifest: Any) -> str:
     return text(meta(manifest).get("name"))
 
 
+def pod_template(manifest: Any) -> dict[str, Any]:
+    """The template a workload makes its pods from (Kubernetes API, PodTemplateSpec); a CronJob has it in its Jobs."""
+    if dig(manifest, "kind") == "CronJob":
+        manifest = dig(manifest, "spec", "jobTemplate")
+    return mapping(dig(manifest, "spec", "template"))
+
+
 def reference(manifest: Any) -> ObjectRef:
     """The name of an object as a whole, with empty strings for what it does not say."""
     head = meta(manifest)

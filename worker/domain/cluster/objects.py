@@ -33,18 +33,6 @@ class ObjectRef:
         )
 
 
-def ref_of(manifest: Manifest) -> ObjectRef:
-    """The name of an object read from the API. Missing parts become empty strings."""
-    meta = manifest.get("metadata") or {}
-    return ObjectRef(
-        kind=str(manifest.get("kind") or ""),
-        name=str(meta.get("name") or ""),
-        namespace=str(meta.get("namespace") or ""),
-        api_version=str(manifest.get("apiVersion") or ""),
-        uid=str(meta.get("uid") or ""),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class KindInfo:
     """What discovery knows of a kind: `api_version` is `v1` or `<group>/<version>`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
 from schemas.incident import Signal
+from worker.domain.cluster.fields import stamp
 from worker.domain.prompt.words import word
 
 CONTINUOUSLY_PRESENT = (
@@ -21,8 +21,8 @@ def details(request: Signal, sender: Callable[[str, str], str]) -> str:
     if request.description:
         lines.append(f"- Description:\n{sender('description', request.description)}")
     if request.firing_time:
-        lines.append(f"- Firing Time: {_time(request.firing_time)}")
-    lines.append(f"- Received Time: {_time(request.received_time)} (all ages below are relative to it)")
+        lines.append(f"- Firing Time: {stamp(request.firing_time)}")
+    lines.append(f"- Received Time: {stamp(request.received_time)} (all ages below are relative to it)")
     return "\n".join(lines)
 
 
@@ -34,8 +34,8 @@ def deduplication(request: Signal) -> str:
     lines = [
         "## Deduplication",
         f"- Is Duplicate: {'yes' if request.is_duplicate else 'no'}",
-        f"- First Seen: {_time(request.first_seen)}" if request.first_seen else "",
-        f"- Last Seen: {_time(request.last_seen)}" if request.last_seen else "",
+        f"- First Seen: {stamp(request.first_seen)}" if request.first_seen else "",
+        f"- Last Seen: {stamp(request.last_seen)}" if request.last_seen else "",
         f"- Occurrence Count: {request.occurrence_count}",
         CONTINUOUSLY_PRESENT if repeated else "",
     ]
@@ -64,7 +64,3 @@ def storm(request: Signal, shown: Callable[[str, str], str]) -> str:
 def stormy_resources(request: Signal) -> str:
     """The first resources of a storm."""
     return ", ".join(word(name) for name in request.affected_resources[:SHOWN_RESOURCES])
-
-
-def _time(value: datetime) -> str:
-    return value.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,7 +7,7 @@ from tests.fakes.hostile import OBJECTS, VALUES
 from tests.fakes.manifests import deployment, obj, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.cluster.changes import describe_changes, differences, read_changes, revisions_of
-from worker.domain.cluster.objects import ref_of
+from worker.domain.cluster.fields import reference
 
 API = deployment("api")
 
@@ -34,7 +34,7 @@ def test_the_order_of_named_elements_is_no_difference():
 
 async def test_newest_revision_is_compared_with_the_one_before():
     revisions = [replica_set(API, "b", 2, **memory("16Mi")), replica_set(API, "a", 1, **memory("256Mi"))]
-    found = await read_changes(MemoryCluster([API, *revisions]), ref_of(API))
+    found = await read_changes(MemoryCluster([API, *revisions]), reference(API))
     assert [
         (
             "revision 2 (ReplicaSet api-b, created 2026-06-02T10:00:00Z, 0/1 ready) against "
@@ -47,9 +47,9 @@ async def test_newest_revision_is_compared_with_the_one_before():
 async def test_revisions_of_other_workloads_are_left_out():
     other = replica_set(deployment("other"), "x", 9)
     assert ["api-a"] == [
-        r["metadata"]["name"] for r in revisions_of(ref_of(API), [other, replica_set(API, "a", 1)])
+        r["metadata"]["name"] for r in revisions_of(reference(API), [other, replica_set(API, "a", 1)])
     ]
-    assert [] == await read_changes(MemoryCluster([API, other, replica_set(API, "a", 1)]), ref_of(API))
+    assert [] == await read_changes(MemoryCluster([API, other, replica_set(API, "a", 1)]), reference(API))
 
 
 async def test_controller_revisions_tell_what_changed_in_a_stateful_set():
@@ -61,7 +61,7 @@ async def test_controller_revisions_tell_what_changed_in_a_stateful_set():
         )
         for n in (1, 2)
     ]  # fmt: skip
-    found = await read_changes(MemoryCluster([db, *revisions]), ref_of(db))
+    found = await read_changes(MemoryCluster([db, *revisions]), reference(db))
     assert "  spec.containers[db].image: db:1 -> db:2" == found[1]
 
 
@@ -74,7 +74,7 @@ def test_values_that_may_be_secrets_are_not_shown():
 
 
 async def test_kinds_without_revisions_have_no_changes():
-    assert [] == await read_changes(MemoryCluster(), ref_of(obj("Job", "j")))
+    assert [] == await read_changes(MemoryCluster(), reference(obj("Job", "j")))
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,7 +15,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.tokens import real_tokens
 from worker.domain.catalog.workflow import BUSINESS_LABELS
-from worker.domain.cluster.objects import ref_of
+from worker.domain.cluster.fields import reference
 from worker.domain.history import PastRemediation
 from worker.domain.toolbox.catalog import NO_TARGET
 from worker.domain.toolbox.served import CONTEXT, DESCRIPTIONS, NOT_NARROWED, ServedTools
@@ -122,7 +122,7 @@ async def test_labels_among_the_filters_of_a_search_count_as_said():
 async def test_past_remediations_are_told_where_a_history_is_configured():
     past = PastRemediation("rr-0", FixedClock().now(), "restart-v1", "RestartWorkload", outcome="failed")
     target = {"kind": "Deployment", "name": "api", "namespace": "shop"}
-    shown, _ = await ask(served(history=MemoryHistory.of(ref_of(API), past)), CONTEXT, **target)
+    shown, _ = await ask(served(history=MemoryHistory.of(reference(API), past)), CONTEXT, **target)
     assert "RestartWorkload (restart-v1)" in json.dumps(shown["remediation_history"])
     shown, _ = await ask(served(), CONTEXT, **target)
     assert "no history store is configured" in json.dumps(shown["remediation_history"])
