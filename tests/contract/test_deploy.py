@@ -81,9 +81,10 @@ def test_every_manifest_is_listed_once():
         content = yaml.safe_load(kustomization.read_text())
         files = [f for g in content.get("configMapGenerator", []) for f in g["files"]]
         listed += [(kustomization.parent / name).resolve() for name in content["resources"] + files]
-    assert len(listed) == len(set(listed))
     assert all(path.exists() for path in listed)
-    assert set(manifest_files()) <= set(listed)
+    written = [path for path in listed if path.is_file()]
+    assert len(written) == len(set(written))
+    assert set(manifest_files()) <= set(written)
 
 
 def test_the_worker_reads_and_nothing_else():
@@ -182,6 +183,15 @@ def test_the_namespaces_and_network_policies_fit():
     assert all(set(p["policyTypes"]) == {"Ingress", "Egress"} for p in policies.values())
 
 
+def test_a_drained_node_leaves_servers_and_workers_behind():
+    budgets = {b["metadata"]["name"]: b["spec"] for b in of_kind("PodDisruptionBudget")}
+    assert set(budgets) == {"rca-worker", "nats"}
+    for name, budget in budgets.items():
+        assert budget["selector"]["matchLabels"].items() <= PODS[name]["metadata"]["labels"].items()
+    assert budgets["rca-worker"]["minAvailable"] < of_kind("Deployment")[0]["spec"]["replicas"]
+    assert budgets["nats"]["maxUnavailable"] == 1
+
+
 def test_selectors_select_the_pods():
     for kind in ("Deployment", "StatefulSet"):
         for workload in of_kind(kind):
@@ -203,6 +213,77 @@ def test_secrets_are_referred_to_and_explained_but_not_shipped():
                 assert re.search(
                     rf"secret generic {reference['name']} --from-literal={reference['key']}=", explained
                 )
+
+
+# --- Three servers of NATS -----------------------------------------------------------------------------------------
+
+HA = DEPLOY / "ha"
+
+
+def of_three(kind: str, name: str) -> dict:
+    """The object as deploy/ha patches it (RFC 6902: `add` and `replace`)."""
+    (found,) = of_kind(kind, name)
+    for patch in yaml.safe_load((HA / "kustomization.yaml").read_text())["patches"]:
+        if patch["target"] == {"kind": kind, "name": name}:
+            for step in yaml.safe_load(patch["patch"]):
+                apply(step, found)
+    return found
+
+
+def apply(step: dict, document: dict) -> None:
+    *parents, last = step["path"].removeprefix("/").split("/")
+    place = document
+    for part in parents:
+        place = place[int(part)] if isinstance(place, list) else place[part]
+    if last == "-":
+        place.append(step["value"])
+    else:
+        assert (last in place) == (step["op"] == "replace"), step["path"]
+        place[last] = step["value"]
+
+
+def test_three_servers_know_each_other_and_the_worker_knows_them():
+    servers, service = of_three("StatefulSet", "nats"), of_three("Service", "nats")
+    (container,) = servers["spec"]["template"]["spec"]["containers"]
+    names = [f"nats-{n}.{servers['spec']['serviceName']}" for n in range(servers["spec"]["replicas"])]
+    routes = ",".join(f"nats://route:$(RCA_NATS_ROUTE_PASSWORD)@{name}:6222" for name in names)
+    assert ["-c", "/etc/nats/cluster.conf", "--routes", routes] == container["args"]
+    assert {4222, 6222, 8222} == {p["containerPort"] for p in container["ports"]}
+    assert [4222, 6222] == [p["port"] for p in service["spec"]["ports"]]
+    # Found before they are ready, and none waits for another one to be: no server of a cluster is ready alone.
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert servers["spec"]["podManagementPolicy"] == "Parallel"
+    config = of_three("ConfigMap", "rca-worker")["data"]
+    assert ",".join(f"nats://{name}:4222" for name in names) == config["RCA_NATS__SERVERS"]
+    assert str(len(names)) == config["RCA_NATS__REPLICAS"]
+
+
+def test_three_servers_reach_each_other_and_nothing_else():
+    spec = of_three("NetworkPolicy", "nats")["spec"]
+    clients, peers = spec["ingress"]
+    outwards, names = spec["egress"]
+    assert clients == of_kind("NetworkPolicy", "nats")[0]["spec"]["ingress"][0]
+    assert peers["from"] == outwards["to"] == [{"podSelector": spec["podSelector"]}]
+    assert peers["ports"] == outwards["ports"] == [{"port": 6222, "protocol": "TCP"}]
+    assert {53} == {p["port"] for p in names["ports"]}
+
+
+def test_a_server_accepts_its_configuration_as_one_of_three(tmp_path):
+    for path in (*(DEPLOY / "nats").glob("*.conf"), HA / "cluster.conf"):
+        (tmp_path / path.name).write_text(path.read_text().replace("/data", str(tmp_path)))
+    env = of_three("StatefulSet", "nats")["spec"]["template"]["spec"]["containers"][0]["env"]
+    secret = {
+        v["name"]: v["valueFrom"]["secretKeyRef"]["name"] for v in env if "RCA_NATS_SERVER" not in v["name"]
+    }
+    assert "rca-nats-route" == secret["RCA_NATS_ROUTE_PASSWORD"]
+    assert "secret generic rca-nats-route --from-literal=password=" in (HA / "kustomization.yaml").read_text()
+    variables = dict.fromkeys(secret, "s3cret-enough") | {"RCA_NATS_SERVER_NAME": "nats-0"}
+    command = [nats_server.find_nats_server(), "-t", "-c", str(tmp_path / "cluster.conf")]
+    tried = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert 0 == tried.returncode, tried.stderr
+    del variables["RCA_NATS_ROUTE_PASSWORD"]
+    tried = subprocess.run(command, env=os.environ | variables, capture_output=True, check=False)
+    assert 0 != tried.returncode, "a route needs a password"
 
 
 # --- Commands, settings, images ------------------------------------------------------------------------------------
@@ -254,20 +335,31 @@ def test_the_configuration_is_valid(monkeypatch):
 def uncommented(name: str) -> list[dict]:
     """The documents of a manifest with what it offers in comments."""
     text = (DEPLOY / "kubernetes" / name).read_text()
-    offered = r"^( +)# ((?:- |  +)?(?:RCA_\w+|name|ports|mountPath|readOnly|configMap): ?.*)$"
+    offered = r"^( +)# ((?:- |  +)?(?:RCA_\w+|name|value|ports|mountPath|readOnly|configMap|secret\w*): ?.*)$"
     return list(yaml.safe_load_all(re.sub(offered, r"\1\2", text, flags=re.MULTILINE)))
 
 
-def test_the_offered_catalog_is_mounted_where_the_setting_says():
+@pytest.mark.parametrize("name", ["catalog", "policy"])
+def test_the_offered_files_are_mounted_where_the_setting_says(name):
     (config,) = uncommented("config.yaml")
     pod = uncommented("deployment.yaml")[0]["spec"]["template"]["spec"]
     mounted = {m["name"]: m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
-    assert config["data"]["RCA_CATALOG__PATH"] == mounted["catalog"]
-    (volume,) = [v for v in pod["volumes"] if v["name"] == "catalog"]
-    assert {"name": "catalog", "configMap": {"name": "rca-catalog"}} == volume
-    assert (
-        f"create configmap {volume['configMap']['name']} " in (DEPLOY / "kubernetes/config.yaml").read_text()
-    )
+    assert config["data"][f"RCA_{name.upper()}__PATH"] == mounted[name]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == name]
+    assert {"name": name, "configMap": {"name": f"rca-{name}"}} == volume
+    assert f"create configmap rca-{name} --from-file=" in (DEPLOY / "kubernetes/config.yaml").read_text()
+
+
+def test_the_offered_signing_key_is_mounted_where_the_setting_says():
+    pod = uncommented("deployment.yaml")[0]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (mount,) = [m for m in container["volumeMounts"] if m["name"] == "signing"]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "signing"]
+    made = f"secret generic {volume['secret']['secretName']} --from-file=signing.pem"
+    assert made in (DEPLOY / "kustomization.yaml").read_text()
+    given = {v["name"]: v.get("value") for v in container["env"]}
+    assert given["RCA_AUDIT__SIGNING_KEY_FILE"] == f"{mount['mountPath']}/signing.pem"
+    assert mount["readOnly"] is True
 
 
 def test_every_address_of_the_settings_has_a_rule_to_allow_it():
@@ -426,4 +518,11 @@ def test_there_are_no_addresses_but_local_ones():
     for path in [*DEPLOY.rglob("*"), TOP / "docker-compose.yml", TOP / "SECURITY.md"]:
         if path.is_file():
             hosts = re.findall(r"\w+://([^\s/:\"'}]+)", path.read_text())
-            assert set(hosts) <= {"nats", "127.0.0.1"}, path
+            assert set(hosts) <= {
+                "nats",
+                "127.0.0.1",
+                "route",
+                "nats-0.nats",
+                "nats-1.nats",
+                "nats-2.nats",
+            }, path
