@@ -188,7 +188,9 @@ async def test_a_claim_is_read_once():
 async def test_the_configuration_of_a_cron_job_without_pods_is_read_from_its_template():
     volumes = [{"name": "c", "configMap": {"name": "gone"}}]
     template = {"spec": {"containers": [{"name": "app"}], "volumes": volumes}}
-    cron = obj("CronJob", "report", api_version="batch/v1", spec={"jobTemplate": {"spec": {"template": template}}})
+    cron = obj(
+        "CronJob", "report", api_version="batch/v1", spec={"jobTemplate": {"spec": {"template": template}}}
+    )
     found = await look(shop(cron), "CronJob", "report")
     assert ["ConfigMap shop/gone does not exist"] == bodies(found, "configuration")
 
