@@ -9,7 +9,7 @@ from datetime import datetime
 from nats.aio.client import Client
 
 from schemas.analysis import AnalysisResult
-from schemas.subjects import Subjects, kv_key
+from schemas.subjects import Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats_publish import FencedStream, NatsResults
 from worker.adapters.nats_stored import NatsCancellations, NatsDeadLetters, StoredLetter
@@ -81,8 +81,8 @@ class Operations:
         """
         if not KEY.fullmatch(key):
             raise OperationError(
-                f"{key!r} is no request key: it is the remediation id (with `.<attempt>` for a recovery), with every "
-                "byte outside A-Z a-z 0-9 _ - written as %XX; `rca submit` prints it"
+                f"{key!r} is no request key: that of the remediation id {key!r} is {request_key(key)}, for a recovery with "
+                "`.<attempt>`; `rca submit` prints it"
             )
         stored = await self._result(key)
         if stored is None:
