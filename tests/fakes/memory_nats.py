@@ -23,6 +23,8 @@ class MemoryEvents:
     bodies: dict[str, bytes] = field(default_factory=dict)
     rejections: list[ValidationFailure] = field(default_factory=list)
     results: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    told: list[AnalysisResult] = field(default_factory=list)
+    """Every result that was stored, those that were replaced too."""
     dead_letters: list[tuple[DeadLetter, bytes]] = field(default_factory=list)
     down: bool = False
     _seen: set[tuple[object, ...]] = field(default_factory=set)
@@ -45,9 +47,10 @@ class MemoryEvents:
         place = (str(result.kind), result.request_key)
         there = self.results.get(place)
         stored = AnalysisResult.model_validate_json(there) if there else None
-        if stored and not (replace_failed and stored.status is Status.FAILED):
+        if stored and (stored == result or not (replace_failed and stored.status is Status.FAILED)):
             return stored
         self.results[place] = result.model_dump_json().encode()
+        self.told.append(result)
         return result
 
     async def dead_letter(self, letter: DeadLetter, body: bytes) -> None:

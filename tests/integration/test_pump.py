@@ -396,6 +396,24 @@ async def test_a_nak_is_never_repeated(brief):
     assert set(deaf.asked[1:]) == {b"+ACK"}
 
 
+async def test_nothing_is_given_back_over_a_lost_connection(case):
+    """It would be sent after the reconnect, when another worker may have the message."""
+    nc, held = await connect(case.servers), Held(retry(0.01))
+    with capture_logs() as logs:
+        async with pumping(nc, held):
+            await submit(case, b"x")
+            await until(lambda: held.running == 1)
+            await case.servers[0].kill()
+            await until(lambda: not nc.is_connected)
+            said = nc.stats["out_msgs"]
+            held.go.set()
+            await until(lambda: [entry for entry in logs if entry["event"] == "not_settled"])
+            assert said == nc.stats["out_msgs"]
+            await case.servers[0].start()
+            await until(lambda: nc.is_connected)
+    await nc.close()
+
+
 async def test_a_crashed_server_may_forget_a_delivery_but_no_message(brief):
     """Then it ignores the ack, the slot is free again after the patience, and the message runs once more."""
     case, held, nc = brief, Held(), await connect(brief.servers)

@@ -27,6 +27,10 @@ class MemoryHarness:
     def __init__(self):
         self.events = MemoryEvents()
 
+    async def results(self, result):
+        """All that were published for its request, in order."""
+        return [each for each in self.events.told if each.request_key == result.request_key]
+
     async def audits(self, key):
         return [event for event in self.events.audits if event.request_key == key]
 
@@ -40,6 +44,11 @@ class MemoryHarness:
 class NatsHarness:
     def __init__(self, case):
         self.case, self.events = case, NatsEvents(case.nc, case.subjects)
+
+    async def results(self, result):
+        subject = self.case.subjects.result(result.kind, result.request_key)
+        found = await self.case.messages("RCA_RESULTS", subject)
+        return [AnalysisResult.model_validate_json(m.data) for m in found]
 
     async def audits(self, key):
         found = await self.case.messages("RCA_AUDIT", "rca.audit.>")
@@ -134,6 +143,15 @@ async def test_a_replay_replaces_a_failed_result_once(harness):
 async def test_a_replay_of_a_request_without_result_publishes_it(harness):
     result = review_result(new_id())
     assert result == await harness.events.result(result, replace_failed=True)
+
+
+async def test_a_replay_that_fails_again_and_is_repeated_tells_nobody_twice(harness):
+    remediation_id = new_id()
+    first = await harness.events.result(failed_result(remediation_id))
+    again = first.model_copy(update={"analysis": "failed again"})
+    for _ in range(3):  # such as after a crash before the ack
+        assert again == await harness.events.result(again, replace_failed=True)
+    assert [first, again] == await harness.results(first)
 
 
 async def test_an_audit_event_published_again_is_there_once(harness):

@@ -299,13 +299,17 @@ class NatsEvents:
     async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult:
         """Publish once per request; the result that is stored, which may be an earlier one.
 
-        With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence.
+        With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence, unless it is
+        this result already.
         """
-        key = result.request_key
+        key, replacing = result.request_key, 0
         subject = msg_id = self._subjects.result(result.kind, key)
-        replacing = await self._failed(subject) if replace_failed else 0
-        if replacing:  # with the id of the first result the server would call it a duplicate and drop it
-            msg_id = f"{subject}.{replacing}"
+        newest = await self._results.newest(subject) if replace_failed else None
+        if newest is not None and (there := _result(newest)).status is Status.FAILED:
+            if there == result:
+                return there
+            # With the id of the first result the server would call it a duplicate and drop it.
+            replacing, msg_id = newest.sequence, f"{subject}.{newest.sequence}"
         stored = await self._results.create(
             subject,
             result.model_dump_json().encode(),
@@ -325,10 +329,6 @@ class NatsEvents:
             msg_id=f"dlq-{letter.origin_stream}-{letter.origin_sequence}",
             headers={name: header_value(value) for name, value in headers.items()},
         )
-
-    async def _failed(self, subject: str) -> int:
-        stored = await self._results.newest(subject)
-        return stored.sequence if stored and _result(stored).status is Status.FAILED else 0
 
     def _headers(self, event_id: str, event_type: str, key: str) -> dict[str, str]:
         """CloudEvents 1.0, binary mode."""

@@ -63,8 +63,9 @@ class Always:
 class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
-    Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server. `ack_wait_seconds` is the durable's; a handler that
-    raises without a decision is retried after `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
+    Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server.
+    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after `fallback_seconds`,
+    one that was cancelled by drain after `nak_seconds`.
     """
 
     def __init__(
@@ -258,6 +259,12 @@ class Pump:
         """Tell the server and wait for its confirmation. Unconfirmed: the message comes back after ack_wait."""
         payload = _words(how)
         if not payload:
+            return
+        if how.fate is Fate.RETRY and not self._nc.is_connected:
+            # nats-py would send it after the reconnect, when another worker may have the message.
+            log.warning(
+                "not_settled", fate=how.fate, sequence=msg.metadata.sequence.stream, error=DISCONNECTED
+            )
             return
         end = asyncio.get_running_loop().time() + self._settle_seconds
         while not self._nc.is_closed:

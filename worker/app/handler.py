@@ -96,9 +96,10 @@ class HandlerRules:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not settled: to be tried again after so many seconds, without giving the message back."""
+    """Not settled: to be tried again after so many seconds, without giving the message back. `run` is the last one."""
 
     seconds: float
+    run: str
 
 
 class Handler:
@@ -154,21 +155,26 @@ class Handler:
         if isinstance(run, Settlement):
             return
         job = self._job(taken, run)
+        error = f"delivered {delivery.deliveries} times without an end"
         async with self._claimed(job, taken, alone=False):
-            if done(run, RESULT):
-                await self._closing.answer(await self._analysis.run(job), taken)
-            else:
-                error = f"delivered {delivery.deliveries} times without an end"
-                await self._closing.bury(job, taken, DeadLetterReason.MAX_DELIVERIES, error)
+            try:
+                if done(run, RESULT):
+                    await self._closing.answer(await self._analysis.run(job), taken)
+                    return
+            except (JournalGap, ValueError) as e:
+                error = f"{error}; its result cannot be published: {short(e)}"
+            await self._closing.bury(job, taken, DeadLetterReason.MAX_DELIVERIES, error)
 
     async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         taken = self._read(body, headers, delivery)
         if isinstance(taken, Rejected):
             return await self._closing.reject(taken, body, delivery)
+        last_run = ""
         while True:
-            made = await self._attempt(taken)
+            made = await self._attempt(taken, last_run)
             if isinstance(made, Settlement):
                 return made
+            last_run = made.run
             if not await self._admission.hold(made.seconds):
                 return retry(NOT_NOW_SECONDS)
 
@@ -184,10 +190,12 @@ class Handler:
         replayed = REPLAY_HEADER in headers
         return Taken(subject, request_digest(request), body, decoded.ignored_fields, replayed)
 
-    async def _attempt(self, taken: Taken) -> Settlement | Hold:
+    async def _attempt(self, taken: Taken, last_run: str) -> Settlement | Hold:
         run = await self._look_up(taken)
         if isinstance(run, Settlement):
             return run
+        if last_run and (last := owner(run.steps)) and last.run != last_run:
+            raise LostClaim(f"{taken.subject.key}: taken over while it was held")
         message, urgency = taken.delivery.sequence, taken.delivery.urgency
         counts = count(run.steps, message)
         how = passage(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
@@ -297,14 +305,11 @@ class Handler:
             raise
 
     async def _release(self, run: RecordedRun, tries: int) -> None:
+        """Raises LostClaim: a run that was replaced must not give back what another one has now."""
         for _ in range(tries if run.begun else 0):
-            try:
+            with contextlib.suppress(Unavailable):
                 await run.end(RELEASED)
-            except Unavailable:
-                continue
-            except LostClaim:
-                pass
-            return
+                return
 
     async def _serve(self, job: Job, taken: Taken, counts: Counts) -> Settlement | Hold:
         try:
@@ -318,7 +323,7 @@ class Handler:
         except SteppedAside:
             await job.run.end(RELEASED, reason=STEPPED_ASIDE)
             log.info("suspect_stepped_aside", request=taken.subject.key)
-            return Hold(0.0)
+            return Hold(0.0, job.run.name)
         except JournalGap as e:
             return await self._closing.bury(job, taken, DeadLetterReason.JOURNAL_GAP, short(e))
         except Exception as e:
@@ -362,7 +367,7 @@ class Handler:
         log.warning(
             "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
-        return Hold(delay) if delay <= self._rules.hold_seconds else retry(delay)
+        return Hold(delay, job.run.name) if delay <= self._rules.hold_seconds else retry(delay)
 
     async def _given_up(self, job: Job, taken: Taken, problem: GiveUp) -> Settlement | Hold:
         if problem.reason not in BLOCKING:
@@ -373,7 +378,7 @@ class Handler:
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(f"{problem.reason}: {short(problem)}")
         if tried := self._admission.tried(taken.delivery.sequence):
-            return Hold(probe_pause(self._rules.probe_seconds, tried))
+            return Hold(probe_pause(self._rules.probe_seconds, tried), job.run.name)
         return retry(self._rules.probe_seconds)
 
     async def _failed(self, job: Job, taken: Taken, counts: Counts, problem: Exception) -> Settlement:

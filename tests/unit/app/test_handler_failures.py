@@ -366,6 +366,39 @@ async def test_a_run_that_was_replaced_says_nothing():
     assert ({}, []) == (desk.world.events.results, desk.ends)
 
 
+@pytest.mark.parametrize("end", [Unavailable("cut off"), asyncio.CancelledError()])
+async def test_a_run_that_finds_itself_replaced_as_it_ends_gives_nothing_back(end):
+    """The broker would take the nak as that of the run which goes on, and start a third one."""
+    desk = Desk()
+
+    def replaced(request, number):
+        begun_elsewhere(desk)
+        raise end
+
+    desk.world.model = MemoryModel(replaced)
+    desk.new_process()
+    assert LET_GO == await desk.take()
+    assert [] == desk.ends
+
+
+async def test_a_request_that_was_taken_over_while_it_was_held_is_let_go():
+    desk = Desk(World.saying(LEFT_ALONE, final(answer())))
+    sleep = desk.world.clock.sleep
+
+    async def cut_off(seconds):
+        begun_elsewhere(desk)
+        await sleep(seconds)
+
+    desk.world.clock.sleep = cut_off
+    assert LET_GO == await desk.take()
+    assert (1, "newer") == (desk.world.model.calls, desk.steps[-1].run)
+
+
+def begun_elsewhere(desk):
+    first = next(step for step in desk.steps if step.kind == BEGIN)
+    desk.steps.append(Step(len(desk.steps) + 1, BEGIN, "newer", b"", first.notes))
+
+
 AFRESH = "could not be read, so the analysis started afresh"
 
 

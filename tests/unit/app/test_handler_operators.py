@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -16,6 +17,7 @@ from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.app.exhausted import ExhaustedDesk
 from worker.domain.delivery import ACK, Delivery, Fate
 from worker.domain.errors import Retry, RetryReason
+from worker.domain.journal.resume import RESULT
 from worker.domain.ports import StoredRequest
 
 LEFT_ALONE = Retry(RetryReason.MODEL_UNAVAILABLE, "the model is left alone for a while", 90.0, tried=False)
@@ -184,6 +186,23 @@ async def test_one_with_a_finished_result_in_its_journal_is_answered():
         desk.result.status,
         desk.world.model.calls,
         desk.world.events.dead_letters,
+    )
+
+
+async def test_one_whose_finished_result_makes_no_sense_to_this_version_is_a_dead_letter():
+    desk = Desk()
+    queued(desk, body())
+    store, desk.world.events.result = desk.world.events.result, None
+    await desk.take()
+    desk.world.events.result = store
+    [at] = [n for n, step in enumerate(desk.steps) if step.kind == RESULT]
+    desk.steps[at] = replace(desk.steps[at], data=b"{}")
+    assert ACK == await advise(desk)
+    [(letter, _)] = desk.world.events.dead_letters
+    assert (DeadLetterReason.MAX_DELIVERIES, Status.FAILED, {}) == (
+        letter.reason,
+        desk.result.status,
+        desk.requests.stored,
     )
 
 

@@ -77,8 +77,9 @@ def count(steps: Sequence[Step], message: int | None = None) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """For what the last run was begun: the digest of the question, and the sequence of the message."""
+    """Of the last run: its name, the digest of the question and the sequence of the message it was begun for."""
 
+    run: str
     digest: str
     message: int
 
@@ -87,7 +88,7 @@ def owner(steps: Sequence[Step]) -> Owner | None:
     """Of the last run that says so; None before the first."""
     for step in reversed(steps):
         if step.kind == BEGIN and isinstance(step.notes.get("message"), int):
-            return Owner(str(step.notes.get("digest", "")), step.notes["message"])
+            return Owner(step.run, str(step.notes.get("digest", "")), step.notes["message"])
     return None
 
 

@@ -149,7 +149,7 @@ def test_counts_are_those_of_one_message_and_say_since_when():
 
 def test_the_owner_is_the_last_that_says_for_what_it_runs():
     steps = [begun(1, "a", message=7, digest="x"), begun(2, "b", message=8, digest="y"), begun(3, "c")]
-    assert (None, Owner("y", 8)) == (owner([]), owner(steps))
+    assert (None, Owner("b", "y", 8)) == (owner([]), owner(steps))
 
 
 GONE = Step(2, UNREADABLE, "", b"", {"why": "it is gone"})
