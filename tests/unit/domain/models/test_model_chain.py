@@ -165,14 +165,20 @@ class Slow:
         return says("done")
 
 
+async def settle():
+    """Let all tasks run until they wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 async def test_calls_to_one_provider_are_bounded_whatever_model_is_asked():
     first, second = Slow("same:a"), Slow("same:b")
     chains = [ModelChain([model], FixedClock(), max_concurrent=2) for model in (first, second)]
     calls = [asyncio.create_task(chains[0].ask(REQUEST)) for _ in range(5)]
-    await asyncio.sleep(0.01)
+    await settle()
     assert first.out == 1  # the second slot is kept for the most urgent
     urgent = asyncio.create_task(chains[0].ask(ModelRequest("s", (), REQUEST.turns, urgency=0)))
-    await asyncio.sleep(0.01)
+    await settle()
     assert first.out == 2
     first.let.set()
     await asyncio.gather(*calls, urgent)
