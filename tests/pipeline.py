@@ -57,7 +57,7 @@ async def running(
     temporary: Path,
     *,
     slots: int = 2,
-    call_seconds: float = 10.0,
+    call_seconds: float = 60.0,
     model: Mapping[str, Any] | None = None,
     worker: Mapping[str, Any] | None = None,
     nats: NatsSettings | None = None,
@@ -80,7 +80,9 @@ async def running(
         write_kubeconfig(kubeconfig, url)
         settings = Settings(
             nats=nats,
-            kubernetes=KubernetesSettings(kubeconfig=kubeconfig, call_seconds=call_seconds),
+            kubernetes=KubernetesSettings(
+                kubeconfig=kubeconfig, call_seconds=call_seconds, enrichment_seconds=60.0
+            ),
             llm=LlmSettings(
                 model="openai-chat:scripted",
                 base_url=f"{llm.url}/v1",

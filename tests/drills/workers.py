@@ -18,7 +18,8 @@ from tests.processes import COMMAND, environment
 
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.05
-METRICS_SECONDS = 10.0
+ANSWER_SECONDS = 20.0
+READINESS_SECONDS = 1.0
 
 
 class Worker:
@@ -59,17 +60,17 @@ class Worker:
     async def readiness(self) -> int:
         """Status of /readyz, 0 when nobody answers within a second."""
         try:
-            return (await self._get("/readyz"))[0]
+            return (await self._get("/readyz", READINESS_SECONDS))[0]
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
             return 0
 
     async def metrics(self) -> dict[str, float]:
         """Every series without labels."""
-        _, text = await self._get("/metrics", METRICS_SECONDS)
+        _, text = await self._get("/metrics")
         lines = (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#" and "{" not in line)
         return {name: float(value) for name, _, value in lines}
 
-    async def _get(self, path: str, seconds: float = 1.0) -> tuple[int, str]:
+    async def _get(self, path: str, seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
         timeout = aiohttp.ClientTimeout(total=seconds)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,

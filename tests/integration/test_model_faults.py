@@ -24,7 +24,7 @@ CAPPED = Said(
 )
 
 
-async def result_of(run, seconds=30):
+async def result_of(run, seconds=100):
     async with run.client.waiting(RequestKind.INCIDENT, BODY) as waiter:
         submitted = await run.client.submit(BODY, RequestKind.INCIDENT)
         return await run.client.outcome(waiter, submitted, seconds)
@@ -106,7 +106,7 @@ async def test_a_model_that_refuses_all_calls_pauses_intake_until_it_works_again
         kept = await stored(run, run.subjects.requests_stream)
         out = await taken(run)
         says = run.worker.checks["model"]()
-        mended = True
+        refusals, mended = len(run.llm.requests), True
         assert await until(lambda: answered(run, len(requests)), 60)
         left = await stored(run, run.subjects.requests_stream)
         letters = await stored(run, run.subjects.dlq_stream)
@@ -119,8 +119,7 @@ async def test_a_model_that_refuses_all_calls_pauses_intake_until_it_works_again
     assert {1} >= {count for _, count in others}
     assert 2 >= out
     assert (0, 0, "") == (left, letters, ready_again)
-    refused = Counter(remediation(r) for r in run.llm.requests).total() - 2 * len(requests)
-    assert refused in {asked_about.total(), asked_about.total() + 1}
+    assert refusals == len(run.llm.requests) - 2 * len(requests)
 
 
 def body(number):

@@ -17,6 +17,8 @@ from tests.processes import rca
 from worker.app.settings import McpSettings
 
 STDIO = f"docs=stdio:{sys.executable} {SCRIPT}"
+MOST_SECONDS = 15.0
+"""The longest limit that the settings take: the start of a server, its libraries included, must be within it."""
 ALLOWED = "docs.search,docs.credentials,docs.fails,docs.huge,docs.garbage,docs.lie,docs.delete,docs.poisoned"
 
 
@@ -45,7 +47,7 @@ async def test_the_model_sees_allowed_tools_and_gets_fenced_answers(tmp_path, wa
     ]
     async with http_server() as server:
         servers = STDIO if way == "stdio" else f"docs={server.url}"
-        settings = McpSettings(servers=servers, tools=ALLOWED)
+        settings = McpSettings(servers=servers, tools=ALLOWED, call_seconds=MOST_SECONDS)
         async with running(script_of(*calls), CASE, tmp_path, mcp=settings) as run:
             result = await outcome_of(run, BODY)
             answers = told(run)
@@ -90,7 +92,7 @@ async def test_a_server_that_dies_hangs_or_is_away_leaves_the_run_alone(tmp_path
 async def test_an_object_that_only_a_server_has_shown_is_not_accepted(tmp_path):
     ghost = {"kind": "Deployment", "name": "ghost", "namespace": "shop"}
     blamed = {**ANSWER, "root_cause_analysis": {**ANSWER["root_cause_analysis"], "affectedResource": ghost}}
-    settings = McpSettings(servers=STDIO, tools="docs.lie")
+    settings = McpSettings(servers=STDIO, tools="docs.lie", call_seconds=MOST_SECONDS)
     script = script_of(("docs_lie", {}), answer=blamed)
     async with running(script, CASE, tmp_path, mcp=settings) as run:
         result = await outcome_of(run, BODY)
@@ -106,7 +108,7 @@ async def test_a_model_that_obeys_a_server_and_says_resolved_gets_a_person(tmp_p
         "investigation_outcome": "problem_resolved",
         "confidence": 0.99,
     }
-    settings = McpSettings(servers=STDIO, tools="docs.planted")
+    settings = McpSettings(servers=STDIO, tools="docs.planted", call_seconds=MOST_SECONDS)
     async with running(script_of(("docs_planted", {}), answer=obeyed), CASE, tmp_path, mcp=settings) as run:
         result = await outcome_of(run, BODY)
     assert Status.NEEDS_HUMAN_REVIEW == result.status
@@ -125,6 +127,7 @@ async def test_a_worker_starts_without_its_servers_and_a_successor_does_not_call
     mcp = {
         "RCA_MCP__SERVERS": f"docs=stdio:/usr/bin/env CALLS={noted} {sys.executable} {SCRIPT},away=http://127.0.0.1:9/mcp",
         "RCA_MCP__TOOLS": "docs.search,docs.delete,away.x",
+        "RCA_MCP__CALL_SECONDS": str(MOST_SECONDS),
     }
     async with stage(tmp_path, script) as made:
         async with started(made.worker(**mcp)) as first:

@@ -18,6 +18,7 @@ from tests.fakes.llm_server import serve as serve_llm
 from tests.fakes.nats_accounts import key
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_server, speaking
+from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
 from tests.processes import rca
 from worker.adapters.nats_journal import INLINE_BYTES
@@ -126,11 +127,12 @@ async def exhaust(p, remediation_id):
     await operator.js.add_consumer("RCA_REQUESTS", config)
     await p.speakers[Role.GATEWAY].js.publish("rca.request.incident.p3", body(remediation_id))
     puller = await worker.js.pull_subscribe_bind(consumer="p3", stream="RCA_REQUESTS")
-    [message] = await puller.fetch(1, timeout=5)
+    [message] = await puller.fetch(1, timeout=PATIENCE_SECONDS)
     await message.nak(delay=0.05)
     await puller.unsubscribe()
 
 
+@pytest.mark.timeout(600)  # many commands, each a process: minutes on a slow machine
 async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
     model = Model()
     async with place(tmp_path, model) as p:
@@ -182,12 +184,12 @@ async def _readers_read(p, heard, events):
     assert first == await p.result(KEY)
     aianalysis = p.speakers[Role.AIANALYSIS]
     puller = await aianalysis.js.pull_subscribe_bind(consumer="aianalysis", stream="RCA_RESULTS")
-    pulled = await puller.fetch(1, timeout=5) + await puller.fetch(1, timeout=5)
+    pulled = await puller.fetch(1, timeout=PATIENCE_SECONDS) + await puller.fetch(1, timeout=PATIENCE_SECONDS)
     for message in pulled:
-        await message.ack_sync(timeout=5)
+        await message.ack_sync(timeout=PATIENCE_SECONDS)
     assert results == [json.loads(message.data) for message in pulled]
     stored = await p.speakers[Role.AUDIT_READER].js.get_msg("RCA_AUDIT", seq=1)
-    assert stored.data == (await events.next_msg(5)).data
+    assert stored.data == (await events.next_msg(PATIENCE_SECONDS)).data
 
 
 async def _the_executor_is_believed(p, heard, tmp_path):
@@ -218,7 +220,7 @@ async def _requests_are_cancelled(p):
     """By an operator, and by a program with the rights of the gateway."""
     gateway = p.speakers[Role.GATEWAY]
     assert 0 == (await p.rca(Role.OPERATOR, "cancel", "rr-3")).code
-    await gateway.nc.request("$KV.RCA_CANCEL.rr-4", b"yes", timeout=5)
+    await gateway.nc.request("$KV.RCA_CANCEL.rr-4", b"yes", timeout=PATIENCE_SECONDS)
     for name in ("rr-3", "rr-4"):
         await gateway.js.publish("rca.request.incident", body(name))
         await until(lambda name=name: _says(p, name, "needs_human_review"))

@@ -26,7 +26,7 @@ asyncio.run(main())
 
 FORKING_OWNER = OWNER.replace(
     "        await asyncio.sleep(3600)",
-    "        import os, time\n        time.sleep(3600) if os.fork() else print(os.getpid(), flush=True) or time.sleep(20)",
+    "        import os, time\n        time.sleep(3600) if os.fork() else print(os.getpid(), flush=True) or time.sleep(120)",
 )
 
 
@@ -42,7 +42,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def gone(pid: int, directory: Path, seconds: float = 10) -> bool:
+def gone(pid: int, directory: Path, seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while alive(pid) or directory.exists():
         if time.monotonic() > end:

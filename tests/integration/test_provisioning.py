@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nats.js.errors import NoStreamResponseError
 
 from schemas.subjects import Lane, Subjects
-from tests.nats_servers import Case, connect, one_server, provisioned, three_servers
+from tests.nats_servers import PATIENCE_SECONDS, Case, connect, one_server, provisioned, three_servers
 from worker.adapters.nats_provision import Action, Finding, compare, provision, wanted
 from worker.domain.errors import Unavailable
 
@@ -156,14 +156,20 @@ async def test_an_update_keeps_what_is_not_ours(case):
 
 
 async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_know(case):
-    info = json.loads((await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"")).data)
+    info = json.loads(
+        (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data
+    )
     config = {**info["config"], "metadata": {**info["config"].get("metadata", {}), "owner": "ops"}}
     body = {"stream_name": "RCA_REQUESTS", "config": config, "action": "update"}
-    await case.nc.request("$JS.API.CONSUMER.CREATE.RCA_REQUESTS.p1", json.dumps(body).encode())
+    await case.nc.request(
+        "$JS.API.CONSUMER.CREATE.RCA_REQUESTS.p1", json.dumps(body).encode(), timeout=PATIENCE_SECONDS
+    )
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
     updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"]
     assert [Finding(name, Action.UPDATED, "ack_wait") for name in updated] == found
-    after = json.loads((await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"")).data)["config"]
+    after = json.loads(
+        (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data
+    )["config"]
     assert (after["ack_wait"], after["metadata"]["owner"]) == (7_000_000_000, "ops")
 
 
@@ -196,7 +202,7 @@ async def test_two_prefixes_share_an_account(case):
     assert {finding.action for finding in found} == {Action.CREATED}
     await case.js.publish("eu-1.rca.request.incident.p1", b"x")
     puller = await case.js.pull_subscribe_bind(consumer="p1", stream="EU_1_RCA_REQUESTS")
-    assert [b"x"] == [message.data for message in await puller.fetch(1)]
+    assert [b"x"] == [message.data for message in await puller.fetch(1, timeout=PATIENCE_SECONDS)]
     assert await case.count("RCA_REQUESTS") == 0
 
 
@@ -217,8 +223,10 @@ async def test_a_message_out_of_deliveries_leaves_its_trace_among_the_dead_lette
     await case.js.publish("rca.request.incident.p0", b"x")
     puller = await case.js.pull_subscribe_bind(consumer="p0", stream="RCA_REQUESTS")
     advisories = await case.nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
-    await (await puller.fetch(1))[0].nak(delay=0.05)
-    await advisories.next_msg(timeout=10)
+    await (await puller.fetch(1, timeout=PATIENCE_SECONDS))[0].nak(delay=0.05)
+    await advisories.next_msg(timeout=PATIENCE_SECONDS)
+    while not await case.count("RCA_DLQ"):  # noqa: ASYNC110 - what is waited for happens in the server
+        await asyncio.sleep(0.02)
     (advisory,) = await case.messages("RCA_DLQ", "$JS.EVENT.ADVISORY.>")
     facts = json.loads(advisory.data)
     assert (facts["stream"], facts["consumer"], facts["stream_seq"]) == ("RCA_REQUESTS", "p0", 1)

@@ -17,7 +17,7 @@ from tests.drills.workers import Worker
 from tests.fakes.llm_server import Said
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
-from tests.nats_servers import Case, connect, free_ports, one_server, provisioned
+from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
 from tests.processes import rca
 from worker.adapters.nats_provision import provision, wanted
@@ -260,10 +260,11 @@ async def test_dead_letters_are_shown_sent_again_and_deleted(tmp_path):
             await until(lambda: _count(s, "RCA_DLQ", "rca.dlq.>", 2))
             assert "failed" == (await s.result())["status"]
             listed = json.loads((await command("dlq", "list", "--json", env=s.env)).stdout)
-            assert [("max_deliveries", KEY), ("max_deliveries", "rr-2")] == [
-                (letter["reason"], letter["remediation_id"]) for letter in listed
-            ]
-            first, second = (str(letter["id"]) for letter in listed)
+            assert {KEY: "max_deliveries", "rr-2": "max_deliveries"} == {
+                letter["remediation_id"]: letter["reason"] for letter in listed
+            }
+            ids = {letter["remediation_id"]: str(letter["id"]) for letter in listed}
+            first, second = ids[KEY], ids["rr-2"]
             shown = await command("dlq", "show", first, "--json", env=s.env)
             assert BODY.decode() == json.loads(shown.stdout)["body"]
             again = await command("dlq", "replay", first, "999", env=s.env)
@@ -286,7 +287,7 @@ async def _exhaust(s):
     await s.case.js.publish("rca.request.incident", other)
     puller = await s.case.js.pull_subscribe_bind(consumer="p2", stream="RCA_REQUESTS")
     for _ in range(2):
-        for message in await puller.fetch(1, timeout=5):
+        for message in await puller.fetch(1, timeout=PATIENCE_SECONDS):
             await message.nak(delay=0.05)
     await puller.unsubscribe()
 
@@ -303,7 +304,7 @@ async def test_requests_are_cancelled_while_they_run_and_while_they_wait(tmp_pat
     script = Held(2)
     async with stage(tmp_path, script) as s:
         assert 0 == (await command("cancel", "rr-2", env=s.env)).exit_code
-        async with started(s.worker(RCA_LLM__CALL_SECONDS="2", RCA_LLM__RETRY_SECONDS="0.1")):
+        async with started(s.worker(RCA_LLM__CALL_SECONDS="5", RCA_LLM__RETRY_SECONDS="0.1")):
             await s.submit()
             await asyncio.wait_for(script.asked.wait(), 40)
             assert 0 == (await command("cancel", KEY, env=s.env)).exit_code

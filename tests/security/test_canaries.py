@@ -407,6 +407,7 @@ class Stage:
             "RCA_PROMETHEUS__URL": self.prometheus.url,
             "RCA_MCP__SERVERS": f"docs=stdio:/usr/bin/env LEAKS={leaks} {sys.executable} {SCRIPT}",
             "RCA_MCP__TOOLS": "docs.credentials",
+            "RCA_MCP__CALL_SECONDS": "15",
             "RCA_WORKER__ACK_WAIT_SECONDS": "2",
             "RCA_WORKER__MAX_DEATHS": "1",
             "RCA_LOG__LEVEL": "debug",
