@@ -31,7 +31,28 @@ def test_the_catalog_of_the_corpus_has_no_problems():
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("workflow_id: a\nversion: 1\n", 1, "action_type: Field required"),
+        ("workflow_id: a\ndescription: 'Evicted high: x'\n", 1, "action_type: Field required"),
+        (
+            "workflow_id: a\naction_type: R\ndescription: Evicted high: x\n",
+            3,
+            "not YAML: mapping values are not allowed in this context: text with a colon and a space needs quotes",
+        ),
+        (HEAD + "labels: {severity: }\n", 4, "labels.severity: an empty value matches nothing"),
+        (
+            HEAD + "kind: Workflow\n",
+            1,
+            "warning: skipped: a workflow in the flat form has no kind and no apiVer",
+        ),
+        (
+            "apiVersion: kubernaut.ai/v1alpha1\nkind: RemediationWorkflw\nspec: {}\n",
+            2,
+            "warning: kind: RemediationWorkflw is skipped: did you mean RemediationWorkflow?",
+        ),
+        (
+            "kind: RemediationWorkflow\nspec: {actionType: R}\n",
+            1,
+            "apiVersion: needs apiVersion kubernaut.ai/v",
+        ),
         (HEAD + "parameters:\n- name: P\n  type: text\n", 6, "parameters.0.type: Input should be"),
         (
             HEAD + "parameters:\n- name: P\n  pattern: '(?=x)'\n",
@@ -160,6 +181,73 @@ def test_open_vocabularies_are_left_alone(tmp_path, labels):
     assert [] == found(tmp_path)
 
 
+def test_one_problem_does_not_hide_another(tmp_path):
+    write(
+        tmp_path,
+        HEAD
+        + """\
+version: [1]
+labels: {severity: awful, priority: [], environment: prodution}
+parameters:
+- {name: P, type: integr, pattern: '(?=x)', minimum: 2, maximum: 1}
+- {name: P, typ: string}
+unknown: x
+---
+workflow_id: a
+description: 'Evicted high: y'
+labels: {severity: bad}
+""",
+    )
+    assert [
+        (4, "version: Input should be a valid string"),
+        (5, "labels.priority: Value should have at least 1 item after validation, not 0"),
+        (5, "labels.severity: not a severity: awful"),
+        (5, "warning: labels.environment: prodution matches nothing: did you mean production?"),
+        (7, "parameters.0.type: Input should be 'string', 'integer', 'number', 'boolean' or 'array'"),
+        (7, "parameters.0: the lower bound is above the upper one"),
+        (8, "parameters.1.name: P is declared twice"),
+        (8, "warning: parameters.1.typ: unknown name, not read"),
+        (9, "warning: unknown: unknown name, not read"),
+        (11, "action_type: Field required"),
+        (11, f"workflow_id: a is declared twice, first at {tmp_path / 'a.yaml'}:1"),
+        (13, "labels.severity: not a severity: bad"),
+    ] == [p for p in found(tmp_path) if "regex engine" not in p[1] and "no workflows" not in p[1]]
+    assert 1 == sum(
+        "parameters.0.pattern: the regex engine refuses it" in what for _, what in found(tmp_path)
+    )
+
+
+async def test_nothing_at_all_is_as_good_as_not_there(tmp_path):
+    write(
+        tmp_path,
+        """\
+        workflow_id: a
+        action_type: Restart
+        description:
+        version: ~
+        labels: null
+        custom_labels:
+        execution: {engine: , bundle: 'null'}
+        parameters:
+        - {name: P, default: null, enum: , description: ~, items: null}
+        - {name: Q, default: '~'}
+        ---
+        ---
+        # nothing but a remark
+        """,
+    )
+    (one,) = await FileCatalog.open(tmp_path)
+    assert ("", "", {}, {}, "", "null") == (
+        one.description,
+        one.version,
+        one.labels,
+        one.custom_labels,
+        one.engine,
+        one.container_image,
+    )
+    assert [(None, ()), ("~", ())] == [(p.default, p.enum) for p in one.parameters]
+
+
 def test_an_id_declared_twice_names_the_first_place(tmp_path):
     write(tmp_path, HEAD, "a.yaml")
     write(tmp_path, "# again\n" + HEAD, "b.yaml")
@@ -194,7 +282,7 @@ def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
 
 
 async def test_an_invalid_catalog_does_not_open_and_lists_every_problem(tmp_path):
-    write(tmp_path, "workflow_id: a\n", "a.yaml")
+    write(tmp_path, "workflow_id: b\n", "a.yaml")
     write(tmp_path, HEAD + "labels:\n  severity: awful\nunknown: x\n", "b.yaml")
     with pytest.raises(CatalogUnavailable) as caught:
         await FileCatalog.open(tmp_path)

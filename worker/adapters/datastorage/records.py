@@ -134,8 +134,9 @@ def _value(fields: Mapping[str, Any], name: str) -> Any:
 
 def _labels(labels: Any) -> Any:
     """Labels as they are, without those that are empty. Raises BadRecordError when one is missing that must not be."""
-    if not isinstance(labels, dict):
+    if not isinstance(labels, dict | None):
         return labels
+    labels = labels or {}
     missing = [name for name in MANDATORY_LABELS if not labels.get(name)]
     if missing:
         raise BadRecordError(f"labels: {missing[0]} is missing, so it would match nothing")

@@ -34,7 +34,7 @@ def label_problems(written: WorkflowDocument, document: Document, at: Location) 
         label, here = label_name(name), (*at, "labels", name)
         if label not in LABELS:
             yield document.problem(here, "not a label that is matched: it only ranks", warning=True)
-        wrong = [v for v in values if v.strip() != WILDCARD and normalize_severity(v) is None]
+        wrong = [v for v in values if v.strip() not in {"", WILDCARD} and normalize_severity(v) is None]
         if label == "severity" and wrong:
             yield document.problem(here, f"not a severity: {', '.join(wrong)}")
         if any(not v.strip() for v in values):

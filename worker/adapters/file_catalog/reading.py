@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -29,6 +30,9 @@ UNUSED: Mapping[type[BaseModel], set[str]] = {
     ParameterDocument: {"examples", "title"},
 }
 """Names the schemas know and this catalog has no use for, in snake_case."""
+
+TYPO = 0.85  # similarity from which a word is taken for a misspelt one
+WRONG = object()
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -72,12 +76,12 @@ def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _read_kubernaut(loaded: Loaded, document: Document, value: Mapping[str, Any]) -> None:
-    if not str(value.get("apiVersion")).startswith(GROUP):
-        return
     kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
-    if kind not in KINDS:
+    version = value.get("apiVersion")
+    if kind not in KINDS or not str(version or GROUP).startswith(GROUP):
+        loaded.problems += _doubts_of_skipped(document, value)
         return
-    if value.get("apiVersion") != KUBERNAUT or not isinstance(spec, dict):
+    if version != KUBERNAUT or not isinstance(spec, dict):
         loaded.problems.append(document.problem(("apiVersion",), f"needs apiVersion {KUBERNAUT} and a spec"))
         return
     name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
@@ -87,9 +91,22 @@ def _read_kubernaut(loaded: Loaded, document: Document, value: Mapping[str, Any]
         _read_workflow(loaded, document, spec, ("spec",), name)
 
 
+def _doubts_of_skipped(document: Document, value: Mapping[str, Any]) -> Iterator[CatalogProblem]:
+    """A warning where an object of another kind may be meant for us."""
+    kind = str(value.get("kind"))
+    near = difflib.get_close_matches(kind.lower(), [ours.lower() for ours in KINDS], 1, TYPO)
+    if "workflow_id" in value or "action_type" in value:
+        message = "skipped: a workflow in the flat form has no kind and no apiVersion"
+        yield document.problem((), message, warning=True)
+    elif near and str(value.get("apiVersion") or GROUP).startswith(GROUP):
+        meant = next(ours for ours in KINDS if ours.lower() == near[0])
+        yield document.problem(("kind",), f"{kind} is skipped: did you mean {meant}?", warning=True)
+
+
 def _read_action(loaded: Loaded, document: Document, spec: Mapping[str, Any], name: str) -> None:
-    action = _validated(ActionTypeDocument, spec, document, ("spec",), loaded)
-    if action is not None:
+    action, problems = _validated(ActionTypeDocument, spec, document, ("spec",))
+    loaded.problems += problems
+    if action is not None and not problems:
         about = action.description
         loaded.actions[action.name or name] = ActionText(
             one_paragraph(about.what), one_paragraph(about.when_to_use), one_paragraph(about.when_not_to_use)
@@ -99,33 +116,51 @@ def _read_action(loaded: Loaded, document: Document, spec: Mapping[str, Any], na
 def _read_workflow(
     loaded: Loaded, document: Document, spec: Mapping[str, Any], at: Location, name: str
 ) -> None:
-    written = _validated(WorkflowDocument, spec, document, at, loaded)
+    written, problems = _validated(WorkflowDocument, spec, document, at)
     if written is None:
+        loaded.problems += problems
         return
-    workflow, problems = build_workflow(written, document, at, name)
-    loaded.problems += [*problems, *_unknown_names(written, document, at)]
-    if any(not p.warning for p in problems):
-        return
+    workflow, more = build_workflow(written, document, at, name)
+    problems += more
     here = f"{document.file}:{document.line(at)}"
-    if workflow.workflow_id in loaded.workflows:
-        first = loaded.origin[workflow.workflow_id]
+    first = loaded.origin.setdefault(workflow.workflow_id, here)
+    if first != here:
         message = f"{workflow.workflow_id} is declared twice, first at {first}"
-        loaded.problems.append(document.problem((*at, "workflow_id"), message))
-        return
-    loaded.workflows[workflow.workflow_id] = workflow
-    loaded.origin[workflow.workflow_id] = here
+        problems.append(document.problem((*at, "workflow_id"), message))
+    if all(p.warning for p in problems):
+        loaded.workflows[workflow.workflow_id] = workflow
+    loaded.problems += [*problems, *_unknown_names(written, document, at)]
 
 
 def _validated(
-    model: type[Part], spec: Mapping[str, Any], document: Document, at: Location, loaded: Loaded
-) -> Part | None:
+    model: type[Part], spec: Mapping[str, Any], document: Document, at: Location
+) -> tuple[Part | None, list[CatalogProblem]]:
+    """What was written, and what is wrong with it: that is left out, so that all the rest can be checked as well."""
     try:
-        return model.model_validate(spec)
+        return model.model_validate(spec), []
     except ValidationError as error:
-        loaded.problems += [
-            document.problem((*at, *e["loc"]), e["msg"]) for e in error.errors(include_url=False)
-        ]
-        return None
+        wrong = error.errors(include_url=False)
+    problems = [document.problem((*at, *e["loc"]), e["msg"]) for e in wrong]
+    rest = _without(spec, [e["loc"] for e in wrong if e["type"] != "missing"])
+    try:
+        return model.model_validate(rest if "actionType" in rest else {"action_type": "?", **rest}), problems
+    except ValidationError:
+        return None, problems
+
+
+def _without(value: Any, wrong: Sequence[Location]) -> Any:
+    """The rest of a value when the entries of mappings that hold what is wrong are left out; WRONG without a rest."""
+    if not wrong:
+        return value
+    if isinstance(value, dict) and all(at and at[0] in value for at in wrong):
+        entries = {
+            name: _without(inner, [at[1:] for at in wrong if at[0] == name]) for name, inner in value.items()
+        }
+        return {name: inner for name, inner in entries.items() if inner is not WRONG}
+    if isinstance(value, list) and all(at and at[0] in range(len(value)) for at in wrong):
+        items = [_without(inner, [at[1:] for at in wrong if at[0] == n]) for n, inner in enumerate(value)]
+        return WRONG if any(inner is WRONG for inner in items) else items
+    return WRONG
 
 
 def _unknown_names(part: BaseModel, document: Document, at: Location) -> Iterator[CatalogProblem]:

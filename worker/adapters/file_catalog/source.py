@@ -18,7 +18,8 @@ MAX_FILE_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 100_000
 SUFFIXES = {".yaml", ".yml", ".json"}
-NULLS = {"", "~", "null", "Null", "NULL"}
+NULL = "tag:yaml.org,2002:null"
+UNQUOTED = "mapping values are not allowed in this context"
 
 Location = tuple[str | int, ...]
 
@@ -94,13 +95,15 @@ def read_documents(text: str, file: str) -> tuple[list[Document], list[CatalogPr
     try:
         _check_shape(text)
         nodes = list(yaml.compose_all(text, Loader=yaml.CSafeLoader))
-        return [_document(node, file) for node in nodes if not _is_null(node)], []
+        return [_document(node, file) for node in nodes if node.tag != NULL], []
     except _RefusedError as refused:
         return [], [CatalogProblem(file, refused.line, refused.message)]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 0
-        return [], [CatalogProblem(file, line, f"not YAML: {getattr(error, 'problem', None) or error}")]
+        said = getattr(error, "problem", None) or str(error)
+        hint = ": text with a colon and a space needs quotes" if said == UNQUOTED else ""
+        return [], [CatalogProblem(file, line, f"not YAML: {said}{hint}")]
 
 
 def _check_shape(text: str) -> None:
@@ -132,12 +135,7 @@ def _plain(node: yaml.Node, location: Location, lines: dict[Location, int]) -> A
         return dict(_members(node, location, lines))
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*location, n), lines) for n, item in enumerate(node.value)]
-    return None if _is_null(node) else node.value
-
-
-def _is_null(node: yaml.Node) -> bool:
-    """Null as plain text; in quotes it is a word."""
-    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in NULLS
+    return None if node.tag == NULL else node.value
 
 
 def _members(

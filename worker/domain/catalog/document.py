@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from worker.domain.catalog.workflow import ParameterType
@@ -21,6 +29,13 @@ Text = Annotated[str, StringConstraints(max_length=8192)]
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+def _with_empty_text(labels: Any) -> Any:
+    """A label without a value has an empty one, which fits nothing, rather than to fit everything."""
+    if not isinstance(labels, dict):
+        return labels
+    return {name: "" if value is None else value for name, value in labels.items()}
 
 
 def _as_description(value: Any) -> Any:
@@ -37,12 +52,20 @@ def _both(name: str, *more: str) -> AliasChoices:
 
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
 class _Part(BaseModel):
-    """Unknown names are kept, to be reported."""
+    """Unknown names are kept, to be reported. A null is as good as no value, as in the Kubernetes API."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class ParameterDocument(_Part):
@@ -98,9 +121,11 @@ class WorkflowDocument(_Part):
     when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
     when_not_to_use: Text = Field(default="", validation_alias=_both("when_not_to_use"))
     preconditions: Text = ""
-    labels: dict[Name, Texts] = Field(default_factory=dict)
-    detected_labels: dict[Name, Text] = Field(default_factory=dict, validation_alias=_both("detected_labels"))
-    custom_labels: dict[Name, Texts] = Field(default_factory=dict, validation_alias=_both("custom_labels"))
+    labels: Labels = Field(default_factory=dict)
+    detected_labels: Annotated[dict[Name, Text], BeforeValidator(_with_empty_text)] = Field(
+        default_factory=dict, validation_alias=_both("detected_labels")
+    )
+    custom_labels: Labels = Field(default_factory=dict, validation_alias=_both("custom_labels"))
     parameters: tuple[ParameterDocument, ...] = Field(default=(), max_length=200)
     execution: ExecutionDocument = ExecutionDocument()
     estimated_downtime_seconds: int | None = Field(
