@@ -276,6 +276,22 @@ def test_hostile_files_are_one_problem_each(tmp_path, text):
     assert not problem.warning
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: \x00",
+        HEAD + 'labels: {severity: "aw\\nful\\e[2J", "en\\nv": x}\n',
+        HEAD + '"x\\ny": 1\n"x\\ny": 2\n',
+        HEAD + f"labels: {{severity: {'x' * 5000}}}\n",
+    ],
+)
+def test_a_problem_is_one_short_line_whatever_stands_in_the_file(tmp_path, text):
+    write(tmp_path, text)
+    for problem in map(str, lint(tmp_path).problems):
+        assert problem.isprintable()
+        assert len(problem) < len(str(tmp_path)) + 600
+
+
 def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"a: \xff")
     assert found(tmp_path) == [(0, "not UTF-8")]

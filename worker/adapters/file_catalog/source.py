@@ -13,10 +13,13 @@ from typing import Any
 
 import yaml
 
+from worker.domain.evidence import one_line
+
 MAX_FILES = 5000
 MAX_FILE_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 100_000
+MAX_MESSAGE_CHARS = 500
 SUFFIXES = {".yaml", ".yml", ".json"}
 NULL = "tag:yaml.org,2002:null"
 UNQUOTED = "mapping values are not allowed in this context"
@@ -36,7 +39,7 @@ class CatalogProblem:
     def __str__(self) -> str:
         """`catalog/scale.yaml:12: ...`, as editors read it."""
         level = "warning: " if self.warning else ""
-        return f"{self.file}:{self.line}: {level}{self.message}"
+        return f"{self.file}:{self.line}: {level}{one_line(self.message, MAX_MESSAGE_CHARS)}"
 
 
 @dataclass(frozen=True, slots=True)
