@@ -50,17 +50,17 @@ class JournalStep:
 
 async def stream_messages(nc: Client, stream: str, subject: str = ">") -> AsyncIterator[Msg]:
     """Everything on a subject of a stream."""
-    js = nc.jetstream(timeout=5)
+    js = nc.jetstream(timeout=10)
     info = await js.stream_info(stream)
     if not info.state.messages:
         return
     subscription = await js.subscribe(subject, stream=stream, ordered_consumer=True)
     try:
-        while True:
-            try:
-                message = await subscription.next_msg(timeout=2)
-            except TimeoutError:
-                return  # nothing on this subject
+        consumer = await subscription.consumer_info()
+        while (
+            consumer.num_pending or consumer.delivered.consumer_seq
+        ):  # else there is nothing on this subject
+            message = await subscription.next_msg(timeout=30)
             yield message
             if message.metadata.num_pending == 0:
                 return

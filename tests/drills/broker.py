@@ -126,14 +126,14 @@ async def same_id(ground: Ground, *, times: int = 10, window_seconds: float = 1.
 
 async def deliveries_exhausted(ground: Ground, *, requests: int = 5, max_deliver: int = 3) -> Outcome:
     """Requests that are handed out and never settled, until the server gives them out no more."""
-    async with stage(ground, "exhausted", ack_wait_seconds=1.0, max_deliver=max_deliver) as s:
+    async with stage(ground, "exhausted", ack_wait_seconds=5.0, max_deliver=max_deliver) as s:
         await s.publish_all(f"gone-{n}" for n in range(requests))
         lane = await s.nc.jetstream(timeout=5).pull_subscribe_bind("p2", s.subjects.requests_stream)
         for _ in range(max_deliver):
-            for message in await lane.fetch(requests, timeout=5):
+            for message in await lane.fetch(requests, timeout=30):
                 await message.nak(delay=0.2)
             await asyncio.sleep(0.5)
-        with_advisory = await until(lambda: _advised(s, lane, requests), 20, every=0.5)
+        with_advisory = await until(lambda: _advised(s, lane, requests), 60, every=0.5)
         await lane.unsubscribe()
         await s.start(1)
         began = time.monotonic()
@@ -146,7 +146,7 @@ async def deliveries_exhausted(ground: Ground, *, requests: int = 5, max_deliver
 
         found = await until(buried, 60, every=0.5)
         took = time.monotonic() - began
-        emptied = await s.settled(requests, 20)
+        emptied = await s.settled(requests, 60)
         stranded = await s.count(s.subjects.requests_stream)
         account = await s.account()
     return Outcome(

@@ -148,7 +148,7 @@ async def stopped_worker(
         [second] = await s.start(1)
         told = time.monotonic()
         first.send(signal.SIGTERM)
-        not_ready = await until(lambda: _is_not_ready(first), 5, every=0.05)
+        not_ready = await until(lambda: _is_not_ready(first), 30, every=0.05)
         code = await first.ended(60)
         took, gone = time.monotonic() - told, time.time()
         settled = await s.settled(incidents, 60)
@@ -207,7 +207,7 @@ async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2, deat
     """A request whose calls kill the process that makes them, among healthy ones."""
     allowed = {"RCA_WORKER__MAX_DEATHS": str(deaths)}
     async with stage(ground, "poison", ack_wait_seconds=2.0, **allowed) as s:
-        await s.plan(latency_seconds=0.4)
+        await s.plan(latency_seconds=0.4, unanswered=["poison"])
         await s.start(workers)
         keys = [f"neighbour-{n}" for n in range(neighbours)]
         await s.publish_all([*keys[: neighbours // 2], "poison", *keys[neighbours // 2 :]])

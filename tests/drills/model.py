@@ -17,6 +17,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Plan:
     """How the model behaves in one drill. Shares are of all calls, seconds are wall time.
 
     `looks`: replies with tool calls before the answer. `holds`: request -> [step, seconds], for its first call only.
+    `unanswered`: requests none of whose calls is ever answered.
     """
 
     latency_seconds: float = 0.0
@@ -63,9 +65,12 @@ class Plan:
     cut: float = 0.0
     seed: int = 1
     holds: dict[str, tuple[int, float]] = field(default_factory=dict)
+    unanswered: Sequence[str] = ()
 
     def fault(self, key: str, step: int, tries: int) -> str:
         """What goes wrong with this call; the same for the same call in every run of the drill."""
+        if key in self.unanswered:
+            return "hang"
         chance = random.Random(f"{self.seed} {key} {step} {tries}").random()
         for name, share in (("overloaded", self.overloaded), ("hang", self.hang), ("cut", self.cut)):
             if chance < share:

@@ -165,7 +165,7 @@ class Stage:
     async def count(self, stream: str) -> int:
         """Messages in a stream, 0 while the server does not say."""
         try:
-            return int((await self.nc.jetstream(timeout=2).stream_info(stream)).state.messages)
+            return int((await self.nc.jetstream(timeout=10).stream_info(stream)).state.messages)
         except (NatsError, TimeoutError):
             return 0
 

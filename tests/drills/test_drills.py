@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.drills import broker, deaths, faults, garbage
 from tests.drills.stage import ground
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,10 @@ async def on(directory):
 
 DRILLS = {
     "a worker is killed": lambda on: deaths.killed_workers(
-        on, incidents=6, kills=1, workers=1, latency_seconds=0.2, ack_wait_seconds=2.0
+        on, incidents=6, kills=1, workers=1, latency_seconds=1.0, ack_wait_seconds=2.0
     ),
     "a crash between publish and ack": deaths.crash_before_ack,
-    "the same id ten times": lambda on: broker.same_id(on, window_seconds=0.4),
+    "the same id six times": lambda on: broker.same_id(on, times=6, window_seconds=2.0),
     "deliveries are exhausted": lambda on: broker.deliveries_exhausted(on, requests=2, max_deliver=2),
     "a worker is asked to stop": lambda on: deaths.stopped_worker(
         on, incidents=2, drain_seconds=0.5, grace_seconds=120.0
