@@ -1,7 +1,7 @@
 """Who may start now: the rules that concern all runs of a process at once.
 
-- A suspect runs alone: it waits until the others are done, and until it is done nothing is taken from the queue but
-  the most urgent requests, for which it steps aside (see isolation.py).
+- A suspect runs alone: it waits until the others are done, and steps aside for the most urgent requests. What is taken
+  from the queue meanwhile says isolation.py.
 - While no model takes our calls (credentials, spending), one request is tried now and then, and nothing else is
   taken. That request stays in hand, so that trying uses up no deliveries and work goes on as soon as it works.
 - After the end was announced nothing starts, and who only waits gives back what it has.
@@ -19,9 +19,9 @@ from worker.domain.models.gate import MOST_URGENT
 from worker.domain.ports import Clock
 
 PATIENCE_SECONDS = 30.0
-"""How long a suspect lets urgent requests go first before it is due."""
+"""How long the suspects let urgent requests go first before one of them is due, after the last turn of one."""
 SUSPECT_SECONDS = 600.0
-"""How long a suspect waits for its turn after that: runs that are under way take their time."""
+"""How long a suspect waits for its turn beyond that: runs that are under way take their time."""
 FREE_STEPS = 2
 """What a suspect that was due does before it steps aside again: begin, and make one call."""
 
@@ -52,11 +52,11 @@ class Admission:
         """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
-        self._running = 0
+        self._urgent = self._others = 0  # runs that are no suspects
         self._waiting = 0
         self._suspects: dict[int, int] = {}  # message -> urgency
         self._alone: int | None = None  # the suspect that runs
-        self._due = 0  # suspects that have waited long enough
+        self._due_at = 0.0  # on the event loop's clock: from then on a suspect that waits goes next
         self._free = 0  # steps before the suspect that runs lets others go first
         self._prober: int | None = None
         self._tries = 0
@@ -88,12 +88,18 @@ class Admission:
         if not await self._may_run(message, urgency):
             yield False
             return
-        self._running += 1
+        self._count(urgency, 1)
         try:
             yield True
         finally:
-            self._running -= 1
+            self._count(urgency, -1)
             self._tell()
+
+    def _count(self, urgency: int, runs: int) -> None:
+        if urgency == MOST_URGENT:
+            self._urgent += runs
+        else:
+            self._others += runs
 
     async def _may_run(self, message: int, urgency: int) -> bool:
         if self._turn(urgency) is Turn.SOON:
@@ -105,45 +111,41 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def _running_alone(self, message: int, urgency: int) -> AsyncIterator[bool]:
+        if not self._suspects:
+            self._wait_anew()
         self._suspects[message] = urgency
         try:
             if not await self._gets_its_turn(urgency):
                 yield False
                 return
-            self._alone = message
+            self._alone, self._free = message, FREE_STEPS if self._due else 0
             try:
                 yield True
             finally:
                 self._alone = None
+                self._wait_anew()
         finally:
             del self._suspects[message]
             self._tell()
 
     async def _gets_its_turn(self, urgency: int) -> bool:
-        def may_start() -> bool:
-            return self._turn(urgency, suspect=True) is Turn.NOW
-
         def decided() -> bool:
-            return self._stopping.is_set() or may_start()
+            return self._stopping.is_set() or self._turn(urgency, suspect=True) is Turn.NOW
 
-        asking = self._asking_to_step_aside() if urgency == MOST_URGENT else contextlib.nullcontext()
-        with asking:
-            if not await self._within(self._patience_seconds, decided):
-                with self._due_now():
-                    await self._within(self._suspect_seconds, decided)
-                    self._free = FREE_STEPS if may_start() else 0
-                    return may_start() and not self._stopping.is_set()
-        self._free = 0
-        return not self._stopping.is_set()
+        now = asyncio.get_running_loop().time
+        end = now() + self._patience_seconds + self._suspect_seconds
+        with self._asking_to_step_aside() if urgency == MOST_URGENT else contextlib.nullcontext():
+            while not decided() and now() < end:
+                until = end if self._due else min(end, self._due_at)
+                await self._within(until - now(), decided)
+            return decided() and not self._stopping.is_set()
 
-    @contextlib.contextmanager
-    def _due_now(self) -> Iterator[None]:
-        self._due += 1
-        self._tell()
-        try:
-            yield
-        finally:
-            self._due -= 1
+    def _wait_anew(self) -> None:
+        self._due_at = asyncio.get_running_loop().time() + self._patience_seconds
+
+    @property
+    def _due(self) -> bool:
+        return bool(self._suspects) and asyncio.get_running_loop().time() >= self._due_at
 
     @contextlib.contextmanager
     def _asking_to_step_aside(self) -> Iterator[None]:
@@ -155,7 +157,7 @@ class Admission:
             self._tell()
 
     def steps_aside(self, message: int) -> bool:
-        """Whether the run of this message is to end before its next call, as others go first."""
+        """Whether the run of this message is to end before its next call, as others go first. Ask once for each."""
         if message != self._alone or not steps_aside(self._crowd(), self._suspects[message]):
             return False
         self._free -= 1
@@ -163,7 +165,7 @@ class Admission:
 
     def _crowd(self) -> Crowd:
         suspects = tuple(self._suspects.values())
-        return Crowd(self._running, suspects, self._alone is not None, self._waiting, self._due > 0)
+        return Crowd(self._urgent, self._others, suspects, self._alone is not None, self._waiting, self._due)
 
     def _turn(self, urgency: int, *, suspect: bool = False) -> Turn:
         return turn(self._crowd(), urgency, suspect=suspect)
@@ -214,11 +216,10 @@ class Admission:
 
     # --- waiting
 
-    async def _within(self, seconds: float, decided: Callable[[], bool]) -> bool:
+    async def _within(self, seconds: float, decided: Callable[[], bool]) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._until(decided)
-        return decided()
 
     async def _until(self, allowed: Callable[[], object]) -> None:
         while not allowed():

@@ -5,9 +5,12 @@ get their results: only a death while running alone counts against a request.
 
 Alone means alone: nothing is ever started beside a suspect, the most urgent requests neither, or the suspect might take
 them with it. They do not wait for the end of its run, though: the suspect steps aside before its next paid call. Its
-run ends in an orderly way, is no death, and goes on from the journal when they are done. Urgent requests without end
-must not keep a suspect, and with it the other lanes, out for ever: one that has waited long enough goes next, and
-makes one call before it steps aside again.
+run ends in an orderly way, is no death, and goes on from the journal when they are done.
+
+Urgent requests may come without end. While they keep the suspects waiting, the other lanes go on beside them. When the
+suspects have waited long enough, nothing else is taken; when only urgent ones still run, no further one starts; when
+these are done, one suspect makes one call. Then everybody goes on as before, and the suspects wait anew. So an urgent
+request waits for the runs that were there before it and for one call, however many suspects there are.
 """
 
 from __future__ import annotations
@@ -40,12 +43,13 @@ def passage(counts: Counts, *, max_deaths: int, finished: bool) -> Passage:
 class Crowd:
     """Who is in one process. An urgency is the number of a lane, 0 for the most urgent.
 
-    `running`: runs that are no suspects. `suspects`: the urgency of each suspect, of the one that runs and of those that
-    wait for their turn. `alone`: one of them runs. `waiting`: urgent requests that a suspect shall make way for. `due`: a
-    suspect has waited long enough to go next.
+    `urgent`, `others`: runs that are no suspects, the most urgent and the rest. `suspects`: the urgency of each suspect,
+    of the one that runs and of those that wait for their turn. `alone`: one of them runs. `waiting`: urgent requests that
+    a suspect shall make way for. `due`: the suspects have waited long enough, one goes next.
     """
 
-    running: int = 0
+    urgent: int = 0
+    others: int = 0
     suspects: tuple[int, ...] = ()
     alone: bool = False
     waiting: int = 0
@@ -61,18 +65,25 @@ class Turn(enum.Enum):
 
 
 def goes_first(crowd: Crowd, urgency: int) -> bool:
-    """Whether a request does not wait for the suspects to be done: there is none, or none as urgent as it is."""
-    return not crowd.suspects or urgency == MOST_URGENT < min(crowd.suspects)
+    """Whether a request does not wait for the suspects to be done.
+
+    There is none, or it is more urgent than they are, or such requests keep them waiting anyway.
+    """
+    if not crowd.suspects:
+        return True
+    if min(crowd.suspects) == MOST_URGENT:
+        return False
+    return urgency == MOST_URGENT or (crowd.urgent > 0 and not crowd.alone and not crowd.due)
 
 
 def turn(crowd: Crowd, urgency: int, *, suspect: bool) -> Turn:
     """Whether a run may start. A suspect that asks is among `crowd.suspects`."""
     if suspect:
-        others = crowd.running or crowd.alone or urgency > min(crowd.suspects)
-        return Turn.SOON if others or (steps_aside(crowd, urgency) and not crowd.due) else Turn.NOW
+        busy = crowd.urgent or crowd.others or crowd.alone or urgency > min(crowd.suspects)
+        return Turn.SOON if busy or (steps_aside(crowd, urgency) and not crowd.due) else Turn.NOW
     if not goes_first(crowd, urgency):
         return Turn.LATER
-    return Turn.SOON if crowd.alone or crowd.due else Turn.NOW
+    return Turn.SOON if crowd.alone or (crowd.due and not crowd.others) else Turn.NOW
 
 
 def steps_aside(crowd: Crowd, urgency: int) -> bool:
