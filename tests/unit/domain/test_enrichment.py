@@ -308,7 +308,7 @@ class SlowCluster(MemoryCluster):
 
 
 async def test_what_is_late_is_unknown_and_the_rest_is_there():
-    found = await look(SlowCluster([SHOP, NODE, API, *REVISIONS, POD], LOGS), deadline_seconds=0.2)
+    found = await look(SlowCluster([SHOP, NODE, API, *REVISIONS, POD], LOGS), deadline_seconds=2.5)
     assert ("events (no answer in time)",) == found.failed_sources
     assert bodies(found, "pods")
     assert [] == bodies(found, "events")
@@ -334,7 +334,7 @@ class StuckCluster(MemoryCluster):
 async def test_what_there_was_no_time_for_is_unknown_too(stuck):
     cluster = StuckCluster([SHOP, NODE, API, *REVISIONS, POD], LOGS)
     cluster.stuck = stuck
-    found = await look(cluster, deadline_seconds=0.05)
+    found = await look(cluster, deadline_seconds=2.5)
     unknown = " ".join(found.failed_sources)
     for source in ("events", "changes", "nodes", "detected labels"):
         assert f"{source} (no time left to read it)" in unknown
