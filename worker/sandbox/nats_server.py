@@ -78,7 +78,7 @@ class NatsServer:
     def running(self) -> bool:
         return self._watchdog is not None and self._watchdog.poll() is None
 
-    async def start(self, timeout_seconds: float = 10.0) -> None:
+    async def start(self, timeout_seconds: float = 30.0) -> None:
         """Returns when the server takes connections. Raises NatsServerError."""
         watchdog = self._spawn()
         try:
@@ -105,7 +105,7 @@ class NatsServer:
 
     async def kill(self) -> None:
         """The end of a process that crashes: nothing is flushed or said to clients."""
-        await self._end("SIGKILL", 10.0)
+        await self._end("SIGKILL", 60.0)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self.directory.mkdir(parents=True, exist_ok=True)
