@@ -497,6 +497,30 @@ async def test_a_server_that_is_not_there_is_unavailable():
         assert told == await down(catalog)
 
 
+async def test_an_address_with_an_impossible_port_is_unavailable():
+    async with DataStorageCatalog("http://127.0.0.1:99999") as catalog:
+        assert "DataStorage at http://127.0.0.1:99999: it cannot be reached" in await down(catalog)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\0\xff no http\r\n\r\n", b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"actionTypes": [{"ac'],
+    ids=["nothing", "garbage", "half"],
+)
+async def test_an_answer_that_breaks_off_is_told_apart_from_a_server_that_is_not_there(answer):
+    async def answering(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    async with (
+        server,
+        DataStorageCatalog(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as catalog,
+    ):
+        assert "it broke the connection (" in await down(catalog)
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -75,7 +75,9 @@ class JsonServer:
                 return Answer(answer.status_code, await self._body(answer), _retry_after(answer.headers))
         except httpx.TimeoutException as error:
             raise TimeoutError from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
+            raise UnreachableError(f"broke the connection ({type(error).__name__})") from error
+        except (httpx.HTTPError, httpx.InvalidURL, ExceptionGroup) as error:  # a group for a port above 65535
             raise UnreachableError(f"cannot be reached ({type(error).__name__})") from error
 
     async def _body(self, answer: httpx.Response) -> bytes:

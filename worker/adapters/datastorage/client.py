@@ -129,7 +129,7 @@ class DataStorageClient:
     async def call(self, work: Callable[[Exchange], Awaitable[Found]]) -> Found:
         """What `work` finds before the deadline. Raises the port's error."""
         if pause(self._breaker, self._monotonic()):
-            raise self._failed(f"it has failed repeatedly and is left alone for a while ({self._last})")
+            raise self._failed(f"it is left alone for a while ({self._last})")
         self._breaker = started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
