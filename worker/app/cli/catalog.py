@@ -12,7 +12,7 @@ from worker.app.cli.console import print_json
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.evidence import one_line
 
-LINE_CHARS = 110
+LINE_CHARS = 80
 
 
 async def lint(directory: Path, *, as_json: bool, strict: bool) -> int:
@@ -46,7 +46,7 @@ async def list_workflows(directory: Path, *, as_json: bool) -> int:
 
 def line_of(first: str, workflow: Workflow) -> str:
     """A workflow on one line of a terminal, after `first`."""
-    return one_line(f"{first}  {workflow.workflow_id} {workflow.version}  {workflow.description}", LINE_CHARS)
+    return one_line(f"{first} {workflow.workflow_id} {workflow.version} {workflow.description}", LINE_CHARS)
 
 
 def _document(problem: CatalogProblem) -> dict[str, str | int]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from worker.adapters.file_catalog import read_directory
-from worker.app.cli.console import print_json
+from worker.app.cli.console import QUIET_SECONDS, print_json
 from worker.app.settings import CatalogSettings, ConfigurationError, load
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.errors import EmbedderUnavailable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # asyncpg is optional
     from worker.adapters.postgres_catalog import Pushed
 
 SHOWN_IDS = 50
-QUIET_SECONDS = 1.0
 
 
 async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json: bool) -> int:

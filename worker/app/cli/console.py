@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
@@ -68,7 +67,8 @@ def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        why = e.strerror if isinstance(e, socket.gaierror) else os.strerror(e.errno)
+        # Python puts the address into the text. Those of unknown hosts have numbers of their own, below 0.
+        why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e.strerror).partition(" (")[0]
         raise OperationError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
 
 

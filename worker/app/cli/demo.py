@@ -23,7 +23,7 @@ from worker.app import logs
 from worker.app.cli.console import print_json
 from worker.app.cli.progress import line_of, waiting_for
 from worker.app.cli.report import print_result
-from worker.app.cli.submit import exit_code, print_outcome
+from worker.app.cli.submit import exit_code, kind_of, print_outcome
 from worker.app.client import Outcome, RequestClient
 from worker.app.client import as_json as json_of
 from worker.app.embedded import Case, EmbeddedError, Services, example_case, open_case, open_services
@@ -59,7 +59,7 @@ async def demo(
     if as_json:
         print_json(document)
         return exit_code(outcome)
-    _show(console, outcome, body, _kind(recovery=recovery))
+    _show(console, outcome, body, kind_of(recovery=recovery))
     where = _write(document, output)
     console.print(Text(f"The same run as JSON: {where}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
@@ -108,7 +108,7 @@ async def analyse(
     on_event: Callable[[AuditEvent], None] = lambda _: None,
 ) -> Outcome | None:
     """What becomes of a case, by a worker of its own."""
-    body, kind = case.request(recovery=recovery), _kind(recovery=recovery)
+    body, kind = case.request(recovery=recovery), kind_of(recovery=recovery)
     async with (
         open_case(services, case, catalog=catalog, prefix=prefix) as settings,
         connected(settings.nats) as nc,
@@ -117,10 +117,6 @@ async def analyse(
         async with client.following(on_event), client.waiting(kind, body) as waiter:
             submitted = await client.submit(body, kind)
             return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
-
-
-def _kind(*, recovery: bool) -> RequestKind:
-    return RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
 
 
 def _introduce(console: Console, services: Services, case: Case) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -162,7 +163,7 @@ def settings(*, json_output: Json = False) -> None:
         return
     for name, default, meaning in rows:
         typer.echo(f"{name}" + (f" [{default}]" if default else ""))
-        typer.echo(f"    {meaning}")
+        typer.echo(textwrap.fill(meaning, 80, initial_indent="    ", subsequent_indent="    "))
 
 
 app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)

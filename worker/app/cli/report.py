@@ -61,11 +61,11 @@ def decision_line(result: AnalysisResult) -> str:
 
 
 def _on(resource: AffectedResource | None) -> str:
-    return f" on {_where(resource)}" if resource else ""
+    return f" on {_where(resource.kind, resource.namespace, resource.name)}" if resource else ""
 
 
-def _where(resource: AffectedResource) -> str:
-    return f"{resource.kind} {f'{resource.namespace}/' if resource.namespace else ''}{resource.name}"
+def _where(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def cost_line(result: AnalysisResult) -> str:
@@ -98,12 +98,10 @@ def _rows(*rows: tuple[str, str]) -> Table:
 
 
 def _incident(request: Signal) -> Table:
-    path = "/".join(
-        p for p in (request.resource_namespace, request.resource_kind, request.resource_name) if p
-    )
+    where = _where(request.resource_kind, request.resource_namespace, request.resource_name)
     return _rows(
         ("signal", f"{one_line(request.signal_type, 80)} ({request.severity}, {request.priority})"),
-        ("resource", path),
+        ("resource", where),
         ("environment", request.environment),
         ("received", request.received_time.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("error", one_line(request.error_message, LINE_CHARS)),
@@ -133,7 +131,7 @@ def _root_cause(result: AnalysisResult) -> Group | Text:
         return _text("No root cause that could be checked.", style="yellow")
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        ("affected", _where(resource)),
+        ("affected", _where(resource.kind, resource.namespace, resource.name)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )

@@ -14,7 +14,7 @@ from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.app.cli.connection import connection
-from worker.app.cli.console import print_json
+from worker.app.cli.console import print_json, waiting_for
 from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
 from worker.app.operations import OperationError
@@ -33,7 +33,7 @@ def read_request(file: Path, *, new_id: bool) -> bytes:
 
 async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_json: bool) -> int:
     """Publish; with `wait_seconds` say what became of it."""
-    kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
+    kind = kind_of(recovery=recovery)
     settings, submitted = load(), None
     try:
         async with connection(settings.nats, name="rca-submit") as nc:
@@ -44,7 +44,8 @@ async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_
             async with client.waiting(kind, body) as waiter:
                 submitted = await client.submit(body, kind)
                 _say_submitted(submitted, as_json=False)
-                outcome = await client.outcome(waiter, submitted, wait_seconds)
+                async with waiting_for(f"what becomes of it, for up to {wait_seconds:g} s"):
+                    outcome = await client.outcome(waiter, submitted, wait_seconds)
     except asyncio.CancelledError:  # Ctrl-C
         if submitted is not None:
             typer.echo(f"interrupted; {_kept(submitted)}", err=True)
@@ -58,6 +59,11 @@ async def submit(body: bytes, *, recovery: bool, wait_seconds: float | None, as_
     else:
         print_outcome(outcome)
     return exit_code(outcome)
+
+
+def kind_of(*, recovery: bool) -> RequestKind:
+    """What the option `--recovery` says."""
+    return RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
 
 
 def with_new_ids(body: bytes) -> bytes:
