@@ -8,7 +8,7 @@ from typing import Any
 
 from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding
-from worker.sandbox.analyst.refs import as_list
+from worker.sandbox.analyst.refs import as_dict, as_list
 
 TARGETS = {
     "TARGET_RESOURCE_NAME": "name", "TARGET_NAME": "name", "DEPLOYMENT_NAME": "name", "TARGET_DEPLOYMENT": "name",
@@ -54,15 +54,16 @@ def acts_on(workflow: Mapping[str, Any], finding: Finding, chain: Sequence[Objec
 
 def covered(workflow: Mapping[str, Any]) -> set[str]:
     """Kinds a workflow acts on, in lower case; empty when it does not say."""
-    for parameter in as_list(workflow.get("parameters")):
+    declared = [as_dict(p) for p in as_list(workflow.get("parameters"))]
+    for parameter in declared:
         if str(parameter.get("name")) in {"TARGET_RESOURCE_KIND", "TARGET_KIND"} and parameter.get("enum"):
             return {str(k).lower() for k in as_list(parameter.get("enum"))}
-    names = {str(p.get("name")) for p in as_list(workflow.get("parameters"))}
+    names = {str(p.get("name")) for p in declared}
     if names & {"DEPLOYMENT_NAME", "TARGET_DEPLOYMENT"}:
         return {"deployment"}
     labels = workflow.get("labels")
-    declared = as_list(labels.get("component")) if isinstance(labels, dict) else []
-    kinds = {str(c).rpartition("/")[2].lower() for c in declared}
+    components = as_list(labels.get("component")) if isinstance(labels, dict) else []
+    kinds = {str(c).rpartition("/")[2].lower() for c in components}
     return set() if "*" in kinds else kinds
 
 

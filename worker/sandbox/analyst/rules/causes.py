@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding, Remedy
@@ -36,12 +35,6 @@ def with_change(finding: Finding, change: Change | None, *, only: Iterable[str] 
         denied=frozenset(denied),
         hints={**finding.hints, "revision": change.before},
     )
-
-
-def hinted(finding: Finding, **hints: Any) -> Finding:
-    """The finding with further hints; empty ones are left out."""
-    kept: Mapping[str, Any] = {k: v for k, v in hints.items() if v not in (None, "")}
-    return replace(finding, hints={**finding.hints, **kept})
 
 
 def seen_from(finding: Finding, symptom: str, workload: ObjectRef | None, told: str) -> Finding:

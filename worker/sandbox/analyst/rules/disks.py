@@ -8,7 +8,7 @@ from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import doubled
-from worker.sandbox.analyst.refs import as_dict, dig, make_ref
+from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.configs import PATH, mounted_at
 from worker.sandbox.analyst.shapes import (
@@ -93,9 +93,9 @@ def _scratch(pod: Manifest, state: ContainerState, target: ObjectRef, told: str)
     node = str(dig(pod, "spec", "nodeName") or "")
     limit = next(
         (
-            str(as_dict(v).get("emptyDir", {}).get("sizeLimit") or "")
-            for v in pod_spec(pod).get("volumes") or []
-            if as_dict(v).get("emptyDir")
+            str(dig(v, "emptyDir", "sizeLimit") or "")
+            for v in as_list(pod_spec(pod).get("volumes"))
+            if dig(v, "emptyDir")
         ),
         "",
     )

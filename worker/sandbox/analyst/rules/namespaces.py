@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
@@ -13,7 +11,6 @@ from worker.sandbox.analyst.rules import alerts, hosts, messages, policies, work
 from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.shapes import condition, container_states
 
-FINALIZERS = re.compile(r"([\w.-]+/[\w.-]+|[\w.-]+) in (\d+) resource instances")
 MAX_SICK = 3
 MAX_LOGS = 5
 

@@ -8,7 +8,7 @@ from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.loglines import Trouble, telling_lines
-from worker.sandbox.analyst.refs import dig, make_ref
+from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import messages, probes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -62,8 +62,8 @@ def _late(case: Case, finding: Finding, workload: ObjectRef) -> Finding:
 
 
 def _readiness_gate(pod: Manifest) -> str:
-    for gate in (pod.get("spec") or {}).get("readinessGates") or []:
-        kind = str((gate or {}).get("conditionType") or "")
+    for gate in as_list(dig(pod, "spec", "readinessGates")):
+        kind = str(as_dict(gate).get("conditionType") or "")
         if condition(pod, kind).get("status") != "True":
             return kind
     return ""

@@ -74,13 +74,6 @@ def sick_pods(facts: Facts, ref: ObjectRef, manifest: Manifest | None) -> list[M
     return known
 
 
-def healthy_pods(facts: Facts, ref: ObjectRef) -> list[str]:
-    """Names of pods of the workload that run and are ready."""
-    return [
-        r["NAME"] for r in facts.rows("Pod", ref.namespace, ask=False) if belongs(r, ref) and row_is_well(r)
-    ]
-
-
 def row_is_well(row: dict[str, str]) -> bool:
     """Whether a row of a pod listing shows a pod that runs with all containers ready, or that has finished."""
     if row.get("STATUS") not in FINE:
