@@ -13,6 +13,7 @@ from worker.domain.cluster.objects import ObjectRef
 from worker.domain.evidence import Evidence, fence
 from worker.sandbox.analyst.facts import Facts
 from worker.sandbox.analyst.quantities import doubled, moment, quantity, seconds_between
+from worker.sandbox.analyst.rules.scheduling import requests_of
 from worker.sandbox.analyst.salvage import read_object
 from worker.sandbox.analyst.transcript import read_request
 
@@ -248,7 +249,7 @@ def test_quantities(text: object, value: float | None) -> None:
 
 
 def test_doubling_keeps_the_unit() -> None:
-    assert (doubled("4Gi"), doubled("512Mi"), doubled("?")) == ("8Gi", "1024Mi", "")
+    assert (doubled("4Gi"), doubled("512Mi"), doubled("?"), doubled("1.2.3Gi")) == ("8Gi", "1024Mi", "", "")
 
 
 def test_times() -> None:
@@ -276,3 +277,13 @@ def test_times() -> None:
 def test_any_request_is_read(value: Any) -> None:
     transcript = read_request(value if isinstance(value, dict) else {"messages": value})
     Facts(transcript)
+
+
+def test_sidecars_count_to_what_a_pod_requests() -> None:
+    def container(cpu: str, **more: Any) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    first = [container("3"), container("500m", restartPolicy="Always")]
+    pod = {"spec": {"containers": [container("1"), container("1")], "initContainers": first}}
+    assert requests_of(pod) == {"cpu": 3.0}
+    assert requests_of({"spec": {**pod["spec"], "initContainers": first[1:]}}) == {"cpu": 2.5}

@@ -41,6 +41,6 @@ def seconds_between(earlier: object, later: object) -> float | None:
 def doubled(text: str) -> str:
     """Twice a quantity such as `4Gi`, in the same unit; empty when it is none."""
     match = QUANTITY.match(text)
-    if match is None or "e" in match[1].lower():
+    if match is None or quantity(text) is None or "e" in match[1].lower():
         return ""
     return f"{float(match[1]) * 2:g}{match[2]}"

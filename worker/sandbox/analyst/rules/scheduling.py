@@ -91,13 +91,15 @@ def _storage(case: Case, pod: Manifest, target: ObjectRef, message: str) -> Find
 
 
 def requests_of(pod: Manifest) -> dict[str, float]:
-    """What a pod asks for: the sum over its containers, or an init container that asks for more."""
+    """What a pod asks for: the sum over what runs together, sidecars too, or an init container that asks for more."""
     spec = pod_spec(pod)
     total: dict[str, float] = {}
-    for container in containers_of(spec, init=False):
+    first = [as_dict(c) for c in as_list(spec.get("initContainers"))]
+    sidecars = [c for c in first if c.get("restartPolicy") == "Always"]
+    for container in [*containers_of(spec, init=False), *sidecars]:
         for name, value in as_dict(dig(container, "resources", "requests")).items():
             total[name] = total.get(name, 0.0) + (quantity(value) or 0.0)
-    for container in as_list(spec.get("initContainers")):
+    for container in first:
         for name, value in as_dict(dig(container, "resources", "requests")).items():
             total[name] = max(total.get(name, 0.0), quantity(value) or 0.0)
     return total
