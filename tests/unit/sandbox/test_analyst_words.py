@@ -211,6 +211,7 @@ CATALOG = [
     "PodDisruptionBudgetAtLimit",
     "ConnectionPoolExhausted",
     "EtcdHighFragmentation",
+    "CronJobSuspended",
 ]
 
 
@@ -221,6 +222,7 @@ CATALOG = [
         ("KubePodDisruptionBudgetAtLimit", "PodDisruptionBudgetAtLimit"),
         ("DatabaseConnectionPoolExhausted", "ConnectionPoolExhausted"),
         ("etcdDatabaseHighFragmentationRatio", "EtcdHighFragmentation"), ("SomethingElse", ""),
+        ("KubeCronJobSuspended", "CronJobSuspended"), ("KubeCronJobTooLong", ""),
     ],
 )  # fmt: skip
 def test_alert_names_are_brought_to_the_catalogs(alert: str, name: str) -> None:

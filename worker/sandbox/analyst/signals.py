@@ -78,8 +78,8 @@ def closest(name: str, allowed: Iterable[str], least: float) -> str:
         if (tokens - wanted) & SUBJECTS:
             continue
         shared = len(wanted & tokens)
-        if not shared or not tokens:
-            continue
+        if not (wanted & tokens) - SUBJECTS:
+            continue  # of the same kind of object only: it may say the opposite
         value = shared / len(tokens) * 0.7 + shared / len(wanted) * 0.3
         if value > score:
             best, score = candidate, value

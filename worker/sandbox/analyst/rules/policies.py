@@ -200,7 +200,7 @@ def _hpa(
     traits: Iterable[str],
     remedies: tuple[Remedy, ...],
 ) -> Finding:
-    return Finding("hpa", f"{told}.", target, certainty, ("HPAMetricsMissing", "FailedGetResourceMetric", "HPAMaxedOut"), remedies, (told,), workload,
+    return Finding("hpa", f"{told}.", target, certainty, ("HPAMetricsMissing", "FailedGetResourceMetric"), remedies, (told,), workload,
                    frozenset(traits), frozenset({"honest_load", "hpa_at_max", "oom", "template_changed"}))  # fmt: skip
 
 
