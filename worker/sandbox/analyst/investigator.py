@@ -92,7 +92,7 @@ def _claim(case: Case, ref: ObjectRef) -> Finding | None:
             found = case.follow(make_ref("Pod", row["NAME"], ref.namespace))
             if found is not None:
                 return found
-    return None
+    return claims.resize_finding(case, ref)
 
 
 def _config(case: Case, ref: ObjectRef) -> Finding | None:

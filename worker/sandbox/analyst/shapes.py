@@ -28,6 +28,11 @@ class ContainerState:
     finished: str
     running_since: str
 
+    @property
+    def finished_well(self) -> bool:
+        """Whether it has ended with success and is not started again."""
+        return self.exit_code == 0 and not self.waiting and not self.running_since
+
 
 def container_states(pod: Manifest) -> list[ContainerState]:
     """Init containers first, as they run."""

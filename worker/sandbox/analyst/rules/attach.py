@@ -7,7 +7,7 @@ import re
 from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.refs import dig, make_ref
+from worker.sandbox.analyst.refs import as_dict, as_list, controller_of, dig, make_ref
 from worker.sandbox.analyst.rules import claims, drivers, nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import seen_from
@@ -60,8 +60,8 @@ def _claim(pod: Manifest, message: str) -> ObjectRef | None:
     fitting = [r for r in found if r.name in message] or [
         r
         for r in found
-        for v in (pod_spec(pod).get("volumes") or [])
-        if (v or {}).get("name") in names and dig(v, "persistentVolumeClaim", "claimName") == r.name
+        for v in as_list(pod_spec(pod).get("volumes"))
+        if as_dict(v).get("name") in names and dig(v, "persistentVolumeClaim", "claimName") == r.name
     ]
     chosen = (fitting or found)[:1]
     return make_ref("PersistentVolumeClaim", chosen[0].name, namespace) if chosen else None
@@ -84,6 +84,8 @@ def _held_elsewhere(
         if other
         else "another node"
     )
+    if other and _made_by(other, target):
+        return _overlapping(target, f"{told}. It is still used by {by}, which belongs to {target} as well")
     holder = claim or target
     return Finding(
         family="multi-attach",
@@ -97,6 +99,29 @@ def _held_elsewhere(
         traits=frozenset({"volume_attached_elsewhere", "claim_holds_data"}),
         denied=frozenset({"oom", "config_content", "volume_full", "claim_missing"}),
         hints={"claim": holder.name, "node": node},
+    )
+
+
+def _made_by(pod: Manifest, deployment: ObjectRef) -> bool:
+    owner = controller_of(pod)
+    made = (
+        owner is not None and owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == deployment.name
+    )
+    return deployment.kind == "Deployment" and made
+
+
+def _overlapping(target: ObjectRef, told: str) -> Finding:
+    """A rolling update of a Deployment whose volume only one node may use (Kubernetes API, DeploymentStrategy)."""
+    return Finding(
+        family="multi-attach",
+        summary=f"{sentence(told)}: an update of type RollingUpdate starts new pods before old ones end. With a volume that one node at a time may use the strategy must be Recreate.",
+        target=target,
+        certainty=0.8,
+        symptoms=("FailedMount", "FailedAttachVolume", "MultiAttachError", "PodPending"),
+        factors=(told,),
+        workload=target,
+        traits=frozenset({"volume_attached_elsewhere", "claim_holds_data"}),
+        denied=frozenset({"oom", "config_content", "volume_full", "claim_missing"}),
     )
 
 

@@ -45,9 +45,12 @@ class Case:
 
 
 def short(text: str, limit: int = 220) -> str:
-    """Text of the cluster for a summary: one line, bounded."""
+    """Text of the cluster for a summary: one line, bounded. The first cause of a chain of errors stands at its end."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+    if len(flat) <= limit:
+        return flat
+    tail = limit * 2 // 5
+    return f"{flat[: limit - tail - 1]}…{flat[-tail:]}"
 
 
 def sentence(text: str) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from worker.domain.cluster.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import drivers
 from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.rules.causes import seen_from
-from worker.sandbox.analyst.shapes import annotations_of, pod_spec, references
+from worker.sandbox.analyst.shapes import annotations_of, condition, pod_spec, references
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_CLASS = re.compile(r"storageclass[^\"]{0,24}\"([^\"]+)\" not found", re.IGNORECASE)
@@ -94,6 +96,22 @@ def _pending(case: Case, claim: ObjectRef, workload: ObjectRef | None, manifest:
     return _finding(
         claim, workload, told, 0.72, {"claim_unbound"} | ({"storage_backend_down"} if backend else set())
     )
+
+
+def resize_finding(case: Case, claim: ObjectRef) -> Finding | None:
+    """A bound claim whose volume has not the size that is asked for."""
+    manifest = case.facts.of(claim) or {}
+    wanted = dig(manifest, "spec", "resources", "requests", "storage")
+    present = dig(manifest, "status", "capacity", "storage")
+    asked, got = quantity(wanted), quantity(present)
+    if asked is None or got is None or asked <= got:
+        return None
+    warnings = [e for e in case.facts.events_of(claim) if e.type == "Warning"]
+    pending = condition(manifest, "FileSystemResizePending")
+    said = warnings[-1].message if warnings else str(pending.get("message") or "it is under way")
+    told = f"{claim} asks for {wanted} and its volume has {present}: {short(said)}"
+    finding = _finding(claim, None, told, 0.78 if warnings else 0.6, {"claim_holds_data"}, ())
+    return replace(finding, symptoms=("VolumeResizeFailed",))
 
 
 def _has_default(facts: Facts) -> bool:

@@ -15,6 +15,7 @@ from worker.sandbox.analyst.rules.rollouts import containers_changed, last_chang
 from worker.sandbox.analyst.shapes import ContainerState, container_named, containers_of, pod_spec
 
 NO_SECRET = re.compile(r"Unable to retrieve some image pull secrets \(([^)]+)\)")
+UNTRUSTED = re.compile(r"x509|failed to verify certificate|certificate (?:signed|has expired)", re.IGNORECASE)
 RATE = re.compile(r"toomanyrequests|rate limit|\b429\b|too many requests", re.IGNORECASE)
 PLATFORM = re.compile(
     r"no match(?:ing manifest)? for platform|no matching manifest for|does not match the (?:specified|expected) platform",
@@ -25,7 +26,7 @@ INVALID = re.compile(
 )
 DISK = re.compile(r"no space left on device", re.IGNORECASE)
 NETWORK = re.compile(
-    r"no such host|i/o timeout|connection refused|connection reset|TLS handshake timeout|context deadline exceeded|network is unreachable|no route to host|server misbehaving|x509|dial tcp|\b50[234]\b",
+    r"no such host|i/o timeout|connection refused|connection reset|TLS handshake timeout|context deadline exceeded|network is unreachable|no route to host|server misbehaving|dial tcp|\b50[234]\b",
     re.IGNORECASE,
 )
 AUTH = re.compile(
@@ -47,6 +48,7 @@ PLAIN: tuple[tuple[re.Pattern[str], str, float, str, tuple[Remedy, ...]], ...] =
     (RATE, "The registry limits the rate of pulls", 0.8, "rate_limit", ()),
     (PLATFORM, "The image is not built for the architecture of the node", 0.84, "architecture", ()),
     (NEVER, "imagePullPolicy Never forbids pulling, and the image is not on the node", 0.84, "bad_image", (Remedy.FIX_IMAGE,)),
+    (UNTRUSTED, "The node does not accept the certificate of the registry", 0.8, "registry_unreachable", ()),
     (DISK, "The disk of the node is full", 0.72, "disk_pressure", (Remedy.CLEAN_NODE,)),
 )  # fmt: skip
 SYMPTOMS = ("ImagePullBackOff", "ErrImagePull")
@@ -91,7 +93,8 @@ def from_events(case: Case, workload: ObjectRef, manifest: Manifest, pods: Itera
 def _explained(texts: list[str]) -> bool:
     text = " ".join(texts)
     return any(
-        p.search(text) for p in (NO_SECRET, RATE, PLATFORM, INVALID, NETWORK, AUTH, ABSENT, NEVER, DISK)
+        p.search(text)
+        for p in (NO_SECRET, RATE, PLATFORM, INVALID, UNTRUSTED, NETWORK, AUTH, ABSENT, NEVER, DISK)
     )
 
 

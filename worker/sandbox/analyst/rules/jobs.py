@@ -9,8 +9,8 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_list, controller_of, dig, make_ref
 from worker.sandbox.analyst.rules import images, pods
-from worker.sandbox.analyst.rules.case import Case, short
-from worker.sandbox.analyst.shapes import condition
+from worker.sandbox.analyst.rules.case import Case, sentence, short
+from worker.sandbox.analyst.shapes import condition, container_states
 
 MAX_PODS = 2
 
@@ -54,7 +54,7 @@ def _cause(case: Case, ref: ObjectRef, manifest: Manifest, target: ObjectRef) ->
     for pod in case.facts.objects("Pod", ref.namespace):
         owner = controller_of(pod)
         if owner is not None and (owner.kind, owner.name) == ("Job", ref.name) and not pods.well(pod):
-            finding = pods.diagnose_pod(case, pod, workload=target)
+            finding = pods.diagnose_pod(case, pod, workload=target) or _held_open(pod, ref, target)
             if finding is not None:
                 return finding
     events = case.facts.events_of(ref)
@@ -64,6 +64,25 @@ def _cause(case: Case, ref: ObjectRef, manifest: Manifest, target: ObjectRef) ->
     if not any(e.name in gone for e in case.facts.events):
         case.facts.ask_events(ref.namespace)
     return images.from_events(case, target, manifest, gone)
+
+
+def _held_open(pod: Manifest, ref: ObjectRef, target: ObjectRef) -> Finding | None:
+    """A pod whose work is done while another container runs on: it never completes."""
+    states = [s for s in container_states(pod) if not s.init]
+    done = [s.name for s in states if s.finished_well]
+    on = [s.name for s in states if s.running_since]
+    if not done or not on:
+        return None
+    told = f"container {', '.join(done)} of {ref} has finished with success and {', '.join(on)} runs on"
+    return Finding(
+        family="held-open",
+        summary=f"{sentence(told)}: a Job completes when all containers of its pod have ended. What only accompanies the work belongs into initContainers with restartPolicy Always.",
+        target=target,
+        certainty=0.8,
+        factors=(told,),
+        workload=target,
+        denied=frozenset({"oom", "config_content", "template_changed", "dependency_down"}),
+    )
 
 
 def _by_condition(manifest: Manifest, target: ObjectRef, reason: str, told: str) -> Finding:
@@ -126,8 +145,11 @@ def diagnose_cron_job(case: Case, ref: ObjectRef) -> Finding | None:
             return finding
     active = as_list(dig(manifest, "status", "active"))
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
-        told = f"{ref} starts no run while an earlier one is active (concurrencyPolicy Forbid, {len(active)} active)"
-        return Finding("cron-blocked", f"{told}.", ref, 0.66, (), (Remedy.RERUN_JOB,), (told,), ref)
+        job = make_ref("Job", str(dig(active[0], "name") or ""), ref.namespace)
+        last = dig(manifest, "status", "lastScheduleTime")
+        since = f" since {last}" if last else ""
+        told = f"{ref} starts no run while {job} is active{since} (concurrencyPolicy Forbid): that run does not end"
+        return Finding("cron-blocked", f"{told}.", job, 0.72, (), (Remedy.RERUN_JOB,), (told,), ref)
     warnings = [e for e in case.facts.events_of(ref) if e.type == "Warning"]
     if warnings:
         told = f"{ref}: {warnings[-1].reason}: {short(warnings[-1].message)}"

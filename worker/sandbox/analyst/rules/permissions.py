@@ -11,7 +11,7 @@ from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
-from worker.sandbox.analyst.shapes import ContainerState, pod_spec
+from worker.sandbox.analyst.shapes import ContainerState, container_named, pod_spec
 
 ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 WHAT = re.compile(r"cannot (\w+) resource \"?([\w./-]+)\"?", re.IGNORECASE)
@@ -54,10 +54,8 @@ def _bound_role(facts: Facts, namespace: str, account: str) -> ObjectRef | None:
 def file_finding(case: Case, pod: Manifest, state: ContainerState, target: ObjectRef, line: str) -> Finding:
     """A file or a port that the process may not use: its security context, or the owner of a volume."""
     spec = pod_spec(pod)
-    context = {**as_dict(spec.get("securityContext"))}
-    for container in as_list(spec.get("containers")):
-        if as_dict(container).get("name") == state.name:
-            context |= as_dict(as_dict(container).get("securityContext"))
+    own = container_named(spec, state.name)
+    context = as_dict(spec.get("securityContext")) | as_dict(own.get("securityContext"))
     shown = (
         ", ".join(f"{k}={v}" for k, v in context.items() if isinstance(v, bool | int | str))
         or "no security context"

@@ -18,7 +18,9 @@ from worker.sandbox.analyst.rules import (
     sandboxes,
     scheduling,
 )
-from worker.sandbox.analyst.rules.case import Case
+from worker.sandbox.analyst.rules.case import Case, sentence, short
+from worker.sandbox.analyst.rules.causes import with_change
+from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import ContainerState, condition, container_states
 
 PULLING = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
@@ -41,9 +43,34 @@ def diagnose_pod(case: Case, pod: Manifest, workload: ObjectRef | None) -> Findi
         return finding
     if dig(pod, "metadata", "deletionTimestamp"):
         return stuck_finding(pod, workload)
+    if (status or {}).get("phase") == "Failed" and not container_states(pod):
+        return _refused_finding(case, pod, workload)
     if (status or {}).get("phase") == "Pending" and condition(pod, "PodScheduled").get("status") == "False":
         return scheduling.pending_finding(case, pod, workload)
     return _by_container(case, pod, workload)
+
+
+def _refused_finding(case: Case, pod: Manifest, workload: ObjectRef | None) -> Finding | None:
+    """A pod that the kubelet did not admit: it was placed and has failed before any container started."""
+    reason = str(dig(pod, "status", "reason") or "")
+    if not reason:
+        return None
+    me, node = make_ref("Pod", _name(pod), _namespace(pod)), str(dig(pod, "spec", "nodeName") or "")
+    target = workload or me
+    message = short(str(dig(pod, "status", "message") or ""))
+    told = f"node {node} refuses the pods of {target} before a container starts: {reason}: {message}"
+    finding = Finding(
+        family="refused",
+        summary=f"{sentence(told)}.",
+        target=target,
+        certainty=0.8,
+        factors=(told,),
+        workload=target,
+        traits=frozenset({"refused_by_node"}),
+        denied=frozenset({"oom", "config_content", "dependency_down"}),
+        hints={"node": node},
+    )
+    return with_change(finding, last_change(case.facts, target))
 
 
 def _node_first(case: Case, pod: Manifest) -> Finding | None:
@@ -84,7 +111,8 @@ def worst_container(pod: Manifest) -> ContainerState | None:
     inits = [s for s in states if s.init and not _init_done(s)]
     if inits:
         return inits[0]
-    bad = [s for s in states if not s.init and _bad(s)]
+    once = dig(pod, "spec", "restartPolicy") in {"Never", "OnFailure"}
+    bad = [s for s in states if not s.init and _bad(s) and not (once and s.finished_well)]
     return min(bad, key=_order, default=None)
 
 

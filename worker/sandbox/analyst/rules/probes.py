@@ -16,6 +16,7 @@ from worker.sandbox.analyst.shapes import ContainerState, condition, container_n
 
 PROBE = re.compile(r"\b(Liveness|Readiness|Startup) probe (?:failed|errored)", re.IGNORECASE)
 KILLED = re.compile(r"failed (liveness|startup) probe", re.IGNORECASE)
+NOT_RUN = re.compile(r"failed to exec|executable file not found|exec failed", re.IGNORECASE)
 STATUS = re.compile(r"status ?code:? (\d{3})", re.IGNORECASE)
 
 
@@ -97,6 +98,12 @@ def _why(container: Manifest, probe: Manifest, failure: ProbeFailure) -> tuple[s
         return f"The path {path} of the probe answers {code[1]}: the probe asks for the wrong thing.", True
     if code:
         return f"The process answers {code[1]}: it runs but says that it is not healthy.", False
+    if NOT_RUN.search(failure.message):
+        command = dig(probe, "exec", "command")
+        return (
+            f"The command {command} of the probe cannot be run in this container: the probe is wrong.",
+            True,
+        )
     port = _port(probe)
     declared = {
         str(p)

@@ -9,7 +9,7 @@ from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import hosts, idle
-from worker.sandbox.analyst.rules.case import Case
+from worker.sandbox.analyst.rules.case import Case, short
 from worker.sandbox.analyst.rules.rollouts import replicas_ready, replicas_wanted
 from worker.sandbox.analyst.shapes import containers_of, pod_spec, selects
 
@@ -33,7 +33,28 @@ def diagnose_service(case: Case, ref: ObjectRef) -> Finding | None:
         behind = case.follow(workload)
         if behind is not None:
             return behind
-    return _wrong_target_port(case.facts, ref, manifest)
+    return _wrong_target_port(case.facts, ref, manifest) or _without_address(case, ref, manifest)
+
+
+def _without_address(case: Case, ref: ObjectRef, manifest: Manifest) -> Finding | None:
+    """A Service of type LoadBalancer that no load balancer has answered for."""
+    if dig(manifest, "spec", "type") != "LoadBalancer" or dig(manifest, "status", "loadBalancer", "ingress"):
+        return None
+    warnings = [e for e in case.facts.events_of(ref) if e.type == "Warning"]
+    if not warnings:
+        case.facts.ask_events(ref.namespace)
+    said = f"{warnings[-1].reason}: {short(warnings[-1].message)}" if warnings else "no event tells why"
+    told = f"{ref} of type LoadBalancer has no external address: {said}"
+    return Finding(
+        family="load-balancer",
+        summary=f"{told}.",
+        target=ref,
+        certainty=0.78 if warnings else 0.6,
+        symptoms=("ServiceUnavailable",),
+        factors=(told,),
+        traits=frozenset({"load_balancer_pending"}),
+        denied=frozenset({"oom", "config_content", "selector_mismatch", "template_changed"}),
+    )
 
 
 def selection_finding(case: Case, service: ObjectRef) -> Finding | None:
