@@ -96,7 +96,10 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
     result = review_result("rr.1")
     await place.js.publish("rca.result.incident.rr%2E1", result.model_dump_json().encode())
     shown = await place.rca("cancel", "rr%2E1")
-    assert (1, True) == (shown.code, "rr%2E1 has its result already: needs_human_review" in shown.err)
+    assert (1, True) == (
+        shown.code,
+        "rr%2E1 has its result already: needs_human_review (investigation_inconclusive), 2026" in shown.err,
+    )
     ended = await place.rca("cancel", "rr%2E1", "--json")
     assert (1, {"key": "rr%2E1", "state": "done", "cancelled": False, "status": "needs_human_review"}) == (
         ended.code,

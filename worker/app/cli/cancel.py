@@ -33,8 +33,9 @@ async def cancel(key: str, *, as_json: bool) -> int:
     elif stored is None:
         typer.echo(SAID[state].format(key=key, what=_what(key)))
     else:
-        since = f"{stored.completed_at:%Y-%m-%dT%H:%M:%SZ}"
-        typer.echo(f"error: {key} has its result already: {stored.status}, {since}", err=True)
+        why = f" ({stored.human_review_reason})" if stored.human_review_reason else ""
+        when = f"{stored.completed_at:%Y-%m-%dT%H:%M:%SZ}"
+        typer.echo(f"error: {key} has its result already: {stored.status}{why}, {when}", err=True)
     return EXIT_ERROR if stored else 0
 
 
