@@ -9,12 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from schemas.permissions import Role, access
 from schemas.subjects import Subjects
-from worker.app.cli.main import app
+from tests.contract.command_lines import parse
 from worker.app.cli.permissions import configuration
 from worker.app.settings import Settings, documentation
 from worker.sandbox import nats_server
@@ -59,17 +58,6 @@ PODS = {
 }  # fmt: skip
 COMPOSE = yaml.safe_load((TOP / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
-
-
-def parse(arguments: list[str]) -> None:
-    """Read a command line as `rca` would, without running it. Raises click's usage errors."""
-    command = typer.main.get_command(app)
-    context = None
-    while hasattr(command, "commands"):
-        command = command.commands[arguments[0]]
-        arguments = arguments[1:]
-    context = command.make_context("rca", arguments)
-    context.close()
 
 
 # --- Kubernetes ----------------------------------------------------------------------------------------------------
