@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.nats_servers import free_ports
+
 SCRIPT = Path(__file__).parent / "fakes" / "third_party_mcp.py"
 COMMAND = (sys.executable, str(SCRIPT))
 PATIENCE_SECONDS = 40.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @dataclass
@@ -58,7 +54,7 @@ class HttpServer:
 @asynccontextmanager
 async def http_server() -> AsyncIterator[HttpServer]:
     """One that runs, ended afterwards."""
-    server = HttpServer(free_port())
+    server = HttpServer(free_ports(1)[0])
     await server.start()
     try:
         yield server

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -26,11 +28,13 @@ from worker.sandbox.nats_server import NatsServer
 
 PATIENCE_SECONDS = 30
 """For an answer that must come: a slow machine is no failure."""
+LOWEST_PORT, PORTS = 10_000, 20_000
+_tried = itertools.count(os.getpid() * 997)  # processes that test at the same time begin far from each other
 
 
 @contextlib.asynccontextmanager
 async def one_server(directory: Path) -> AsyncIterator[NatsServer]:
-    server = NatsServer(directory / "n0")
+    server = NatsServer(directory / "n0", port=free_ports(1)[0])
     await server.start()
     try:
         yield server
@@ -39,12 +43,13 @@ async def one_server(directory: Path) -> AsyncIterator[NatsServer]:
 
 
 def free_ports(count: int) -> list[int]:
-    """All sockets are open at once, or the same port could come back twice."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Lower ones than the kernel picks by itself, so that nobody is given one before it is used."""
+    found: list[int] = []
+    while len(found) < count:
+        port = LOWEST_PORT + next(_tried) % PORTS
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found
 
 
 @contextlib.asynccontextmanager
@@ -55,6 +60,7 @@ async def three_servers(directory: Path) -> AsyncIterator[list[NatsServer]]:
         NatsServer(
             directory / f"n{i}",
             name=f"n{i}",
+            port=free_ports(1)[0],
             cluster=f"cluster {{ name: local, listen: 127.0.0.1:{port}, routes: [{routes}] }}",
         )
         for i, port in enumerate(ports)

@@ -55,8 +55,8 @@ def owner(script: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
 
 
-async def test_takes_large_messages_and_picks_a_port(tmp_path):
-    async with one_server(tmp_path) as server:
+async def test_takes_large_messages_and_picks_a_port():
+    async with nats_server() as server:
         nc = await connect([server])
         assert nc.max_payload == 2 * 1024 * 1024
         assert f"nats://127.0.0.1:{server.port}" == server.url

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.memory_external import MemoryExternal
-from tests.mcp_servers import COMMAND, free_port, http_server
+from tests.mcp_servers import COMMAND, http_server
+from tests.nats_servers import free_ports
 from worker.adapters.mcp_tools import McpServer, McpTools
 from worker.domain.errors import ExternalToolError
 from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
@@ -232,7 +233,7 @@ async def test_a_server_that_is_not_there_is_told_and_its_tools_stay(server, exp
 
 
 async def test_a_server_that_comes_later_is_found_by_the_next_call():
-    port = free_port()
+    [port] = free_ports(1)
     server = McpServer("docs", TOOLS, url=f"http://127.0.0.1:{port}/mcp")
     async with McpTools([server], call_seconds=PATIENT) as tools:
         assert not tools.tools()[0].reached

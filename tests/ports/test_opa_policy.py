@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from aiohttp import web
 
 from schemas.analysis import Approval
 from tests.fakes import opa
 from tests.fakes.rego import RULES
+from tests.nats_servers import free_ports
 from worker.adapters.opa_policy import OpaPolicy
 
 DEV = {"environment": "dev"}
@@ -79,9 +78,7 @@ async def test_a_server_that_is_late_is_not_waited_for():
 
 
 async def test_a_server_that_is_not_there_and_comes_later():
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
+    [port] = free_ports(1)
     async with OpaPolicy(f"http://127.0.0.1:{port}", timeout_seconds=PATIENT) as policy:
         assert "cannot be reached" in policy.problem
         decided = await policy.decide(DEV)
