@@ -221,6 +221,8 @@ def test_a_call_must_fit_into_the_investigation(environment):
         (LlmSettings, "max_cost_usd", 0),
         (WorkerSettings, "min_confidence", 1.1),
         (WorkerSettings, "drain_seconds", 0),
+        (WorkerSettings, "drain_seconds", float("inf")),
+        (LlmSettings, "max_cost_usd", float("nan")),
         (WorkerSettings, "slots_p0", 0),
         (NatsSettings, "replicas", 6),
         (NatsSettings, "prefix", "a..b"),

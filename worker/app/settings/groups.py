@@ -32,7 +32,11 @@ class Group(BaseModel):
     """A frozen group of settings; a docstring under each field."""
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, hide_input_in_errors=True
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
 
