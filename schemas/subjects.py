@@ -204,11 +204,6 @@ class Subjects:
                 return RequestKind(tail.partition(".")[0]), lane
         return None
 
-    def lane_of_subject(self, subject: str) -> Lane | None:
-        """Lane of a request subject; None for any other subject."""
-        parsed = self.parse_request(subject)
-        return parsed[1] if parsed else None
-
     def result(self, kind: RequestKind, key: str) -> str:
         """Where the result of a request is published."""
         return f"{self.prefix}.result.{kind}.{key}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Fault(BaseModel):
@@ -58,22 +57,3 @@ class _Entry:
             return False
         self._fired += 1
         return True
-
-
-_FAULTS = TypeAdapter(list[Fault])
-
-
-def read_faults(file: Path) -> Sequence[Fault]:
-    """Rules from a JSON file: a list of objects with the fields of Fault. Raises ValueError."""
-    return _FAULTS.validate_json(file.read_bytes())
-
-
-def parse_fault(text: str) -> Fault:
-    """One rule from a command line: `path=/api/v1/pods*,status=503,times=2`; a bare name is a switch.
-
-    Raises ValueError.
-    """
-    pairs = (part.partition("=") for part in text.split(",") if part.strip())
-    return Fault.model_validate(
-        {key.strip(): value.strip() if equals else True for key, equals, value in pairs}
-    )

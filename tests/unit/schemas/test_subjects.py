@@ -73,7 +73,6 @@ def test_request_subjects_are_listed_exactly():
 )
 def test_kind_and_lane_of_a_subject(subject, parsed):
     assert parsed == RCA.parse_request(subject)
-    assert (parsed and parsed[1]) == RCA.lane_of_subject(subject)
 
 
 @pytest.mark.parametrize("kind", RequestKind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schemas.recovery import RecoveryRequest
+from schemas.taxonomy import ReasonCode
 from worker.domain.evidence import one_line
 from worker.domain.prompt.words import WORD, word
 from worker.domain.redact import redact_json
@@ -16,79 +17,79 @@ from worker.domain.redact import redact_json
 SHOWN_PARAMETERS, SHOWN_FACTORS = 20, 8
 
 GUIDANCE: dict[str, tuple[str, str]] = {
-    "OOMKilled": (
+    ReasonCode.OOM_KILLED: (
         "The remediation's own container ran over its memory limit.",
         "a workflow that needs less memory, smaller steps, or more memory first",
     ),
-    "InsufficientCPU": (
+    ReasonCode.INSUFFICIENT_CPU: (
         "There was not enough CPU to run the remediation.",
         "freeing or adding CPU first, or a workflow that needs less",
     ),
-    "InsufficientMemory": (
+    ReasonCode.INSUFFICIENT_MEMORY: (
         "There was not enough memory to run the remediation.",
         "freeing memory first, or a workflow that needs no more of it",
     ),
-    "FailedScheduling": (
+    ReasonCode.FAILED_SCHEDULING: (
         "The scheduler found no node for the remediation pod.",
         "checking affinity, taints and free resources, or a workflow that can run on other nodes",
     ),
-    "Unschedulable": (
+    ReasonCode.UNSCHEDULABLE: (
         "The pod was marked unschedulable.",
         "checking node conditions, tolerations and affinity, or a workflow that lifts the constraint",
     ),
-    "ImagePullBackOff": (
+    ReasonCode.IMAGE_PULL_BACK_OFF: (
         "The workflow's image could not be pulled.",
         "checking that the image exists and the registry answers, or a workflow with another image",
     ),
-    "ErrImagePull": (
+    ReasonCode.ERR_IMAGE_PULL: (
         "Pulling the workflow's image failed.",
         "checking name, tag and registry access, or another workflow",
     ),
-    "InvalidImageName": (
+    ReasonCode.INVALID_IMAGE_NAME: (
         "The workflow's image reference is malformed: trying it again cannot work.",
         "another workflow; the catalog entry needs a person",
     ),
-    "DeadlineExceeded": (
+    ReasonCode.DEADLINE_EXCEEDED: (
         "The workflow ran out of time, because it was slow or stuck.",
         "finding out what it waited for, or a faster workflow",
     ),
-    "BackoffLimitExceeded": (
+    ReasonCode.BACKOFF_LIMIT_EXCEEDED: (
         "The workflow failed on every retry: the failure is persistent.",
         "a really different strategy",
     ),
-    "Error": (
+    ReasonCode.ERROR: (
         "A step ended with a general error.",
         "reading the message and the logs before anything else",
     ),
-    "Unauthorized": (
+    ReasonCode.UNAUTHORIZED: (
         "The workflow's credentials were not accepted.",
         "checking its service account, or a workflow that needs no such rights",
     ),
-    "Forbidden": (
+    ReasonCode.FORBIDDEN: (
         "RBAC, an admission controller or a policy refused the action.",
         "a workflow that stays within the policies",
     ),
-    "FailedMount": (
+    ReasonCode.FAILED_MOUNT: (
         "A volume of the workflow could not be mounted.",
         "checking claims, storage class and capacity, or a workflow without storage",
     ),
-    "FailedAttachVolume": (
+    ReasonCode.FAILED_ATTACH_VOLUME: (
         "A volume could not be attached to the node.",
         "checking where it is attached now, or another way to the storage",
     ),
-    "NodeNotReady": (
+    ReasonCode.NODE_NOT_READY: (
         "The node went away during the execution.",
         "checking the node's health first, or a workflow that can run elsewhere",
     ),
-    "NodeUnreachable": (
+    ReasonCode.NODE_UNREACHABLE: (
         "The node could not be reached any more.",
         "treating the node as lost: its pods may still run, so nothing stateful may be started twice",
     ),
-    "Evicted": (
+    ReasonCode.EVICTED: (
         "The pod was evicted because its node was under pressure.",
         "looking for what uses the node up, or a workflow with requests and limits on another node",
     ),
-    "NetworkNotReady": (
+    ReasonCode.NETWORK_NOT_READY: (
         "The network was not ready for the pod.",
         "checking the CNI and network policies, or a workflow that needs little network",
     ),
