@@ -111,10 +111,7 @@ def _past(document: Any) -> Past:
     if not isinstance(dig(document, "tier1"), dict) or not isinstance(recent, list | None):
         raise FailedError("the answer is not a remediation history")
     found: dict[str, PastRemediation] = {}
-    for entry in [
-        *mappings(recent),
-        *mappings(older),
-    ]:  # a recent one stands in both, with details in the first
+    for entry in (*mappings(recent), *mappings(older)):  # a recent one is in both, with details in the first
         made = _remediation(entry)
         found.setdefault(made.id, made)
     return Past(

@@ -238,7 +238,7 @@ class _Mounted:
             return
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await _page(client, None)
+                await client.list_tools()
         except (TimeoutError, *BROKEN):
             self._drop(client)
 
@@ -294,16 +294,12 @@ class _Mounted:
         )
 
 
-async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
-    return await client.list_tools(cursor=cursor)
-
-
 async def _listed(client: Client, wanted: Sequence[str]) -> dict[str, types.Tool]:
     """Those of the wanted tools that the server has."""
     found: dict[str, types.Tool] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await _page(client, cursor)
+        page = await client.list_tools(cursor=cursor)
         found |= {tool.name: tool for tool in page.tools if tool.name in wanted}
         cursor = page.next_cursor
         if cursor is None or len(found) == len(wanted):

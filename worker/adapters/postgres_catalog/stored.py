@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +17,24 @@ from worker.domain.errors import CatalogUnavailable
 
 MAX_KEPT = 2_048
 """Workflows that are kept decoded: some 10 KB each."""
-ALL, AWARE, ACTION, SIGNAL = "all", "gitops_aware", "action", "signal"
-DECLARED, WILD, STRICT, KEY = "declared", "wild", "strict", "key"
-WORD = "word"
-
 BitsKey = tuple[str, str, str]
 """Kind, label, value. A type of action stands under its name in lower case, with the name as the value."""
 
 _documents = TypeAdapter(Workflow)
+
+
+class Kind(enum.StrEnum):
+    """What the bits of a row say."""
+
+    ALL = "all"
+    AWARE = "gitops_aware"
+    ACTION = "action"
+    SIGNAL = "signal"
+    DECLARED = "declared"
+    WILD = "wild"
+    STRICT = "strict"
+    KEY = "key"
+    WORD = "word"
 
 
 class Row(Protocol):
@@ -86,18 +97,18 @@ def rows_of(bits: LabelBits) -> Iterator[tuple[str, str, str, int, bytes]]:
 
 
 def _sets(bits: LabelBits) -> Iterator[tuple[BitsKey, int]]:
-    yield (ALL, "", ""), (1 << bits.size) - 1
-    yield (AWARE, "", ""), bits.aware
+    yield (Kind.ALL, "", ""), (1 << bits.size) - 1
+    yield (Kind.AWARE, "", ""), bits.aware
     for name, members in bits.actions.items():
-        yield (ACTION, name.lower(), name), members
+        yield (Kind.ACTION, name.lower(), name), members
     for name, members in bits.signal_types.items():
-        yield (SIGNAL, "", name), members
+        yield (Kind.SIGNAL, "", name), members
     for label, facet in bits.facets.items():
-        yield (DECLARED, label, ""), facet.declared
-        yield (WILD, label, ""), facet.wild
-        yield (STRICT, label, ""), facet.strict
+        yield (Kind.DECLARED, label, ""), facet.declared
+        yield (Kind.WILD, label, ""), facet.wild
+        yield (Kind.STRICT, label, ""), facet.strict
         for value, members in facet.by_key.items():
-            yield (KEY, label, value), members
+            yield (Kind.KEY, label, value), members
 
 
 def word_rows_of(said: Iterable[tuple[int, Sequence[str]]]) -> Iterator[tuple[str, str, str, int, bytes]]:
@@ -110,17 +121,17 @@ def word_rows_of(said: Iterable[tuple[int, Sequence[str]]]) -> Iterator[tuple[st
             members.extend(bytes(max(0, byte + 1 - len(members))))
             members[byte] |= 1 << bit
     for word, members in found.items():
-        yield WORD, "", word, 0, bytes(members)
+        yield Kind.WORD, "", word, 0, bytes(members)
 
 
 def keys_for(context: SelectionContext) -> list[BitsKey]:
     """The rows that say which workflows fit a context, and how well."""
-    keys = [(ALL, "", "")]
+    keys = [(Kind.ALL, "", "")]
     if is_gitops_managed(context):
-        keys.append((AWARE, "", ""))
+        keys.append((Kind.AWARE, "", ""))
     for label, values in known(context).items():
-        keys += [(kind, label, "") for kind in (DECLARED, WILD, STRICT)]
-        keys += [(KEY, label, value) for value in values]
+        keys += [(kind, label, "") for kind in (Kind.DECLARED, Kind.WILD, Kind.STRICT)]
+        keys += [(Kind.KEY, label, value) for value in values]
     return [key for key in dict.fromkeys(keys) if all(storable(part) for part in key)]
 
 
@@ -131,15 +142,15 @@ def bits_of(rows: Iterable[Row]) -> LabelBits:
         kind, label, value = row["kind"], row["label"], row["value"]
         members = int.from_bytes(row["members"], "little")
         match kind:
-            case "all":
+            case Kind.ALL:
                 found.size = members.bit_length()
-            case "gitops_aware":
+            case Kind.AWARE:
                 found.aware = members
-            case "action":
+            case Kind.ACTION:
                 found.actions[value] = members
-            case "signal":
+            case Kind.SIGNAL:
                 found.signal_types[value] = members
-            case "word":
+            case Kind.WORD:
                 pass
             case _:
                 _add(found.facets.setdefault(label, Facet()), kind, value, members)
@@ -148,17 +159,19 @@ def bits_of(rows: Iterable[Row]) -> LabelBits:
 
 def words_in(rows: Iterable[Row]) -> list[int]:
     """For each word among these rows the bits of those that say it, in the order of the words."""
-    found = {row["value"]: int.from_bytes(row["members"], "little") for row in rows if row["kind"] == WORD}
+    found = {
+        row["value"]: int.from_bytes(row["members"], "little") for row in rows if row["kind"] == Kind.WORD
+    }
     return [found[word] for word in sorted(found)]
 
 
 def _add(facet: Facet, kind: str, value: str, members: int) -> None:
     match kind:
-        case "declared":
+        case Kind.DECLARED:
             facet.declared = members
-        case "wild":
+        case Kind.WILD:
             facet.wild = members
-        case "strict":
+        case Kind.STRICT:
             facet.strict = members
-        case "key":
+        case Kind.KEY:
             facet.by_key[value] = members

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from worker.domain.catalog.cursor import workflow_of
 from worker.domain.catalog.label_bits import LabelBits, by_score, places_of
+from worker.domain.catalog.meaning_rank import Scores
 from worker.domain.catalog.search import SearchPage, SearchQuery, contested, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
@@ -58,7 +59,7 @@ class CatalogIndex:
         self,
         query: SearchQuery,
         context: SelectionContext,
-        score: Callable[[Sequence[str]], Mapping[str, float]],
+        score: Scores,
     ) -> SearchPage:
         """What fits the labels, in the order of `page`, but by text before id.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from schemas.enrichment import DETECTED_LABELS, snake_case
 from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.selection import CAUSE_LABELS, DETECTED_TEXTS, label_name
-from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
+from worker.domain.catalog.workflow import BUSINESS_LABELS, WILDCARD, SelectionContext
 from worker.domain.evidence import one_line
 from worker.domain.toolbox.findings import Target
 
@@ -33,7 +33,7 @@ def narrowed(
     own = query.applied_to(context)
     for name, value in filters.items():
         label, text = label_name(name), _text(value)
-        if not text:
+        if text in {"", WILDCARD}:
             continue
         if label in BUSINESS_LABELS or label in CAUSE_LABELS:
             notes += _kept(label, str(getattr(own, label)), text)

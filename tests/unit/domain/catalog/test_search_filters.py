@@ -57,12 +57,17 @@ def test_what_code_knows_is_not_overridden_and_that_is_said(filters, note):
         {"environment": "Production", "priority": "p1", "signal-type": "oomkilled", "severity": "critical"},
         {"component": "deployment", "gitops_managed": True, "gitops_tool": "ArgoCD"},
         {"service_mesh": "", "risk_tolerance": [], "region": " "},
+        {"component": "*", "environment": ["*"], "gitops_tool": " * "},
     ],
 )
 def test_what_agrees_or_says_nothing_needs_no_note(filters):
     context, notes = applied(filters)
     assert [] == notes
     assert replace(context, detected_labels=CONTEXT.detected_labels) == CONTEXT
+
+
+def test_any_component_is_no_component():
+    assert (SelectionContext(), []) == narrowed(SelectionContext(), QUERY, {"component": "*"}, {})
 
 
 def test_what_nobody_knows_is_taken_from_the_filters():
