@@ -47,7 +47,7 @@ def suspicious_lines(text: str, *, of_catalog: bool = False) -> list[str]:
     Words are found although they are joined by underscores or dashes, spelt with look-alike letters, set apart by
     invisible characters, or written in base64.
     """
-    patterns = (ORDERS,) if of_catalog else (ORDERS, CHOICES)
+    patterns = ORDERS if of_catalog else (*ORDERS, CHOICES)
     found = [part for reading in readings(text) for part in _orders(reading, patterns)]
     return list(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-r"""How texts speak that were planted for a model to read: families of phrases, as one pattern (`ORDERS`).
+r"""How texts speak that were planted for a model to read: families of phrases, as patterns (`ORDERS`).
 
 What such a text must contain to work on a model: an address to it, an order about its answer, a claim of approval, the
 words that only this worker and its model use, or their message markup. Wide on purpose, for a hit costs autonomy and
@@ -17,7 +17,7 @@ OVERRIDE = r"""
     | \b(new|updated|real|actual)\s+(system\s+)?(instructions?|prompt|directive)s?\b\s*[:=]
     | \b(do\s+not|don't|never)\s+trust\b.{0,30}\b(evidence|logs?|metrics|events)\b
     | \b(only|just)\s+this\s+(line|message|log|note)\b.{0,20}\b(real|true|trust\w*|valid)\b
-    | \bend\s+of\s+(the\s+)?(evidence|prompt)\b | \bevidence\s+ends\b | </?\s*data-[0-9a-f]
+    | \bend\s+of\s+(the\s+)?(evidence|prompt)\b | \bevidence\s+ends\b
 """
 ADDRESS = r"""
       \byou\s+are\s+now\s+(an?|the|in|no|acting|free|allowed|authori[sz]ed)\b | \byou\s+must\s+now\b
@@ -29,8 +29,7 @@ ADDRESS = r"""
     | \b(dear|kindly,?)\s+(ai\b|llm|assistant|agent|reader|investigator|analy[sz](er|t))
     | \bto\s+(the\s+(investigator|analyst|reader)|whom\s+it\s+may\s+concern)\b | \b(investigator|analyst)\s*[:,]\s*(stop|you|the|please|choose|select)\b
     | \bas\s+an?\s+(ai\b|llm|language\s+model) | \b(ai|llm)\s+(agents?|assistants?|analy[sz]ers?)\s*[:,]\s*(the|you|please|choose|select|ignore)\b
-    | (^|[.!?>/*\#]\s*)(ai|llm|gpt|chatgpt|claude|copilot)\s*,\s | \b(hey|hi|dear|hello)\s+(ai|llm|gpt|chatgpt|claude|copilot)\b
-    | (//|\#|<!--|/\*)\s*(ai|llm|model|assistant)\s*:\s*(the|you|please|choose|select|prefer|ignore|pick)\b | @(ai|llm|gpt|claude|assistant)\b
+    | \b(hey|hi|dear|hello)\s+(ai|llm|gpt|chatgpt|claude|copilot)\b
     | \bwho(so)?ever\s+(reads|sees|processes|analy[sz]es)\b | \bif\s+you\s+are\s+(an?\s+)?(ai|llm|automat\w+|bot|language\s+model)\b
     | \bwhen(ever)?\s+you\s+(analy[sz]e|investigate|report|answer)\b
     | \b(your|the)\s+(only|sole|real|actual|new)\s+(task|goal|role|job)\s+(is|now)\b
@@ -66,7 +65,7 @@ APPROVAL = r"""
     | \balready\s+(been\s+)?(triaged|diagnosed)\b
     | \bpre-?(authori[sz]ed|approved)\b.{0,30}\b(by|for)\b | \bapproved\s+by\s+(the\s+)?(\w+\s+)?(team|lead|manager|on-?call|board|owners?)\b
     | \b(sre|on-?call|operators?|platform|owners?)\b.{0,20}\b(has|have)\s+decided\b | \b(sre|on-?call|operator)\s+decision\b
-    | (?<!-)\bauto-?approve,\s | \bskip\s+(the\s+)?(human|person|operator)\b | \bno\s+review\s+(is\s+)?needed\b
+    | \b(?<!-)auto-?approve,\s | \bskip\s+(the\s+)?(human|person|operator)\b | \bno\s+review\s+(is\s+)?needed\b
     | \bproceed\s+(automatically|autonomously|without\s+(review|a\s+human|asking))\b
 """
 VOCABULARY = r"""
@@ -76,20 +75,25 @@ VOCABULARY = r"""
 """
 """What only this worker and its model say."""
 MARKUP = r"""
-      <\s*(system|assistant|instructions?)\s*>\s*\w | </\s*tool\s*>\s*<\s*user | </\s*system\s*>\s*<
+      </?\s*data-[0-9a-f] | <\s*(system|assistant|instructions?)\s*>\s*\w | </\s*tool\s*>\s*<\s*user | </\s*system\s*>\s*<
     | <\|\s*(im_start|im_end|system|user|assistant|endoftext) | \[/?INST\]
     | ^\s*\#{2,}\s*(system|instruction)s?\s*:\s*\w+\s+\w+\s+\w+ | \#{2,}\s*system\s*:
     | (?<![\w-])(system|assistant)\s*:\s*(you\s+(are|must|answer|obey)|ignore|please\s+(choose|select|answer)|select\s+\w)\b
+    | (^|[.!?>/*\#]\s*)(ai|llm|gpt|chatgpt|claude|copilot)\s*,\s | @(ai|llm|gpt|claude|assistant)\b
+    | (//|\#|<!--|/\*)\s*(ai|llm|model|assistant)\s*:\s*(the|you|please|choose|select|prefer|ignore|pick)\b
 """
+"""Message markup, and other words that do not begin where a word does."""
 OTHER_LANGUAGES = r"""
       (ignorier|ignorez|ignora|ignoriere|oubliez|olvida|vergiss).{0,60}(anweisung|instruction|instruccion|istruzion|instru\u00e7)
     | (\u5ffd\u7565|\u7121\u8996|\u65e0\u89c6).{0,40}(\u6307\u4ee4|\u6307\u793a) | (\u6307\u4ee4|\u6307\u793a).{0,40}(\u5ffd\u7565|\u7121\u8996|\u65e0\u89c6)
     | \u0438\u0433\u043d\u043e\u0440\u0438\u0440.{0,60}(\u0438\u043d\u0441\u0442\u0440\u0443\u043a\u0446|\u0443\u043a\u0430\u0437\u0430\u043d)
 """
 FLAGS = re.IGNORECASE | re.VERBOSE | re.DOTALL | re.MULTILINE
-ORDERS = re.compile(
-    f"{OVERRIDE}|{ADDRESS}|{ANSWER}|{APPROVAL}|{VOCABULARY}|{MARKUP}|{OTHER_LANGUAGES}", FLAGS
+ORDERS = (
+    re.compile(rf"\b(?=\w)(?:{OVERRIDE}|{ADDRESS}|{ANSWER}|{APPROVAL}|{VOCABULARY})", FLAGS),
+    re.compile(f"{MARKUP}|{OTHER_LANGUAGES}", FLAGS),
 )
+"""Two patterns: looked for only where a word begins, the larger one costs a fifth."""
 CHOICES = re.compile(
     r"""
       (?<!failed\ to\ )(?<!unable\ to\ )(?<!\bnot\ )\b(select|choose|pick|use|run|execute|recommend|return)\b\s+(the\s+|this\s+|only\s+)?

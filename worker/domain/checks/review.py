@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
@@ -82,7 +82,7 @@ class Reviewer:
         """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         context = self._final_context(chain, labels)
-        planted = instructions([*self.sender, *self.evidence.items])
+        planted = await _one_by_one(instructions, [*self.sender, *self.evidence.items])
         facts = VerdictFacts(
             context=context,
             affected=affected,
@@ -255,3 +255,14 @@ def said_absent(ref: ObjectRef, text: str) -> bool:
 def label_values(labels: DetectedLabels) -> dict[str, str | bool | None]:
     """Detected labels by snake_case name; None for one whose detection failed."""
     return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
+
+
+async def _one_by_one(
+    look: Callable[[Sequence[Evidence]], dict[str, tuple[str, ...]]], items: Sequence[Evidence]
+) -> dict[str, tuple[str, ...]]:
+    """What `look` finds in each. All at once, they would keep every other request of the process waiting."""
+    found: dict[str, tuple[str, ...]] = {}
+    for item in items:
+        found |= look([item])
+        await asyncio.sleep(0)
+    return found

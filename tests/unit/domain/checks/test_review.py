@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,3 +232,18 @@ async def test_any_target_can_be_reviewed(target):
         answer(target, selected_workflow=chosen(TARGET_RESOURCE_NAME=target.name))
     )
     assert reviewed.facts.affected is None or reviewed.facts.affected.existence in set(Existence)
+
+
+async def test_other_requests_get_their_turn_while_evidence_is_read():
+    bodies, turns = [f"Pod shop/api-{number} is ready" for number in range(50)], 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    await reviewer(evidence=evidence(*bodies)).review(answer(None))
+    beside.cancel()
+    assert turns >= len(bodies)
