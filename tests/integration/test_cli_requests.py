@@ -150,6 +150,7 @@ async def test_a_rejection_of_before_is_the_outcome_of_the_same_message_again(pl
     other = refused(first["sequence"] + 7)
     for failure in (refused(first["sequence"]), other):
         await place.js.publish("rca.validation.request", failure.model_dump_json().encode())
+    await place.js.publish("rca.validation.request", b'{"of": "a newer version"}')
     answer = refused(first["sequence"], attempt=1)
     await place.js.publish("rca.validation.response.rr-1", answer.model_dump_json().encode())
     again = await place.rca("submit", "-", "--wait", "--timeout", "60", "--json", stdin=b"{}")

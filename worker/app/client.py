@@ -140,9 +140,10 @@ class RequestClient:
             found = await log.newest(subject)
             while found is not None and found.stored_at >= since:
                 if found.subject == subject:  # not a refused answer of a model
-                    failure = ValidationFailure.model_validate_json(found.body)
-                    if failure.origin_sequence == sequence:
-                        return failure
+                    with contextlib.suppress(ValidationError):  # of a newer version
+                        failure = ValidationFailure.model_validate_json(found.body)
+                        if failure.origin_sequence == sequence:
+                            return failure
                 found = await log.at(found.sequence - 1) if found.sequence > 1 else None
         return None
 
@@ -168,12 +169,10 @@ class RequestClient:
         loop = asyncio.get_running_loop()
         waiter.submitted, end = submitted, loop.time() + timeout_seconds
         found = await self._found(waiter)
-        if (
-            found is None
-            and submitted.duplicate
-            and (said := await self.stored_rejection(submitted.sequence))
-        ):
-            return said
+        if found is None and submitted.duplicate:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    found = await self.stored_rejection(submitted.sequence)
         while found is None and (left := end - loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(waiter.changed.wait(), min(left, POLL_SECONDS))
