@@ -14,6 +14,7 @@ from worker.domain.cluster.fields import moment as read_moment
 from worker.domain.cluster.objects import Manifest
 from worker.domain.evidence import one_line
 
+ENDED = {"Succeeded", "Failed"}
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 
@@ -95,18 +96,18 @@ def containers(pod: Manifest) -> Iterator[ContainerState]:
 
 
 def pod_status(pod: Manifest) -> str:
-    """The STATUS column of `kubectl get pods`."""
+    """The STATUS column of `kubectl get pods`, but `Evicted` for a pod that was."""
     status = mapping(dig(pod, "status"))
     reason = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
     if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
         reason = "SchedulingGated"
     parts = list(containers(pod))
     initializing = _init_reason([c for c in parts if c.kind in {"init", "sidecar"}])
-    if initializing:
-        reason = initializing
-    elif status.get("reason") != "Evicted":
+    reason = initializing or reason
+    initialized = not initializing or _condition(status, "Initialized").get("status") == "True"
+    if initialized and status.get("reason") != "Evicted":  # how its containers ended says less
         reason = _app_reason([c for c in parts if c.kind == "app"], reason, status)
-    if meta(pod).get("deletionTimestamp"):
+    if meta(pod).get("deletionTimestamp") and text(status.get("phase")) not in ENDED:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return reason
 

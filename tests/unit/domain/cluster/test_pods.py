@@ -66,6 +66,27 @@ def test_a_pod_that_is_being_deleted_is_terminating():
     assert pod_failing(manifest)
 
 
+def test_a_pod_that_has_ended_is_not_terminating():
+    manifest = pod("api-0", status={"phase": "Failed", "reason": "Evicted"})
+    manifest["metadata"]["deletionTimestamp"] = "2026-06-04T15:00:00Z"
+    assert "Evicted" == pod_status(manifest)
+
+
+@pytest.mark.parametrize(
+    ("app", "expected"),
+    [({"running": {}}, "Init:Error"), ({"waiting": {"reason": "CrashLoopBackOff"}}, "CrashLoopBackOff")],
+)
+def test_a_crashed_sidecar_of_an_initialized_pod_is_shown_unless_an_app_has_crashed(app, expected):
+    manifest = with_init(
+        {"terminated": {"reason": "Error", "exitCode": 1}},
+        phase="Running",
+        conditions=[{"type": "Initialized", "status": "True"}],
+        containerStatuses=[{"name": "app", "ready": "running" in app, "state": app}],
+    )
+    manifest["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    assert expected == pod_status(manifest)
+
+
 @pytest.mark.parametrize(
     ("manifest", "expected"),
     [
