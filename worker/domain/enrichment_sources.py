@@ -16,7 +16,7 @@ from worker.domain.cluster.logtext import clean_lines
 from worker.domain.cluster.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.cluster.pod_finding import Pods, get_optional
 from worker.domain.cluster.pods import ContainerState, containers
-from worker.domain.cluster.references import references_of
+from worker.domain.cluster.references import References, references_of
 from worker.domain.cluster.render import Rendered, render_object
 from worker.domain.cluster.render_tables import render_table, unhealthy
 from worker.domain.cluster.timeline import Happening, timeline
@@ -62,6 +62,12 @@ class Look:
             return mapping(pods[0].get("spec"))
         root = self.workload.root_manifest if self.workload else None
         return mapping(pod_template(root).get("spec"))
+
+    @property
+    def references(self) -> References:
+        """What that spec names."""
+        pods = self.pods.failing or self.pods.own
+        return references_of(self.pod_spec, name_of(pods[0]) if pods else "")
 
 
 class Sources:
@@ -185,7 +191,7 @@ class Sources:
         return list({h: None for h in items if any(concerns(h, ref) for ref in about)})
 
     def _claims(self, look: Look) -> list[ObjectRef]:
-        names = references_of(look.pod_spec).claims
+        names = look.references.claims
         return [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
 
     async def _logs(self, look: Look) -> list[Piece]:
@@ -296,7 +302,7 @@ class Sources:
         return [self._table("nodes", scope, others, 4, 220, everywhere=True)] if others else []
 
     async def _configuration(self, look: Look) -> list[Piece]:
-        found = references_of(look.pod_spec)
+        found = look.references
         names = found.config_maps[:MAX_REFERENCES]
         if not names:
             return []
@@ -305,7 +311,7 @@ class Sources:
         return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
 
     async def _storage(self, look: Look) -> list[Piece]:
-        names = references_of(look.pod_spec).claims[:MAX_REFERENCES]
+        names = look.references.claims[:MAX_REFERENCES]
         if look.target.start.kind == "PersistentVolumeClaim":
             names = (look.target.start.name,)
         if not names:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, pod_template, strings, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, pod_template, strings, text
 from worker.domain.cluster.objects import ListQuery, Manifest, ObjectRef
+from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
 from worker.domain.errors import ClusterError, ClusterReason
 from worker.domain.owners import OwnerChain
@@ -165,13 +166,7 @@ async def _claim_of_stateful_set(cluster: Cluster, subject: Subject) -> bool:
             if name.startswith(stem) and name[len(stem) :].isdigit():
                 return True
     pods = await _policies(cluster, "Pod", "v1", subject)
-    return any(name in claim_names(mapping(pod.get("spec"))) for pod in pods)
-
-
-def claim_names(pod_spec: Mapping[str, Any]) -> list[str]:
-    """Names of the claims a pod mounts."""
-    volumes = mappings(pod_spec.get("volumes"))
-    return [name for v in volumes if (name := text(dig(v, "persistentVolumeClaim", "claimName")))]
+    return any(name in references_of(mapping(pod.get("spec")), name_of(pod)).claims for pod in pods)
 
 
 async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:

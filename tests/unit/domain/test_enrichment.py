@@ -420,3 +420,15 @@ async def test_a_target_that_could_not_be_read_is_no_quiet_one():
     found = await enrich(request(), cluster, FixedClock())
     assert found.first_look.chain == ()
     assert found.first_look.unread[:1] == ("Deployment shop/api",)
+
+
+async def test_the_claim_of_an_ephemeral_volume_leads_to_its_pod_and_back():
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
+    waiting = pod("api-0", status={"phase": "Pending"}, spec={"volumes": volumes})
+    claim = obj("PersistentVolumeClaim", "api-0-scratch", status={"phase": "Pending"})
+    refused = event(claim, "ProvisioningFailed", "no such class")
+    from_pod = await look(shop(waiting, claim, refused), "Pod", "api-0")
+    assert "api-0-scratch | Pending" in bodies(from_pod, "storage")[0]
+    assert "ProvisioningFailed" in bodies(from_pod, "events")[0]
+    from_claim = await look(shop(waiting, claim, refused), "PersistentVolumeClaim", "api-0-scratch")
+    assert "api-0 | " in bodies(from_claim, "pods")[0]

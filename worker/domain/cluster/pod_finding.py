@@ -12,7 +12,6 @@ from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
 from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
 from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.labels import claim_names
 from worker.domain.owners import OwnerChain, owner_chain, owners_of
 from worker.domain.ports import Cluster
 
@@ -87,11 +86,14 @@ def _belongs(pod: Manifest, target: OwnerChain, workload: OwnerChain | None) -> 
     if start.kind in {"Service", "Endpoints"}:
         selector = mapping(dig(manifest, "spec", "selector"))
         return bool(selector) and selects({"matchLabels": selector}, strings(meta(pod).get("labels")))
-    if start.kind == "PersistentVolumeClaim":
-        return start.name in claim_names(mapping(pod.get("spec")))
-    if start.kind in {"ConfigMap", "Secret"}:
-        found = references_of(mapping(pod.get("spec")))
-        return start.name in (found.config_maps if start.kind == "ConfigMap" else found.secrets)
+    if start.kind in {"PersistentVolumeClaim", "ConfigMap", "Secret"}:
+        found = references_of(mapping(pod.get("spec")), name_of(pod))
+        named = {
+            "PersistentVolumeClaim": found.claims,
+            "ConfigMap": found.config_maps,
+            "Secret": found.secrets,
+        }
+        return start.name in named[start.kind]
     return _made_for(pod, workload or target)
 
 

@@ -20,10 +20,13 @@ class References:
     optional: frozenset[str] = field(default=frozenset())
 
 
-def references_of(pod_spec: Mapping[str, Any]) -> References:
-    """Everything a pod spec names in volumes, environment and pull secrets."""
+def references_of(pod_spec: Mapping[str, Any], pod: str = "") -> References:
+    """Everything a pod spec names in volumes, environment and pull secrets.
+
+    `pod` is the name of the pod: the claims of its generic ephemeral volumes are called after it.
+    """
     found: dict[str, dict[str, bool]] = {"configMap": {}, "secret": {}, "claim": {}}
-    for kind, name, optional in _mentions(pod_spec):
+    for kind, name, optional in _mentions(pod_spec, pod):
         if name:
             found[kind][name] = found[kind].get(name, True) and optional
     optional_names = {n for names in found.values() for n, optional in names.items() if optional}
@@ -32,11 +35,13 @@ def references_of(pod_spec: Mapping[str, Any]) -> References:
     )
 
 
-def _mentions(pod_spec: Mapping[str, Any]) -> Iterator[tuple[str, str, bool]]:
+def _mentions(pod_spec: Mapping[str, Any], pod: str) -> Iterator[tuple[str, str, bool]]:
     for volume in mappings(pod_spec.get("volumes")):
         if is_token_volume(volume):
             continue
         yield "claim", text(dig(volume, "persistentVolumeClaim", "claimName")), False
+        if pod and "ephemeral" in volume:
+            yield "claim", f"{pod}-{text(volume.get('name'))}", False
         sources = [volume, *mappings(dig(volume, "projected", "sources"))]
         for source in sources:
             config, secret = mapping(source.get("configMap")), mapping(source.get("secret"))

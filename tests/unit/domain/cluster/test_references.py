@@ -39,6 +39,12 @@ def test_everything_a_pod_refers_to_is_found_once():
     assert ("data",) == found.claims
 
 
+def test_the_claim_of_an_ephemeral_volume_is_named_after_pod_and_volume():
+    spec = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]}
+    assert ("api-0-scratch",) == references_of(spec, "api-0").claims
+    assert () == references_of(spec).claims
+
+
 def test_optional_is_what_no_reference_needs():
     assert {"flags"} == references_of(SPEC).optional
 
