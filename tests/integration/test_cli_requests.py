@@ -16,14 +16,19 @@ from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment, rca
 from worker.adapters.nats_provision import provision, wanted
+from worker.app.operations import Operations, State
 
 
 @dataclass
 class Place:
     """A provisioned server without a worker, and the commands on it."""
 
-    js: nats.js.JetStreamContext
+    nc: nats.NATS
     env: dict[str, str]
+
+    @property
+    def js(self) -> nats.js.JetStreamContext:
+        return self.nc.jetstream()
 
     async def rca(self, *arguments, stdin=None) -> Ended:
         return await rca(*arguments, env=self.env, stdin=stdin)
@@ -33,7 +38,7 @@ class Place:
 async def place(tmp_path):
     async with one_server(tmp_path) as server, nats_client(server.url) as nc:
         await provision(nc, wanted(Subjects()))
-        yield Place(nc.jetstream(), {"RCA_NATS__SERVERS": server.url})
+        yield Place(nc, {"RCA_NATS__SERVERS": server.url})
 
 
 @asynccontextmanager
@@ -106,6 +111,13 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
         ended.json(),
     )
     assert not await cancelled(place, "rr=2E1")
+    assert State.DONE == await Operations(place.nc, Subjects()).state("rr%2E1")
+
+
+@pytest.mark.parametrize(("given", "key"), [("rr 1", "rr%201"), ("a.b.c", "a%2Eb%2Ec"), ("\udcff", "%3F")])
+async def test_the_key_of_an_id_that_is_given_in_place_of_it_is_named(place, given, key):
+    ended = await place.rca("cancel", given)
+    assert (1, True) == (ended.code, f" is {key}, for a recovery" in ended.err), ended.err
 
 
 # -- dlq

@@ -80,8 +80,9 @@ class Operations:
         `token` is unique for each time. Raises OperationError for a text that is no request key.
         """
         if not KEY.fullmatch(key):
+            readable = key.encode(errors="replace").decode()  # what a shell hands over may be no text
             raise OperationError(
-                f"{key!r} is no request key: that of the remediation id {key!r} is {request_key(key)}, for a recovery with "
+                f"{key!r} is no request key: that of the remediation id {key!r} is {request_key(readable)}, for a recovery with "
                 "`.<attempt>`; `rca submit` prints it"
             )
         stored = await self._result(key)

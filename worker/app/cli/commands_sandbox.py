@@ -14,7 +14,7 @@ sandbox = typer.Typer(
     help="Stand-ins for the outside world that speak the real protocols. Each prints one JSON line with its url when it "
     "is ready, and runs until it is interrupted.",
 )
-Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.")]
+Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.", min=0, max=65535)]
 
 
 @sandbox.command(name="nats")
