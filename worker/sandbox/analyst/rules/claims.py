@@ -24,10 +24,12 @@ SYMPTOMS = ("PodPending", "FailedScheduling", "PVCPending")
 
 
 def claims_of(pod: Manifest) -> list[ObjectRef]:
-    """Claims a pod mounts."""
+    """Claims a pod mounts; those of its ephemeral volumes are named after pod and volume (Kubernetes API)."""
     namespace = str(dig(pod, "metadata", "namespace") or "")
-    names = dict.fromkeys(r.name for r in references(pod_spec(pod)) if r.kind == "PersistentVolumeClaim")
-    return [make_ref("PersistentVolumeClaim", name, namespace) for name in names]
+    names = [r.name for r in references(pod_spec(pod)) if r.kind == "PersistentVolumeClaim"]
+    volumes = [v for v in as_list(pod_spec(pod).get("volumes")) if dig(v, "ephemeral")]
+    names += [f"{dig(pod, 'metadata', 'name')}-{dig(v, 'name')}" for v in volumes]
+    return [make_ref("PersistentVolumeClaim", name, namespace) for name in dict.fromkeys(names)]
 
 
 def claim_finding(case: Case, claim: ObjectRef, workload: ObjectRef | None) -> Finding | None:

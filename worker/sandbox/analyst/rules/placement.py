@@ -10,7 +10,7 @@ from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules import nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
-from worker.sandbox.analyst.rules.causes import with_change
+from worker.sandbox.analyst.rules.causes import seen_from, with_change
 from worker.sandbox.analyst.rules.rollouts import last_change
 from worker.sandbox.analyst.shapes import labels_of, pod_spec
 
@@ -129,7 +129,9 @@ def _node_state(case: Case, target: ObjectRef, state: str, message: str) -> Find
                            (Remedy.UNCORDON,), (told,), target, frozenset({"cordoned"}),
                            frozenset({"oom", "affinity", "claim_unbound", "quota"}), {"node": name})  # fmt: skip
         if "Pressure=True" in row.get("CONDITIONS", ""):
-            return nodes.pressure_finding(case, make_ref("Node", name))
+            pressed = nodes.pressure_finding(case, make_ref("Node", name))
+            told = f"the pods of {target} cannot be scheduled"
+            return seen_from(pressed, SYMPTOMS[0], target, told) if pressed else None
     return _finding(case, target, f"the nodes are {state}: {short(message, 160)}", 0.66, {"node_failure"})
 
 
