@@ -6,9 +6,15 @@ import textwrap
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.corpus_files import CORPUS
+from tests.fakes.hostile import VALUES
 from worker.adapters.file_catalog import FileCatalog, lint
+from worker.adapters.file_catalog.reading import KUBERNAUT, Loaded, read_into
+from worker.adapters.file_catalog.source import Document
+from worker.domain.catalog.document import WorkflowDocument
 from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.errors import CatalogUnavailable
 
@@ -274,6 +280,20 @@ def test_hostile_files_are_one_problem_each(tmp_path, text):
     write(tmp_path, text)
     (problem,) = lint(tmp_path).problems
     assert not problem.warning
+
+
+FIELDS = sorted(
+    {*WorkflowDocument.model_fields, "actionType", "workflowID", "customLabels", "detectedLabels"}
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES | st.dictionaries(st.sampled_from(FIELDS), VALUES)))
+def test_any_document_is_a_workflow_or_has_problems(written):
+    for value in (written, {"apiVersion": KUBERNAUT, "kind": "RemediationWorkflow", "spec": written}):
+        loaded = Loaded()
+        read_into(loaded, Document("a.yaml", value))
+        assert loaded.workflows or loaded.problems
+        assert all(1 == len(str(problem).splitlines()) for problem in loaded.problems)
 
 
 @pytest.mark.parametrize(
