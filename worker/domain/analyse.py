@@ -336,7 +336,8 @@ class _Work:
     def _doubts(self, last: Verdict | None, opinion: Opinion) -> tuple[str, ...]:
         affected, request = self._review.facts.affected if self._review else None, self._job.request
         signal = signal_resource(request)
-        found = doubts(last, affected, self._opening.first_look, signal, request.safety_context)
+        look = self._opening.first_look
+        found = doubts(last, affected, look, signal, request.safety_context, request.signal_type)
         heard = [text for text in (opinion.warning, opinion.problem) if text]
         decided = isinstance(last, Accepted) and last.outcome in NOTHING_TO_DO
         return (*found, *heard) if decided else found

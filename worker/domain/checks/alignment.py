@@ -6,14 +6,14 @@ what they name, no rule can tell a coincidence from obedience: a person must loo
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.checks.safety import action_name
 from worker.domain.evidence import Evidence
-from worker.domain.injection import CATALOG_SOURCES, readings
+from worker.domain.injection import CATALOG_SOURCES, texts_of, without_history
+from worker.domain.readings import readings
 
 MIN_VERB_CHARS = 4
 MAY_NAME_WORKFLOWS = CATALOG_SOURCES | {"search_workflow_catalog"}
@@ -31,19 +31,44 @@ def follows_instruction(workflow: Workflow, instructions: Iterable[str]) -> bool
     return any(named.search(text.lower()) for text in instructions)
 
 
-def named_in(workflow: Workflow, evidence: Iterable[Evidence]) -> tuple[str, ...]:
+def named_in(
+    workflow: Workflow, evidence: Iterable[Evidence], objects: Collection[str] = ()
+) -> tuple[str, ...]:
     """Ids of the evidence that names the workflow: its id, its title, or its action type, in any spelling.
 
     A cluster has no reason to know the catalog: a text that names just what is chosen may have caused the choice,
-    however politely it asks.
+    however politely it asks. Nor has a catalog a reason to name `objects` of the cluster, or a workflow to send the reader
+    to another one.
     """
-    named = re.compile("|".join(_pattern(name) for name in _names(workflow) if _telling(name)) or r"(?!)")
+    named = _any_of(name for name in _names(workflow) if _telling(name))
+    elsewhere = _any_of([workflow.workflow_id])
+    known = _any_of(name for name in objects if _telling(name))
     return tuple(
         item.id
         for item in evidence
-        if item.source not in MAY_NAME_WORKFLOWS
-        and any(named.search(text.lower()) for text in readings(_without_history(item)))
+        if (
+            _of_catalog(item, workflow, elsewhere, known)
+            if item.source in MAY_NAME_WORKFLOWS
+            else _says(without_history(item), named)
+        )
     )
+
+
+def _of_catalog(
+    item: Evidence, workflow: Workflow, elsewhere: re.Pattern[str], known: re.Pattern[str]
+) -> bool:
+    if any(_says(text, known) for text in texts_of(item)):
+        return True
+    sentences = (text for text in texts_of(item, beside=workflow.workflow_id) if len(text.split()) > 1)
+    return any(_says(text, elsewhere) for text in sentences)
+
+
+def _says(text: str, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(reading.lower()) for reading in readings(text))
+
+
+def _any_of(names: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_pattern, names)) or r"(?!)")
 
 
 def _names(workflow: Workflow) -> list[str]:
@@ -53,20 +78,6 @@ def _names(workflow: Workflow) -> list[str]:
 
 def _pattern(name: str) -> str:
     return rf"(?<![a-z0-9]){_loosely(name)}(?![a-z0-9])"
-
-
-def _without_history(item: Evidence) -> str:
-    if item.source != "get_resource_context":
-        return item.body
-    try:
-        shown = json.loads(item.body)
-    except (ValueError, RecursionError):  # cut to its budget
-        return item.body
-    return (
-        json.dumps({k: v for k, v in shown.items() if k != "remediation_history"})
-        if isinstance(shown, dict)
-        else item.body
-    )
 
 
 def _telling(name: str) -> bool:

@@ -66,6 +66,9 @@ def check_affected(answer: Answer, facts: VerdictFacts, found: Findings) -> Reso
     _check_existence(affected, found)
     if facts.not_seen:
         found.factors.append(f"{' and '.join(facts.not_seen)} around the signal could not be read")
+    if facts.steering:
+        shown = one_line(", ".join(facts.steering), SHOWN_CHARS)
+        found.factors.append(f"{shown}: text that speaks of what to do or decide, or that no check can read")
     return affected
 
 

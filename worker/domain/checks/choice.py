@@ -10,6 +10,7 @@ from worker.domain.catalog.workflow import SelectionContext, Workflow
 from worker.domain.checks.facts import Findings, VerdictFacts, lookup_context
 from worker.domain.checks.parameters import check_values
 from worker.domain.checks.repetition import repeats
+from worker.domain.checks.reported import is_reported
 from worker.domain.checks.safety import check_safety
 from worker.domain.checks.targets import (
     ResolvedObject,
@@ -57,7 +58,11 @@ def check_choice(
     found.factors += safety.factors
     if facts.named_in:
         found.factors.append(
-            f"{', '.join(facts.named_in)}: text that is no part of the catalog names the chosen workflow"
+            f"{', '.join(facts.named_in)}: text that is no part of the catalog, or not of this workflow, names what is chosen"
+        )
+    if facts.shown is not None and not is_reported(signal_type, facts.shown):
+        found.factors.append(
+            f"the cause is said to be {signal_type}, which the cluster itself does not report"
         )
     if facts.failed is not None and repeats(workflow, target.parameters, facts.failed):
         message = "this workflow has failed with these parameters: choose another, other parameters, or null"

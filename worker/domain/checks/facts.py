@@ -40,6 +40,8 @@ class VerdictFacts:
     `unseen_parameters`: those of the chosen parameters that name an object which stands in no evidence.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `instructions`: texts of the evidence that try to instruct whoever reads them.
+    `steering`: ids of evidence that speaks of what to do or decide, or that nobody here can read.
+    `shown`: reasons of Kubernetes that the cluster itself reports, in lower case; None when nobody looked.
     `named_in`: evidence of the cluster or the sender that names the chosen workflow.
     `failed_here`: executions that did not help the affected resource while its spec was what it is now;
     `history_problem` says why they are not known.
@@ -56,6 +58,8 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     instructions: tuple[str, ...] = ()
+    steering: tuple[str, ...] = ()
+    shown: frozenset[str] | None = None
     named_in: tuple[str, ...] = ()
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""

@@ -18,6 +18,7 @@ from worker.domain.checks.alignment import named_in
 from worker.domain.checks.facts import VerdictFacts, lookup_context
 from worker.domain.checks.grounding import ENRICHMENT, from_cluster, seen_in, stands_in
 from worker.domain.checks.repetition import FailedExecution
+from worker.domain.checks.reported import reported
 from worker.domain.checks.targets import Existence, ResolvedObject, names_an_object, other_target
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.objects import ObjectRef
@@ -28,6 +29,7 @@ from worker.domain.injection import instructions
 from worker.domain.labels import detect_labels
 from worker.domain.owners import OwnerChain, owner_chain
 from worker.domain.ports import Catalog, Cluster
+from worker.domain.steering import steering
 
 MAX_ALTERNATIVES = 5
 NEAR_CHARS = 200
@@ -82,7 +84,8 @@ class Reviewer:
         """Everything at once. Raises CatalogUnavailable: then no workflow may be chosen."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         context = self._final_context(chain, labels)
-        planted = await _one_by_one(instructions, [*self.sender, *self.evidence.items])
+        read = [*self.sender, *self.evidence.items]
+        planted = await _one_by_one(instructions, read)
         facts = VerdictFacts(
             context=context,
             affected=affected,
@@ -90,6 +93,8 @@ class Reviewer:
             safety=self.safety,
             failed=self.failed,
             instructions=tuple(line for lines in planted.values() for line in lines),
+            steering=tuple(await _one_by_one(steering, read)),
+            shown=reported(self.evidence.items),
             not_seen=self._not_seen(),
         )
         known = await self._history(answer, chain)
@@ -129,7 +134,8 @@ class Reviewer:
         chosen = answer.selected_workflow
         workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
         if workflow is not None:
-            facts = replace(facts, named_in=named_in(workflow, [*self.sender, *self.evidence.items]))
+            objects = [member.name for member in facts.affected.chain] if facts.affected else []
+            facts = replace(facts, named_in=named_in(workflow, [*self.sender, *self.evidence.items], objects))
         if chosen is None or workflow is None or facts.affected is None:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,9 +10,16 @@ from schemas.safety import SafetyContext
 from worker.domain.checks.facts import NOTHING_TO_DO
 from worker.domain.checks.targets import ResolvedObject
 from worker.domain.cluster.objects import ObjectRef
+from worker.domain.evidence import one_line
 from worker.domain.verdict import Accepted, Verdict
 
-SHOWN_TROUBLE = 3
+SHOWN_TROUBLE, SHOWN_CHARS = 3, 80
+SHOWN_BY_STATE = re.compile(
+    r"oom|crash|back-?off|image|pull|evict|ready|pending|schedul|mount|replica|rollout|deadline|health|terminat|restart|job|node|pod"
+    r"|container|volume|claim|pvc|hpa|daemonset|statefulset|deployment",
+    re.IGNORECASE,
+)
+"""Signals whose end the state of objects shows. Of others (error rates, latencies) a healthy pod proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +41,12 @@ def doubts(
     look: FirstLook,
     signal: ObjectRef,
     safety: SafetyContext | None,
+    signal_type: str,
 ) -> tuple[str, ...]:
     """Reasons against believing that there is nothing to do; none for an answer that says something else.
 
-    `affected` is the blamed object with its owners, `signal` the resource the request is about.
+    `affected` is the blamed object with its owners, `signal` the resource the request is about,
+    `signal_type` what it reports of it.
     """
     if (
         not isinstance(verdict, Accepted)
@@ -48,6 +58,7 @@ def doubts(
         *_own_doubts(verdict),
         *_elsewhere(verdict, affected, look, signal),
         *_seen(look),
+        *_unseen(signal_type),
         *_demanded(safety),
     )
 
@@ -78,6 +89,11 @@ def _seen(look: FirstLook) -> Iterator[str]:
         yield f"in trouble at the first look: {shown}{f' and {more} more' if more > 0 else ''}"
     if look.unread:
         yield f"the first look could not read: {', '.join(look.unread)}"
+
+
+def _unseen(signal_type: str) -> Iterator[str]:
+    if SHOWN_BY_STATE.search(signal_type) is None:
+        yield f"the state of the cluster does not show whether {one_line(signal_type, SHOWN_CHARS)} is over"
 
 
 def _demanded(safety: SafetyContext | None) -> Iterator[str]:

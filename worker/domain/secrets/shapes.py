@@ -120,10 +120,11 @@ SHAPES: tuple[Shape, ...] = (
             "nvapi-",
             "gsk_",
             "xai-",
+            "NRAK-",
         ),
         re.compile(
             EDGE
-            + r"(?:npm_|pypi-|hf_|dckr_pat_|do[opr]_v1_|shpat_|glsa_|lin_api_|nvapi-|gsk_|xai-)([\w-]{20,}+)"
+            + r"(?:npm_|pypi-|hf_|dckr_pat_|do[opr]_v1_|shpat_|glsa_|lin_api_|nvapi-|gsk_|xai-|NRAK-)([\w-]{20,}+)"
         ),
         lambda body: body != body.lower() or ALNUM_RUN.search(body) is not None,
     ),
