@@ -7,6 +7,7 @@ from the queue, so that nothing lies there without anybody working on it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -49,7 +50,7 @@ class ExhaustedDesk:
             return ACK
         with structlog.contextvars.bound_contextvars(stream=advisory.stream, sequence=advisory.stream_seq):
             try:
-                await self._serve(advisory)
+                await self._serve(advisory, delivery.stored_at)
             except LostClaim:
                 return retry(AGAIN_SECONDS)
             except Unavailable as e:
@@ -57,10 +58,10 @@ class ExhaustedDesk:
                 return retry(AGAIN_SECONDS)
         return ACK
 
-    async def _serve(self, advisory: Advisory) -> None:
+    async def _serve(self, advisory: Advisory, at: datetime) -> None:
         stored = await self._requests.read(advisory.stream_seq)
-        if stored is None:
-            return  # settled after all
+        if stored is None or stored.stored_at > at:
+            return  # settled after all; or of a stream that was made anew, which counts from 1 again
         log.error("deliveries_exhausted", lane=advisory.consumer, deliveries=advisory.deliveries)
         origin = Delivery(
             stored.subject,

@@ -222,6 +222,16 @@ async def test_nothing_is_taken_out_while_the_broker_is_down():
     assert 7 in desk.requests.stored
 
 
+async def test_a_younger_request_is_not_meant_though_a_stream_made_anew_has_given_it_the_number():
+    desk = Desk()
+    told = desk.world.clock.now()
+    desk.world.clock.advance(1.0)
+    queued(desk, body())
+    delivery = Delivery("$JS.EVENT", "RCA_DLQ", "exhausted", 1, 1, told)
+    assert ACK == await exhausted_desk(desk)(json.dumps(ADVISORY).encode(), {}, delivery)
+    assert ([], 7) == (desk.world.events.dead_letters, *desk.requests.stored)
+
+
 @pytest.mark.parametrize("fields", [{"stream_seq": 8}, {"stream_seq": "7"}, {"consumer": None}])
 async def test_an_advisory_about_nothing_is_done_with(fields):
     desk = Desk()
