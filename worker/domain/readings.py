@@ -9,7 +9,7 @@ import unicodedata
 import urllib.parse
 from collections.abc import Iterator
 
-ESCAPES = re.compile(r"\\+(?:u\{([0-9a-f]{1,6})\}|u([0-9a-fA-F]{4})|([nrt]))")
+ESCAPES = re.compile(r"(?<!\\)\\++(?:u\{([0-9a-f]{1,6})\}|u([0-9a-fA-F]{4})|([nrt]))")
 """What JSON and this worker make of characters: `\\n`, `\\u0041`, `\\u{200b}`."""
 SPELT_OUT = re.compile(r"(?<!\w)\w(?:[ .]{1,4}\w(?!\w)){4,}")
 """Words whose letters stand apart."""

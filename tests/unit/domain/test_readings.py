@@ -43,3 +43,9 @@ def test_a_character_that_does_not_exist_does_no_harm(escape):
 @pytest.mark.parametrize("text", ["1a", "QUJD", "a%20", "a+", "A_", "%41", "a b "])
 def test_a_long_monotonous_text_is_read_in_one_go(text):
     assert list(readings(text * 50_000))
+
+
+def test_a_million_backslashes_are_read_once():
+    """Reading their run anew from each of them would take hours."""
+    text = "\\" * 1_000_000
+    assert text in readings(text)
