@@ -52,7 +52,7 @@ def test_a_long_wait_that_the_server_asks_for_can_end_the_request():
 @given(
     reason=st.sampled_from(RetryReason),
     attempt=st.integers(1, 10**6),
-    age=st.floats(0, 10**6),
+    age=st.floats(-(10**6), 10**6),
     after=st.none() | st.floats(0, 10**5),
     jitter=st.floats(0, 1, exclude_max=True),
 )
