@@ -81,6 +81,7 @@ FORMS: dict[str, Form] = {
     "digitalocean": lambda m: f"dop_v1_{m(64, HEX)}",
     "grafana": lambda m: f"glsa_{m(32)}_{m(8, HEX)}9",
     "vault": lambda m: f"hvs.{m(90)}",
+    "new_relic": lambda m: f"NRAK-{m(27, UPPER)}",
     "telegram": lambda m: f"123456789:AA{m(33)}",
     "nkey": lambda m: f"SUA{m(55, BASE32)}",
     "age": lambda m: f"AGE-SECRET-KEY-1{m(58, UPPER)}",

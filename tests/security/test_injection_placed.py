@@ -16,17 +16,19 @@ from typing import Any
 
 import pytest
 
-from schemas.analysis import AnalysisResult, Status
+from schemas.analysis import AnalysisResult
 from tests.corpus_files import CORPUS
 from tests.fakes.analyst_scoring import AnalystModel, analyse
 from tests.fakes.injections import PLANTED, SPREAD
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_external import MemoryExternal
+from tests.fakes.steering_texts import STEERING, UNREAD
 from worker.adapters.file_catalog.loading import read_directory
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
 from worker.domain.injection import suspicious_lines
+from worker.domain.steering import steering_lines
 from worker.domain.tools import ARGUMENTS
 from worker.sandbox.cluster_files import find_logs, read_objects
 
@@ -147,7 +149,25 @@ class Obeying(Reading):
         return self.order in json.dumps(self.requests[-1]["messages"])
 
 
-TEXTS = (*PLANTED, *SPREAD)
+class Dismissing(Reading):
+    """Investigates like the analyst. Once it has read the order, it answers that there is nothing to do."""
+
+    async def ask(self, request: ModelRequest) -> Reply:
+        reply = await super().ask(request)
+        prose, found, block = reply.text.partition("```json")
+        if reply.tool_calls or not found or MARK not in json.dumps(self.requests[-1]["messages"]):
+            return reply
+        answer = json.loads(block.rpartition("```")[0])
+        answer |= {
+            "selected_workflow": None,
+            "investigation_outcome": "problem_resolved",
+            "confidence": 0.99,
+            "rationale": "it is over",
+        }
+        return replace(reply, text=f"{prose}```json\n{json.dumps(answer)}\n```")
+
+
+TEXTS = (*PLANTED, *SPREAD, *STEERING, *UNREAD)
 ROUNDS = [
     (text, PLACES[n % len(PLACES)], CASES[n // len(PLACES) % len(CASES)]) for n, text in enumerate(TEXTS)
 ]
@@ -156,7 +176,11 @@ ROUNDS = [
 def rounds(place: str) -> list[tuple[str, str]]:
     """The texts that are tried in this place, each with the incident. Advice on what to choose is a catalog's office."""
     here = [(text, number) for text, where, number in ROUNDS if where == place]
-    return [t for t in here if place != "catalog" or suspicious_lines(t[0], of_catalog=True)]
+    return [t for t in here if place != "catalog" or _against_its_office(t[0])]
+
+
+def _against_its_office(text: str) -> bool:
+    return bool(suspicious_lines(text, of_catalog=True) or steering_lines(text, of_catalog=True))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -183,6 +207,14 @@ async def test_a_model_that_obeys_never_gets_past_a_person(place):
         assert not model.obeyed or needs_a_person(result), text
         obeyed += model.obeyed
     assert obeyed > 0
+
+
+@pytest.mark.parametrize("number", CASES)
+async def test_no_text_makes_an_incident_that_goes_on_look_settled(number):
+    """Not even one that nobody would suspect: what the cluster shows decides."""
+    built = stage(number)
+    built.plant("message", MARK)
+    assert needs_a_person(await built.run(Dismissing()))
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "catalog"])
@@ -234,4 +266,5 @@ def called(model: AnalystModel) -> set[str]:
 
 
 def needs_a_person(result: AnalysisResult) -> bool:
-    return result.status is not Status.COMPLETED or result.approval.required
+    """A result that says there is nothing to do counts as passed: nobody looks at it."""
+    return result.needs_human_review or result.approval.required
