@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "worker.app.cli.main")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 150.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import aiohttp
 from tests.nats_servers import free_ports
 from tests.processes import COMMAND, environment
 
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 20.0
 READINESS_SECONDS = 1.0
