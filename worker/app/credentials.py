@@ -48,6 +48,7 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
         context = ssl.create_default_context(
             cafile=settings.ca_file
         )  # with a file: this authority and no other
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Debian's Python leaves it to the system's policy
     if settings.cert_file and settings.key_file:
         for name, path in (
             ("RCA_NATS__CERT_FILE", settings.cert_file),

@@ -46,7 +46,7 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 BOM: Final = "\ufeff"
 
 # A string that is never closed is taken to the end of the text: the scan stays linear.
-_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_STRING_OR_BRACKET: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _ID_IN_TEXT: Final = MappingProxyType(
     {

@@ -17,6 +17,8 @@ import re
 import unicodedata
 from dataclasses import dataclass, replace
 
+from worker.domain.redact import redact
+
 FENCE_LOOKALIKE = re.compile(r"<(\s*+(?:/\s*+)?data-)", re.IGNORECASE)
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
@@ -70,9 +72,18 @@ def make_visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Text for a heading or a bullet: visible, on one line, no fence, at most `limit` characters."""
-    flat = FENCE_LOOKALIKE.sub(r"‹\1", " ".join(make_visible(text).split()))
+    """Text for a heading or a bullet: visible, on one line, no fence, at most `limit` characters.
+
+    Secrets go before anything is cut or folded: of what is left of them, nobody could tell that it was one.
+    """
+    flat = _flat(text)
+    if flat != text or len(flat) > limit:
+        flat = _flat(redact(text))
     return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+def _flat(text: str) -> str:
+    return FENCE_LOOKALIKE.sub(r"‹\1", " ".join(make_visible(text).split()))
 
 
 def fence(item: Evidence, token: str) -> str:

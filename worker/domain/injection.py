@@ -20,7 +20,7 @@ BEFORE_CHARS, AFTER_CHARS = 100, 250
 """How much is shown around a hit: enough to see what it orders."""
 CATALOG_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_workflows"})
 """Documents of many short texts, each read by itself: across them, words meet that nobody wrote together."""
-WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?:[ -][A-Za-z]++){2,}+")
+WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?>(?:[ -][A-Za-z]++){2,})")
 """Three words or more: shorter ones are names and flags."""
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 from worker.domain.catalog.search import FORM, MAX_RESULTS, MIN_CONFIDENCE
 from worker.domain.cluster.kinds import canonical_kind, split_kind
 from worker.domain.conversation import ToolSpec
+from worker.domain.evidence import one_line
 
 MAX_TAIL_LINES = 2000
 DEFAULT_TAIL_LINES = 200
@@ -241,6 +242,7 @@ def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
         for name, prop in schema["properties"].items()
     )
     wrong = "; ".join(
-        f"{'.'.join(str(part) for part in found['loc'])[:60]}: {found['msg']}" for found in error.errors()[:5]
+        f"{one_line('.'.join(str(part) for part in found['loc']), 60)}: {found['msg']}"
+        for found in error.errors()[:5]
     )
     return f"bad arguments: {wrong}. Allowed: {allowed}"

@@ -407,6 +407,9 @@ def test_there_are_enough_examples():
         ("user=a,password=b,host=c", "user=a,password=[REDACTED:password],host=c"),
         ("password: hunter2 # old\nuser: b", "password: [REDACTED:password] # old\nuser: b"),
         ("(password=hunter2)", "(password=[REDACTED:password])"),
+        ("set password: | hunter2 user: b", "set password: [REDACTED:password] user: b"),
+        ("set password: >- hunter2 user: b", "set password: [REDACTED:password] user: b"),
+        ("| token: | status | ready |", "| token: | status | ready |"),
         (
             "kind: Secret\ndata:\n  a: Yg==\nmetadata:\n  name: x",
             "kind: Secret\ndata:\n  a: [REDACTED:secret]\nmetadata:\n  name: x",

@@ -41,7 +41,7 @@ _CLOSERS = {
     "\u2019": "\u2019",
 }
 _BODIES = {
-    opener: re.compile(rf"[^\\{closer}]*+(?:\\.[^\\{closer}]*+)*+(?={closer})", re.DOTALL)
+    opener: re.compile(rf"[^\\{closer}]*+(?>(?:\\.[^\\{closer}]*+)*)(?={closer})", re.DOTALL)
     for opener, closer in _CLOSERS.items()
 }
 INT64 = range(-(2**63), 2**63)

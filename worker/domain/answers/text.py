@@ -36,7 +36,7 @@ _ANSWER_KEY = re.compile(
     re.IGNORECASE,
 )
 _FENCE_LINE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
-_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
+_BRACKETS = re.compile(r'"(?>(?:[^"\\\n]|\\.)*)"?|[{}\[\]]')
 _BEFORE_JSON = re.compile(
     r"(?:(?:(?<=\n)|^)[ \t]*(?:`{3,}|~{3,})[^\n`]*\n\s*|<\w{1,40}>\s*)?(?:[A-Za-z_][\w.]{0,60}\s?[=(]\s*)?$"
 )

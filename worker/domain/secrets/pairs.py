@@ -27,20 +27,23 @@ FLAG = re.compile(
 )
 NAME_VALUE = re.compile(
     rf"(?:(?<![\w./-])|(?<=\\[nrt]))(?:name|key){QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}{QUOTE}?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
-    rf"[ \t]{{0,8}}+,?(?:\\n|\\r|\s){{0,200}}+{QUOTE}?value{QUOTE}?(?P<sep>[ \t]{{0,8}}[:=][ \t]{{0,8}})(?P<open>{QUOTE})?",
+    rf"[ \t]{{0,8}}+,?(?>(?:\\n|\\r|\s){{0,200}}){QUOTE}?value{QUOTE}?(?P<sep>[ \t]{{0,8}}[:=][ \t]{{0,8}})(?P<open>{QUOTE})?",
     re.IGNORECASE,
 )
 XML = re.compile(r"<(?P<key>[\w.:-]{2,}+)(?:\s[^<>]{0,200})?>(?P<value>[^<>]{1,4096}+)</")
 BARE = re.compile(
-    r"(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
-    r"|\\(?![nrt\"'])|[(\[{](?=\S))++"
+    r"(?>(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
+    r"|\\(?![nrt\"'])|[(\[{](?=\S))+)"
 )
+"""Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks matches wrongly."""
 JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
 """After a quoted key JSON says where a bare value ends; what is in a structure is looked at on its own."""
 AFTER_QUOTE = frozenset(" \t\r\n,;:}])>&|\\.\"'`")
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
 BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
-ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))++")
+ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?>(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))+)")
+FLAT_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]+(?=\S)(?!\S+[ \t]+\|)")
+"""Of a block whose line ends somebody made blanks, not of a table."""
 LINE_LEAD = re.compile(r"(?:\A|\n|\\n)[ \t]*(?:- )?[ \t]*[\"']?\Z")
 LONGEST_LEAD = 160
 LEAD_WORD = re.compile(
@@ -119,6 +122,9 @@ def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
     start = match.end()
     if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
         return block.end()
+    if ":" in match["sep"] and (flat := FLAT_BLOCK.match(text, start)) is not None:
+        bare = BARE.match(text, flat.end())
+        return bare.end() if bare else flat.end()
     if (lead := _yaml_lead(match, text)) is not None:
         return _line_end(text, start, escaped=lead.startswith("\\"))
     scheme = CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
@@ -190,7 +196,7 @@ def _line_end(text: str, start: int, *, escaped: bool) -> int:
 
 
 def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
-    if MARKED.fullmatch(value) or is_no_secret(value, kind):
+    if MARKED.fullmatch(value) or is_no_secret(value, kind) or value == "|":  # a table
         return False
     if kind == "auth":
         return looks_random(value) or (len(value) >= 12 and value.endswith("="))
