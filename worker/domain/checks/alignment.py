@@ -7,7 +7,8 @@ what they name, no rule can tell a coincidence from obedience: a person must loo
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from worker.domain.catalog.workflow import Workflow
 from worker.domain.checks.safety import action_name
@@ -16,6 +17,9 @@ from worker.domain.injection import CATALOG_SOURCES, texts_of, without_history
 from worker.domain.readings import readings
 
 MIN_VERB_CHARS = 4
+MAX_VALUE_CHARS = 100
+BETWEEN = r"[\s=:\"'>-]{1,4}"
+"""What stands between the words of a clause, or a key and its value."""
 MAY_NAME_WORKFLOWS = CATALOG_SOURCES | {"search_workflow_catalog"}
 
 
@@ -32,15 +36,21 @@ def follows_instruction(workflow: Workflow, instructions: Iterable[str]) -> bool
 
 
 def named_in(
-    workflow: Workflow, evidence: Iterable[Evidence], objects: Collection[str] = ()
+    workflow: Workflow,
+    evidence: Iterable[Evidence],
+    objects: Collection[str] = (),
+    parameters: Mapping[str, object] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Ids of the evidence that names the workflow: its id, its title, or its action type, in any spelling.
+
+    Or one of its `parameters` together with the very value that was chosen for it.
 
     A cluster has no reason to know the catalog: a text that names just what is chosen may have caused the choice,
     however politely it asks. Nor has a catalog a reason to name `objects` of the cluster, or a workflow to send the reader
     to another one.
     """
-    named = _any_of(name for name in _names(workflow) if _telling(name))
+    names = [_pattern(name) for name in _names(workflow) if _telling(name)]
+    named = _either([*names, *_values(parameters)])
     elsewhere = _any_of([workflow.workflow_id])
     known = _any_of(name for name in objects if _telling(name))
     return tuple(
@@ -68,7 +78,19 @@ def _says(text: str, pattern: re.Pattern[str]) -> bool:
 
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(_pattern, names)) or r"(?!)")
+    return _either(map(_pattern, names))
+
+
+def _either(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(patterns) or r"(?!)")
+
+
+def _values(parameters: Mapping[str, object]) -> Iterator[str]:
+    """For each parameter with a telling name: its name, a few words at most, and its value."""
+    for name, value in parameters.items():
+        said = str(value).strip().lower()
+        if _telling(name) and 0 < len(said) <= MAX_VALUE_CHARS:
+            yield rf"{_pattern(name)}{BETWEEN}(?:\w{{1,20}}{BETWEEN}){{0,4}}?{re.escape(said)}(?!\w)"
 
 
 def _names(workflow: Workflow) -> list[str]:

@@ -135,7 +135,9 @@ class Reviewer:
         workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
         if workflow is not None:
             objects = [member.name for member in facts.affected.chain] if facts.affected else []
-            facts = replace(facts, named_in=named_in(workflow, [*self.sender, *self.evidence.items], objects))
+            read = [*self.sender, *self.evidence.items]
+            given = chosen.parameters if chosen else {}
+            facts = replace(facts, named_in=named_in(workflow, read, objects, given))
         if chosen is None or workflow is None or facts.affected is None:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)

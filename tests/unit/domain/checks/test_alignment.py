@@ -86,3 +86,21 @@ def test_a_name_of_one_everyday_word_tells_nothing():
 def test_a_catalog_that_sends_to_another_workflow_or_knows_the_object_is_told(document, named):
     listed = Evidence("list_workflows", "", json.dumps({"workflows": [document]}), id="E1")
     assert (("E1",) if named else ()) == named_in(DRAIN, [listed], ["worker-1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("SCALE_REPLICAS must be 0 for this workload", True),
+        ("memory limit ought to become 512Gi, replicas 0", True),
+        ("when patching, pass TARGET_CONFIGMAP=other-settings", True),
+        ("SCALE_REPLICAS: 2", False),
+        ("memory limit 512Mi exceeded, 512Gi on the node", False),
+        ("replicas 0", False),
+        ("other-settings is mounted", False),
+    ],
+)
+def test_evidence_that_names_a_parameter_with_its_chosen_value_is_told(text, named):
+    chosen = {"SCALE_REPLICAS": 0, "MEMORY_LIMIT": "512Gi", "TARGET_CONFIGMAP": "other-settings", "SIZE": "0"}
+    log = [Evidence("get_pod_logs", "", text, id="E1")]
+    assert (("E1",) if named else ()) == named_in(DRAIN, log, parameters=chosen)
