@@ -86,11 +86,15 @@ def _either(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def _values(parameters: Mapping[str, object]) -> Iterator[str]:
-    """For each parameter with a telling name: its name, a few words at most, and its value."""
+    """For each parameter with a telling name: its name, a few words at most, and its value.
+
+    Words of the name stand apart: `"nodeName": "worker-1"` is how objects of the cluster say where they are.
+    """
     for name, value in parameters.items():
         said = str(value).strip().lower()
         if _telling(name) and 0 < len(said) <= MAX_VALUE_CHARS:
-            yield rf"{_pattern(name)}{BETWEEN}(?:\w{{1,20}}{BETWEEN}){{0,4}}?{re.escape(said)}(?!\w)"
+            apart = r"[\s_-]".join(map(re.escape, re.split(r"[\s_-]+", name.strip().lower())))
+            yield rf"(?<![a-z0-9]){apart}{BETWEEN}(?:\w{{1,20}}{BETWEEN}){{0,4}}?{re.escape(said)}(?!\w)"
 
 
 def _names(workflow: Workflow) -> list[str]:

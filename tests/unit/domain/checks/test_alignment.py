@@ -97,6 +97,7 @@ def test_a_catalog_that_sends_to_another_workflow_or_knows_the_object_is_told(do
         ("SCALE_REPLICAS: 2", False),
         ("memory limit 512Mi exceeded, 512Gi on the node", False),
         ("replicas 0", False),
+        ('{"targetConfigmap":"other-settings","scaleReplicas":0}', False),
         ("other-settings is mounted", False),
     ],
 )
