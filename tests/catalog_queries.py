@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from tests.corpus_files import CORPUS
 from worker.domain.catalog.search import parse_query
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.ports import Catalog
+from worker.domain.values.ports import Catalog
+from worker.domain.values.workflows import SelectionContext
 
 Search = tuple[str, SelectionContext, frozenset[str]]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 
 EXAMPLE = Path(str(files("worker"))) / "examples" / "incident"
 NAMESPACE = "bazaar"

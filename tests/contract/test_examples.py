@@ -18,10 +18,10 @@ from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
 from tests.example_variant import CACHE_POD, EXAMPLE, NAMESPACE, VARIANTS, Variant
 from worker.adapters.file_catalog import FileCatalog, lint
-from worker.domain.catalog.workflow import SelectionContext, Workflow
-from worker.domain.checks.parameters import check_values
-from worker.domain.decode import Decoded, decode
-from worker.domain.redact import redact
+from worker.domain.intake.decode import Decoded, decode
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.workflows import SelectionContext, Workflow
+from worker.domain.verdict.checks.parameters import check_values
 from worker.sandbox.cluster_files import find_logs, read_objects
 from worker.sandbox.cluster_store import ListOptions, Snapshot
 

@@ -19,7 +19,7 @@ from tests.corpus_files import (
     payload_rows,
     reply_rows,
 )
-from worker.domain.decode import Decoded, Rejected, decode
+from worker.domain.intake.decode import Decoded, Rejected, decode
 
 NOW = datetime(2026, 5, 11, 21, 43, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from schemas.subjects import Subjects
-from worker.domain.journal.resume import LLM
-from worker.domain.journal.steps import BEGIN, END, FAILED
+from worker.domain.journal.steps import FAILED
+from worker.domain.values.step_kinds import BEGIN, END, LLM
 
 
 @dataclass(frozen=True)

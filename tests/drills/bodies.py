@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path, payload_rows
-from worker.domain.decode import Decoded, decode
+from worker.domain.intake.decode import Decoded, decode
 
 LARGEST_SEED = 20_000
 NOW = datetime(2026, 5, 11, 21, 43, tzinfo=UTC)

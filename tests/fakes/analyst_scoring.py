@@ -17,13 +17,21 @@ from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.analyse import Analysis, Outside, Rules
-from worker.domain.auditing.trail import AuditTrail, Subject
-from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall, ToolTurn, UserTurn
-from worker.domain.delivery import Delivery
-from worker.domain.job import Job
+from worker.domain.audit.trail import AuditTrail, Subject
+from worker.domain.journal.job import Job
 from worker.domain.journal.recorded import RecordedRun
-from worker.domain.ports import ExternalTools
-from worker.domain.redact import redact
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.conversation import (
+    CallUsage,
+    Finish,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    ToolTurn,
+    UserTurn,
+)
+from worker.domain.values.delivery import Delivery
+from worker.domain.values.ports import ExternalTools
 from worker.sandbox.analyst.respond import respond
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from worker.domain.answer import Answer, UnreadableAnswer, parse_answer
-from worker.domain.conversation import Finish
+from worker.domain.values.conversation import Finish
+from worker.domain.verdict.answers.parse import Answer, UnreadableAnswer, parse_answer
 
 CANONICAL: dict[str, Any] = {
     "root_cause_analysis": {

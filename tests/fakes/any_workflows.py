@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
 
 SIGNALS = ["CrashLoopBackOff", "OOMKilled", "oomkilled", "*"]
 SEVERITIES = ["critical", "HIGH", "warning", "medium", "*"]

@@ -13,10 +13,10 @@ from schemas.chain import UNSEALED, genesis
 from schemas.failure import DeadLetterReason
 from schemas.taxonomy import RequestKind
 from tests.fakes.messages import NOON
-from worker.domain.auditing.check import AuditCheck
-from worker.domain.auditing.findings import Facts, Report, StoredResult
-from worker.domain.auditing.record import finished, record_of
-from worker.domain.ports import SignatureCheck, Signer
+from worker.domain.audit.check import AuditCheck
+from worker.domain.audit.findings import Facts, Report, StoredResult
+from worker.domain.audit.record import finished, record_of
+from worker.domain.values.ports import SignatureCheck, Signer
 
 LATER = NOON + timedelta(days=3)
 """When the chains are checked: nothing is open any more."""

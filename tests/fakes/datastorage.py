@@ -13,8 +13,8 @@ from aiohttp.typedefs import Handler
 
 from tests.fakes.datastorage_catalog import StoredCatalog
 from tests.fakes.loopback import served
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.history import PastRemediation
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import PastRemediation
 
 HASH = f"sha256:{'1' * 64}"
 WORDS = {"completed": "success", "failed": "failure", "cancelled": "cancelled"}

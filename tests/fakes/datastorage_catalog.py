@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from schemas.enrichment import camel_case
-from worker.domain.catalog.workflow import ActionText, Parameter, Workflow
+from worker.domain.values.workflows import ActionText, Parameter, Workflow
 
 REQUIRED = ("severity", "component", "environment", "priority")
 ENUMS = {"severity": ("critical", "high", "medium", "low"), "priority": ("P0", "P1", "P2", "P3")}

@@ -18,9 +18,9 @@ from tests.fakes.scripted import DELIVERY, World, incident, tokens
 from worker.app.admission import Admission
 from worker.app.handler import Handler, HandlerRules, Ports
 from worker.app.metrics import Metrics
-from worker.domain.delivery import Settlement
-from worker.domain.journal.steps import END
-from worker.domain.ports import Step
+from worker.domain.values.delivery import Settlement
+from worker.domain.values.ports import Step
+from worker.domain.values.step_kinds import END
 
 
 def body(request: Signal | None = None, **fields: Any) -> bytes:

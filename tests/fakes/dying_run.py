@@ -8,8 +8,8 @@ from typing import Any
 
 from schemas.incident import Signal
 from tests.fakes.scripted import World
-from worker.domain.journal.steps import BEGIN
-from worker.domain.ports import AuditRecord, JournalRun, Step
+from worker.domain.values.ports import AuditRecord, JournalRun, Step
+from worker.domain.values.step_kinds import BEGIN
 
 
 class Killed(BaseException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 
 NOW = datetime(2026, 6, 4, 15, 30, tzinfo=UTC)
 BORN = "2026-06-04T14:30:00Z"

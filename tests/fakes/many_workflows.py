@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from worker.domain.catalog.workflow import SelectionContext, Workflow
+from worker.domain.values.workflows import SelectionContext, Workflow
 
 ENVIRONMENTS = ("production", "staging", "development", "test", "*")
 PRIORITIES = ("P0", "P1", "P2", "P3", "*")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from worker.domain.catalog.cursor import cursor_after, workflow_of
-from worker.domain.catalog.search import SearchPage, SearchQuery, Tied, graded, search_page
+from worker.domain.catalog.search import Tied, graded, search_page
 from worker.domain.catalog.selection import (
     CUSTOM,
     DETECTED,
@@ -24,7 +24,9 @@ from worker.domain.catalog.selection import (
     summary,
     target_keys,
 )
-from worker.domain.catalog.workflow import (
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import (
     LABELS,
     WILDCARD,
     ActionSummary,
@@ -34,7 +36,6 @@ from worker.domain.catalog.workflow import (
     Workflow,
     WorkflowPage,
 )
-from worker.domain.errors import CatalogUnavailable
 
 PAGE_SIZE = 10
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

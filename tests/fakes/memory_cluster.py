@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 from worker.sandbox.cluster_failure import ApiFailure
 from worker.sandbox.cluster_kinds import Resource
 from worker.sandbox.cluster_logs import LogOptions

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
 
 DIMENSIONS = 64
 SYNONYMS = {

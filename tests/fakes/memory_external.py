@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.domain.errors import ExternalToolError
-from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
+from worker.domain.values.errors import ExternalToolError
+from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 
 DOCS = ExternalTool(
     "docs",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.errors import HistoryUnavailable
-from worker.domain.history import Past, PastRemediation
+from worker.domain.values.errors import HistoryUnavailable
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import Past, PastRemediation
 
 Place = tuple[str, str, str]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from worker.domain.errors import MetricsError
-from worker.domain.toolbox.series import Series
+from worker.domain.values.errors import MetricsError
+from worker.domain.values.series import Series
 
 
 @dataclass

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
+from worker.domain.values.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
 
 USAGE = CallUsage(input_tokens=1_000, cached_tokens=600, output_tokens=100)
 Said = Reply | Exception

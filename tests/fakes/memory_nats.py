@@ -10,9 +10,9 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import kv_key
-from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.journal.steps import UNREADABLE
-from worker.domain.ports import AuditRecord, Step, StoredRequest
+from worker.domain.values.errors import LostClaim, Unavailable
+from worker.domain.values.ports import AuditRecord, Step, StoredRequest
+from worker.domain.values.step_kinds import UNREADABLE
 
 
 @dataclass

@@ -23,17 +23,17 @@ from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.domain.analyse import Analysis, Outside, Rules
-from worker.domain.auditing.trail import AuditTrail, Subject
-from worker.domain.catalog.workflow import Workflow
-from worker.domain.cluster.objects import Manifest
-from worker.domain.context import attempt_number
-from worker.domain.delivery import Delivery
-from worker.domain.errors import Halted, HaltReason
-from worker.domain.job import Job
+from worker.domain.audit.trail import AuditTrail, Subject
+from worker.domain.intake.context import attempt_number
+from worker.domain.journal.job import Job
 from worker.domain.journal.recorded import RecordedRun
 from worker.domain.journal.start import start
-from worker.domain.ports import JournalRun
-from worker.domain.redact import redact
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.delivery import Delivery
+from worker.domain.values.errors import Halted, HaltReason
+from worker.domain.values.objects import Manifest
+from worker.domain.values.ports import JournalRun
+from worker.domain.values.workflows import Workflow
 
 RECEIVED = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 DELIVERY = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 7, 1, RECEIVED)

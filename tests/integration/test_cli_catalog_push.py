@@ -15,8 +15,8 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.app.cli.catalog_push import push_directory
 from worker.app.settings import CatalogSettings
 from worker.app.wiring.outside import open_catalog
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import SelectionContext
 
 GOOD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: restarts.'\n"
 

@@ -15,7 +15,7 @@ from schemas.subjects import Header, Subjects
 from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment, rca
-from worker.adapters.nats_provision import provision, wanted
+from worker.adapters.nats.provision import provision, wanted
 from worker.app.operations import Operations, State
 
 

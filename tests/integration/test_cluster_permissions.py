@@ -18,13 +18,13 @@ from tests.corpus_files import CORPUS
 from tests.fakes.analyst_scoring import NOW, AnalystModel, StillClock, analyse
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
+from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.kinds import WORKLOADS
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.cluster.render_tables import COLUMNS
-from worker.domain.enrichment import enrich
-from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.labels import detect_labels
-from worker.domain.owners import owner_chain
+from worker.domain.cluster.owners import owner_chain
+from worker.domain.cluster.rendering.tables import COLUMNS
+from worker.domain.enrichment.enrich import enrich
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.cluster_kinds import Resource, ResourceTable
 
 TOP = Path(__file__).parent.parent.parent

@@ -15,8 +15,8 @@ from tests.pipeline import CATALOG, running
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.settings import CatalogSettings
 from worker.app.wiring.outside import open_catalog
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import SelectionContext
 
 LIST_ACTIONS = (("list_available_actions", {}),)
 

@@ -15,8 +15,8 @@ from tests.fakes.datastorage import written
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
 from worker.app.settings import HistorySettings, PrometheusSettings
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.history import PastRemediation
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import PastRemediation
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 INCIDENT = json.loads((CASE / "incident.json").read_text())

@@ -20,8 +20,8 @@ import yaml
 from aiohttp import web
 
 from worker.adapters.kubernetes_cluster import KubernetesCluster
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 

@@ -21,12 +21,12 @@ from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_serv
 from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
 from tests.processes import rca
-from worker.adapters.nats_journal import INLINE_BYTES
-from worker.adapters.nats_provision import provision, wanted
+from worker.adapters.nats.journal import INLINE_BYTES
+from worker.adapters.nats.provision import provision, wanted
 from worker.app.provisioning import connected
 from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings, WorkerSettings
 from worker.app.wiring import open_worker
-from worker.domain.errors import Unavailable
+from worker.domain.values.errors import Unavailable
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 

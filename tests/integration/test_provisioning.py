@@ -11,8 +11,8 @@ from nats.js.errors import NoStreamResponseError
 
 from schemas.subjects import Lane, Subjects
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, one_server, provisioned, three_servers
-from worker.adapters.nats_provision import Action, Finding, compare, provision, wanted
-from worker.domain.errors import Unavailable
+from worker.adapters.nats.provision import Action, Finding, compare, provision, wanted
+from worker.domain.values.errors import Unavailable
 
 STREAMS = ("REQUESTS", "RESULTS", "VALIDATION", "AUDIT", "DLQ", "OUTCOMES")
 BUCKETS = ("KV_{}_JOURNAL", "KV_{}_CANCEL", "KV_{}_HISTORY", "OBJ_{}_JOURNAL")

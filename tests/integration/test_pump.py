@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.nats_servers import PATIENCE_SECONDS, connect, one_server, provisioned
-from worker.adapters.nats_provision import provision, wanted
-from worker.adapters.nats_pump import Lane, Pump
-from worker.domain.delivery import ACK, LET_GO, retry, term
+from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.pump import Lane, Pump
+from worker.domain.values.delivery import ACK, LET_GO, retry, term
 
 REQUESTS = "RCA_REQUESTS"
 DEFAULT = "rca.request.incident"

@@ -11,7 +11,7 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from worker.app.settings import LlmSettings, Settings, ShadowSettings
 from worker.app.wiring.models import open_shadow
-from worker.domain.conversation import ModelRequest, UserTurn
+from worker.domain.values.conversation import ModelRequest, UserTurn
 
 MAIN, OWN = SecretStr("main-key"), SecretStr("own-key")
 REQUEST = ModelRequest("s", (), (UserTurn("x"),), tools_allowed=False, deadline_seconds=10.0)

@@ -20,7 +20,7 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
 from tests.processes import rca
-from worker.adapters.nats_provision import provision, wanted
+from worker.adapters.nats.provision import provision, wanted
 from worker.app.cli.main import app
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig

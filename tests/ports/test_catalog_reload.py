@@ -10,7 +10,7 @@ import pytest
 
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.file_catalog.loading import stamp
-from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.values.workflows import SelectionContext
 
 EVERYTHING = SelectionContext()
 LOOK_SECONDS = 0.005
@@ -73,7 +73,7 @@ async def test_new_changed_and_removed_files_are_taken_over(directory):
 
 async def test_searches_follow_as_well(directory):
     from schemas.taxonomy import Severity
-    from worker.domain.catalog.search import SearchQuery
+    from worker.domain.values.workflow_search import SearchQuery
 
     query = SearchQuery("OOMKilled", Severity.HIGH, min_confidence=0.4)
     async with following(directory) as catalog:

@@ -10,9 +10,9 @@ import pytest
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import LOGS, OBJECTS, connecting, names, reason_of, small_api
 from worker.adapters.kubernetes_cluster import KubernetesCluster
-from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, ObjectRef
-from worker.domain.errors import ClusterReason
-from worker.domain.ports import Cluster
+from worker.domain.values.errors import ClusterReason
+from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, ObjectRef
+from worker.domain.values.ports import Cluster
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fakes.small_cluster import TOKEN, Connect, connecting, example, names, reason_of, small_api
 from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
-from worker.domain.cluster.objects import ListQuery, LogQuery, ObjectRef
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
 from worker.sandbox.cluster_faults import Fault, FaultPlan
 from worker.sandbox.cluster_server import SnapshotApi, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot

@@ -21,10 +21,10 @@ from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
 from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.datastorage.records import BadRecordError, read_playbook, read_workflow
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.selection import signal_types_of
-from worker.domain.catalog.workflow import ActionText, Parameter, ParameterType, SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import ActionText, Parameter, ParameterType, SelectionContext
 
 RESTART = workflow()
 SCALE = workflow("scale-v1", "ScaleReplicas")

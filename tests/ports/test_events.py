@@ -18,9 +18,9 @@ from schemas.subjects import Header, request_key
 from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.messages import dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
-from worker.adapters.nats_publish import NatsEvents, header_value
-from worker.domain.auditing.record import record_of
-from worker.domain.errors import Unavailable
+from worker.adapters.nats.publish import NatsEvents, header_value
+from worker.domain.audit.record import record_of
+from worker.domain.values.errors import Unavailable
 
 
 class MemoryHarness:

@@ -13,8 +13,8 @@ from tests.fakes.memory_external import MemoryExternal
 from tests.mcp_servers import COMMAND, http_server
 from tests.nats_servers import free_ports
 from worker.adapters.mcp_tools import McpServer, McpTools
-from worker.domain.errors import ExternalToolError
-from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
+from worker.domain.values.errors import ExternalToolError
+from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 
 TOOLS = (
     "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "flood", "garbage", "delete", "missing",

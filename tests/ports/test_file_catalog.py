@@ -15,8 +15,8 @@ from worker.adapters.file_catalog import FileCatalog, lint
 from worker.adapters.file_catalog.reading import KUBERNAUT, Loaded, read_into
 from worker.adapters.file_catalog.source import Document
 from worker.domain.catalog.document import WorkflowDocument
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import SelectionContext
 
 HEAD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: x'\n"
 

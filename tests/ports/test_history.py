@@ -21,11 +21,11 @@ from tests.fakes.memory_history import MemoryHistory, place_of
 from tests.fakes.messages import NOON, new_id
 from tests.nats_servers import connect, provisioned
 from worker.adapters.datastorage import DataStorageHistory
-from worker.adapters.nats_history import MAX_KEPT, NatsHistory
-from worker.adapters.nats_publish import FencedStream
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.errors import HistoryUnavailable
-from worker.domain.history import Past, PastRemediation, SpecMatch
+from worker.adapters.nats.history import MAX_KEPT, NatsHistory
+from worker.adapters.nats.publish import FencedStream
+from worker.domain.values.errors import HistoryUnavailable
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import Past, PastRemediation, SpecMatch
 
 THIS, OLD = (f"sha256:{digit * 64}" for digit in "12")
 

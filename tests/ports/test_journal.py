@@ -16,23 +16,13 @@ from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
-from worker.adapters.nats_journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
-from worker.adapters.nats_publish import FencedStream
-from worker.domain.auditing.record import record_of
-from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.journal.steps import (
-    BEGIN,
-    CLAIM,
-    END,
-    RELEASED,
-    UNREADABLE,
-    count,
-    done,
-    flaw,
-    paid,
-    usable,
-)
-from worker.domain.ports import Step
+from worker.adapters.nats.journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
+from worker.adapters.nats.publish import FencedStream
+from worker.domain.audit.record import record_of
+from worker.domain.journal.steps import RELEASED, count, done, flaw, paid, usable
+from worker.domain.values.errors import LostClaim, Unavailable
+from worker.domain.values.ports import Step
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
 
 
 def json_bytes():

@@ -11,8 +11,8 @@ import yaml
 
 from schemas.taxonomy import Severity
 from worker.adapters.file_catalog import FileCatalog, lint
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import Parameter, ParameterType, SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import Parameter, ParameterType, SelectionContext
 
 DIRECTORY = Path(__file__).parent / "kubernaut_catalog"
 DEPLOYMENT = SelectionContext(

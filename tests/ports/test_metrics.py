@@ -10,8 +10,8 @@ from aiohttp import web
 from tests.fakes import prometheus
 from tests.fakes.prometheus import LABELS, failure, success
 from worker.adapters.prometheus_metrics import PrometheusMetrics
-from worker.domain.errors import MetricsError
-from worker.domain.toolbox.series import Series
+from worker.domain.values.errors import MetricsError
+from worker.domain.values.series import Series
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 

@@ -9,16 +9,9 @@ import pytest
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from worker.adapters.pydantic_ai_model import PydanticAIModel, read_arguments
-from worker.domain.conversation import (
-    Finish,
-    ModelRequest,
-    ToolResult,
-    ToolSpec,
-    ToolTurn,
-    UserTurn,
-)
-from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
-from worker.domain.models.chain import ModelChain
+from worker.domain.investigation.models.chain import ModelChain
+from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 TOOLS = (
     ToolSpec(

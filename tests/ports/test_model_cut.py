@@ -8,8 +8,8 @@ import pytest
 
 from tests.fakes.llm_server import Said, answer_bytes, serve
 from worker.adapters.pydantic_ai_model import PydanticAIModel
-from worker.domain.conversation import ModelRequest, ToolSpec, UserTurn
-from worker.domain.errors import Retry, RetryReason
+from worker.domain.values.conversation import ModelRequest, ToolSpec, UserTurn
+from worker.domain.values.errors import Retry, RetryReason
 
 OPENAI, ANTHROPIC = "openai-chat:test-model", "anthropic:claude-sonnet-4-6"
 TEXT = Said(text='Found it.\n```json\n{"a": {"b": 1}}\n```')

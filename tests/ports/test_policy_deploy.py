@@ -12,8 +12,8 @@ import pytest
 from schemas.analysis import Approval
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
-from worker.domain.checks.policy_example import EXAMPLE
-from worker.domain.policy import policy_input
+from worker.domain.verdict.approval.policy import policy_input
+from worker.domain.verdict.approval.policy_example import EXAMPLE
 
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "policy.md"

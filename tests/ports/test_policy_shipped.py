@@ -10,8 +10,8 @@ import pytest
 from schemas.enrichment import DetectedLabels
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import RegoPolicy, read_files
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.policy import PolicyFacts, policy_input
+from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.approval.policy import PolicyFacts, policy_input
 
 SURE = {
     "affected": ObjectRef("Deployment", "api", "shop", "apps/v1"), "target": ObjectRef("Pod", "api-0", "shop", "v1"),

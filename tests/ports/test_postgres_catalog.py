@@ -24,10 +24,10 @@ from worker.adapters.postgres_catalog.schema import NEWEST
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.adapters.postgres_catalog.stored import keys_for
 from worker.domain.catalog.index import CatalogIndex
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.text_index import words_of
-from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()

@@ -15,8 +15,8 @@ from tests.nats_servers import free_ports
 from tests.postgres_server import OWNER, postgres_server, rows
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.driver import translated
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import SelectionContext
 
 ANYWHERE = SelectionContext()
 A, B, C = workflow("a", "Restart"), workflow("b", "Restart"), workflow("c", "Scale")

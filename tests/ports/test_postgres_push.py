@@ -13,8 +13,8 @@ from tests.postgres_server import rows
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.schema import LOCK
 from worker.adapters.postgres_catalog.stored import document_of, workflow_of
-from worker.domain.catalog.workflow import ActionText, Parameter, SelectionContext
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import ActionText, Parameter, SelectionContext
 
 ANYWHERE = SelectionContext()
 A, B, C = workflow("a", "Restart"), workflow("b", "Restart"), workflow("c", "Scale")

@@ -15,9 +15,9 @@ from tests.fakes.memory_embedder import MemoryEmbedder
 from tests.postgres_server import rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import SelectionContext
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()

@@ -21,8 +21,8 @@ from tests.fakes.scripted import (
 )
 from tests.fakes.third_party_mcp import LIE, PLANTED
 from tests.unit.domain.journal.test_resume import die_at
-from worker.domain.errors import ClusterReason, ExternalToolError
-from worker.domain.injection import suspicious_lines
+from worker.domain.untrusted.injection import suspicious_lines
+from worker.domain.values.errors import ClusterReason, ExternalToolError
 
 ASKED = ("docs_search", {"query": "api"})
 GHOST = {"kind": "Deployment", "name": "ghost", "namespace": "shop"}

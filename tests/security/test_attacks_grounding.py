@@ -11,8 +11,8 @@ from tests.fakes.memory_catalog import MemoryCatalog, labels, target_parameters,
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOGS, World, cause, chosen, incident, nothing, shop
-from worker.domain.catalog.workflow import Parameter
-from worker.domain.errors import ClusterReason
+from worker.domain.values.errors import ClusterReason
+from worker.domain.values.workflows import Parameter
 
 
 def deployment(name, namespace):

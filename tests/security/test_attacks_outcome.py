@@ -23,7 +23,7 @@ from tests.fakes.scripted import (
     recovered,
     shop,
 )
-from worker.domain.errors import ClusterReason
+from worker.domain.values.errors import ClusterReason
 
 REVIEW = Status.NEEDS_HUMAN_REVIEW
 

@@ -25,11 +25,11 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_external import MemoryExternal
 from tests.fakes.steering_texts import STEERING, UNREAD
 from worker.adapters.file_catalog.loading import read_directory
-from worker.domain.catalog.workflow import Workflow
-from worker.domain.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
-from worker.domain.injection import suspicious_lines
-from worker.domain.steering import steering_lines
-from worker.domain.tools import ARGUMENTS
+from worker.domain.investigation.toolbox.specs import ARGUMENTS
+from worker.domain.untrusted.injection import suspicious_lines
+from worker.domain.untrusted.steering import steering_lines
+from worker.domain.values.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
+from worker.domain.values.workflows import Workflow
 from worker.sandbox.cluster_files import find_logs, read_objects
 
 CASES = ("001", "004", "009", "016", "019", "033", "038", "040", "044", "045")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from worker.domain.redact import redact, redact_json
+from worker.domain.untrusted.redaction.redact import redact, redact_json
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CREDENTIAL = re.compile(r"[\w.+/=-]*(?:FAKE|NotARealKey|[a-z]Pass_)[\w.+/=-]*")

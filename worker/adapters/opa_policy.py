@@ -16,8 +16,8 @@ import structlog
 
 from schemas.analysis import Approval
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
-from worker.domain.checks.policy_answer import NoDecision, approval_decision, fail_closed
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.verdict.approval.policy_answer import NoDecision, approval_decision, fail_closed
 
 FIRST_SECONDS = 2.0
 MAX_ANSWER_BYTES = 256 * 1024

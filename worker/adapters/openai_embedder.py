@@ -10,7 +10,7 @@ from typing import Any, Self
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.catalog.meaning import Vector, unit_vectors
 from worker.domain.cluster.fields import mapping, mappings
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 ATTEMPTS = 2

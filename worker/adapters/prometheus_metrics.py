@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
-from worker.domain.errors import MetricsError
-from worker.domain.evidence import one_line
-from worker.domain.toolbox.series import Series
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import MetricsError
+from worker.domain.values.series import Series
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_SERIES = 1_000

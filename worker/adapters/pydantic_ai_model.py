@@ -50,7 +50,7 @@ from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.tools import ToolDefinition
 
-from worker.domain.conversation import (
+from worker.domain.values.conversation import (
     CallUsage,
     Finish,
     ModelRequest,
@@ -61,7 +61,7 @@ from worker.domain.conversation import (
     Turn,
     UserTurn,
 )
-from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 MAX_ERROR_CHARS = 300
 MAX_DEPTH = 32

@@ -14,9 +14,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
+from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.isolation import Crowd, Turn, goes_first, steps_aside, turn
-from worker.domain.models.gate import MOST_URGENT
-from worker.domain.ports import Clock
+from worker.domain.values.ports import Clock
 
 PATIENCE_SECONDS = 30.0
 """How long the suspects let urgent requests go first before one of them is due, after the last turn of one."""

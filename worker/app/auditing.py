@@ -15,12 +15,12 @@ from schemas.permissions import API
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
-from worker.adapters.nats_archive import NatsArchive
-from worker.adapters.nats_publish import FencedStream
-from worker.domain.auditing.check import AuditCheck
-from worker.domain.auditing.findings import Facts, Report, StoredResult
-from worker.domain.auditing.record import read_record
-from worker.domain.ports import SignatureCheck
+from worker.adapters.nats.archive import NatsArchive
+from worker.adapters.nats.publish import FencedStream
+from worker.domain.audit.check import AuditCheck
+from worker.domain.audit.findings import Facts, Report, StoredResult
+from worker.domain.audit.record import read_record
+from worker.domain.values.ports import SignatureCheck
 
 PATIENCE_SECONDS = 30.0
 MAX_LINE_BYTES = 4 * 1024 * 1024

@@ -28,9 +28,9 @@ from schemas.failure import ValidationFailure
 from schemas.incident import request_digest
 from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
-from worker.adapters.nats_publish import FencedStream
-from worker.domain.decode import Decoded, decode
-from worker.domain.errors import Unavailable
+from worker.adapters.nats.publish import FencedStream
+from worker.domain.intake.decode import Decoded, decode
+from worker.domain.values.errors import Unavailable
 
 PUBLISH_SECONDS = 5.0
 DUPLICATE_WINDOW = timedelta(hours=1)

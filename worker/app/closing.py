@@ -22,17 +22,16 @@ from schemas.failure import (
     excerpt,
 )
 from worker.app.metrics import Metrics
-from worker.domain.auditing.trail import Subject
-from worker.domain.decode import Rejected
-from worker.domain.delivery import ACK, Delivery, Settlement, term
-from worker.domain.evidence import one_line
-from worker.domain.job import Job, unanswered
-from worker.domain.journal.resume import BURIED
+from worker.domain.audit.trail import Subject
+from worker.domain.intake.decode import Rejected
+from worker.domain.journal.job import Job, unanswered
 from worker.domain.journal.start import buried
-from worker.domain.journal.steps import BEGIN, END
-from worker.domain.outcome import Ending
-from worker.domain.ports import Clock, Events, Step
-from worker.domain.redact import redact
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.delivery import ACK, Delivery, Settlement, term
+from worker.domain.values.ports import Clock, Events, Step
+from worker.domain.values.step_kinds import BEGIN, BURIED, END
+from worker.domain.verdict.outcome import Ending
 
 ERROR_CHARS = 300
 READ_BYTES = 2 * EXCERPT_BYTES

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from worker.app.closing import short
 from worker.app.handler import Handler
-from worker.domain.delivery import ACK, Delivery, Settlement, retry
-from worker.domain.errors import LostClaim, Unavailable
-from worker.domain.ports import Requests
+from worker.domain.values.delivery import ACK, Delivery, Settlement, retry
+from worker.domain.values.errors import LostClaim, Unavailable
+from worker.domain.values.ports import Requests
 
 AGAIN_SECONDS = 30.0
 

@@ -23,11 +23,17 @@ from worker.app.admission import Admission
 from worker.app.closing import Closing, Taken, answered, short
 from worker.app.metrics import Metrics
 from worker.domain.analyse import Analysis, Rules
-from worker.domain.auditing.trail import AuditTrail, Subject
-from worker.domain.context import attempt_number
-from worker.domain.decode import Rejected, decode
-from worker.domain.delivery import ACK, LET_GO, Delivery, Settlement, retry
-from worker.domain.errors import (
+from worker.domain.audit.trail import AuditTrail, Subject
+from worker.domain.intake.context import attempt_number
+from worker.domain.intake.decode import Rejected, decode
+from worker.domain.journal.isolation import Passage, passage
+from worker.domain.journal.job import Job
+from worker.domain.journal.recorded import RecordedRun
+from worker.domain.journal.start import buried, start
+from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.delivery import ACK, LET_GO, Delivery, Settlement, retry
+from worker.domain.values.errors import (
     BLOCKING,
     GiveUp,
     Halted,
@@ -39,16 +45,10 @@ from worker.domain.errors import (
     SteppedAside,
     Unavailable,
 )
-from worker.domain.job import Job
-from worker.domain.journal.isolation import Passage, passage
-from worker.domain.journal.recorded import RecordedRun
-from worker.domain.journal.resume import LLM, RESULT
-from worker.domain.journal.start import buried, start
-from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
-from worker.domain.outcome import Ending, Stop
-from worker.domain.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
-from worker.domain.redact import redact
-from worker.domain.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
+from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.step_kinds import LLM, RESULT
+from worker.domain.verdict.outcome import Ending, Stop
 
 BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
 """A waiting time that doubles with each delivery: the server's count of deliveries must last for a long outage."""

@@ -22,10 +22,10 @@ from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 from nats.errors import Error as NatsError
 
-from worker.adapters.nats_pump import Lane, Pump
+from worker.adapters.nats.pump import Lane, Pump
 from worker.app.admission import Admission, Door
 from worker.app.link import Link, refusal
-from worker.domain.delivery import Handler, urgency_of
+from worker.domain.values.delivery import Handler, urgency_of
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
 LOOK_SECONDS, SAY_SECONDS = 2.0, 5.0

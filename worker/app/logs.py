@@ -7,7 +7,7 @@ import sys
 
 import structlog
 
-from worker.domain.redact import redact_json
+from worker.domain.untrusted.redaction.redact import redact_json
 
 NOISY = ("httpx", "httpx2", "openai", "anthropic", "aiohttp.access", "faststream")
 

@@ -28,7 +28,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from worker.domain.toolbox.served import Served, ServedTools
+from worker.domain.investigation.toolbox.served import Served, ServedTools
 
 CONCURRENT, WAITING = 8, 32
 """Calls at once, and how many more may wait for their turn; others are told to come again."""

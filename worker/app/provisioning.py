@@ -12,11 +12,11 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats_provision import Finding, provision, wanted
+from worker.adapters.nats.provision import Finding, provision, wanted
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import Link, refusal
 from worker.app.settings import NatsSettings, Settings
-from worker.domain.errors import Unavailable
+from worker.domain.values.errors import Unavailable
 
 AGAIN_SECONDS = 0.1
 

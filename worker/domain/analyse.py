@@ -16,43 +16,46 @@ from pydantic import TypeAdapter, ValidationError
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.enrichment import DetectedLabels
-from worker.domain.answer import UnreadableAnswer, parse_answer
-from worker.domain.checks.alignment import follows_instruction
-from worker.domain.checks.facts import NOTHING_TO_DO
-from worker.domain.checks.review import Reviewed, Reviewer
-from worker.domain.checks.safety import stricter_environment
-from worker.domain.checks.settled import FirstLook, doubts
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.context import (
+from worker.domain.cluster.history import Lookback, record_of
+from worker.domain.enrichment.enrich import enrich
+from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.intake.context import (
     base_context,
     failed_execution,
     requested_names,
-    sender_texts,
     sent_enrichment,
     signal_resource,
 )
-from worker.domain.conversation import Reply
-from worker.domain.enrichment import enrich
-from worker.domain.errors import CatalogUnavailable, HistoryUnavailable, JournalGap
-from worker.domain.evidence import Evidence, EvidenceLog
-from worker.domain.history import Lookback, record_of
-from worker.domain.investigate import Finding, Investigation, Judged, investigate
-from worker.domain.job import Job, conclude_with, unanswered
-from worker.domain.journal.resume import OPENING, RESULT, JournaledSteps
+from worker.domain.investigation.loop import Finding, Investigation, investigate
+from worker.domain.investigation.models.tries import TriedSteps, TryRule
+from worker.domain.investigation.prompt import PROMPT_VERSION, SYSTEM_TEXT, PromptFacts, opening_turn
+from worker.domain.investigation.prompt.sender import sender_texts
+from worker.domain.investigation.steps import Judged
+from worker.domain.investigation.toolbox.optional import optional_tools
+from worker.domain.investigation.toolbox.specs import tool_specs
+from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.journal.job import Job, conclude_with, unanswered
+from worker.domain.journal.resume import JournaledSteps
+from worker.domain.journal.second_reader import Opinion, SecondReader
 from worker.domain.journal.steps import done
-from worker.domain.limits import Limits, Spent
-from worker.domain.models.tries import TriedSteps, TryRule
-from worker.domain.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
-from worker.domain.policy import merge_approval, policy_facts, policy_input
-from worker.domain.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
-from worker.domain.prompt import SYSTEM_TEXT, PromptFacts, opening_turn
-from worker.domain.redact import redact
-from worker.domain.result import Ingredients, build
-from worker.domain.shadow import Opinion, SecondReader
-from worker.domain.toolbox.optional import optional_tools
-from worker.domain.toolbox.toolbox import Toolbox
-from worker.domain.tools import tool_specs
-from worker.domain.verdict import Accepted, Rejected, Verdict, judge
+from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.conversation import Reply
+from worker.domain.values.errors import CatalogUnavailable, HistoryUnavailable, JournalGap
+from worker.domain.values.limits import Limits, Spent
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
+from worker.domain.values.step_kinds import OPENING, RESULT
+from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.approval.policy import merge_approval, policy_facts, policy_input
+from worker.domain.verdict.checks.alignment import follows_instruction
+from worker.domain.verdict.checks.review import Reviewed, Reviewer
+from worker.domain.verdict.checks.safety import stricter_environment
+from worker.domain.verdict.checks.settled import doubts
+from worker.domain.verdict.judge import judge
+from worker.domain.verdict.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
+from worker.domain.verdict.result import Ingredients, build
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Rejected, Verdict
 
 T = TypeVar("T")
 NOT_LOOKED = FirstLook(unread=("anything",))
@@ -265,6 +268,7 @@ class _Work:
         approval = await self._approval(conclusion, accepted, planted, opinion)
         return build(
             Ingredients(
+                prompt_version=PROMPT_VERSION,
                 request=self._job.request,
                 digest=self._job.digest,
                 conclusion=conclusion,

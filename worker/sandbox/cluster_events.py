@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 
 CORE = "v1"
 GROUPED = "events.k8s.io/v1"

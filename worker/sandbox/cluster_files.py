@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 
 MAX_FILES = 5_000
 MAX_FILE_BYTES = 32 * 1024 * 1024

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 
 VERBS = ("get", "list")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 
 SPEC_LISTS = ("containers", "initContainers", "ephemeralContainers")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 
 MAX_SELECTOR_CHARS = 4096

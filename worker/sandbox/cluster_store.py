@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_events import CORE, GROUPED, to_core, to_grouped
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 from worker.sandbox.cluster_files import LogKey, find_logs, read_objects

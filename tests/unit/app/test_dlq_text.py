@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.adapters.nats_stored import StoredLetter
+from worker.adapters.nats.stored import StoredLetter
 from worker.app.cli.dlq import _body, _facts, _shown
 
 

@@ -15,8 +15,8 @@ from tests.corpus_files import corpus_path, payload_rows
 from tests.fakes.desk import Desk, body
 from tests.fakes.memory_model import MemoryModel, final
 from tests.fakes.scripted import DELIVERY, World, answer, chosen, incident, recovery
-from worker.domain.delivery import ACK, Fate
-from worker.domain.errors import Retry, RetryReason
+from worker.domain.values.delivery import ACK, Fate
+from worker.domain.values.errors import Retry, RetryReason
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
 SECRET = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"

@@ -17,14 +17,13 @@ from tests.fakes.dying_run import die_at
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
-from worker.domain.auditing.check import AuditCheck
-from worker.domain.auditing.findings import Facts, StoredResult
-from worker.domain.auditing.findings import Status as Chained
-from worker.domain.delivery import ACK, LET_GO, Fate
-from worker.domain.errors import Retry, RetryReason, Unavailable
-from worker.domain.journal.resume import LLM
-from worker.domain.journal.steps import BEGIN
-from worker.domain.ports import Step
+from worker.domain.audit.check import AuditCheck
+from worker.domain.audit.findings import Facts, StoredResult
+from worker.domain.audit.findings import Status as Chained
+from worker.domain.values.delivery import ACK, LET_GO, Fate
+from worker.domain.values.errors import Retry, RetryReason, Unavailable
+from worker.domain.values.ports import Step
+from worker.domain.values.step_kinds import BEGIN, LLM
 
 SIGNER = Ed25519Signer(b"k" * 32)
 PUBLIC = Ed25519Check(bytes(SIGNER._key.verify_key))

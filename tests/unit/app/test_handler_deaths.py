@@ -12,9 +12,10 @@ from schemas.failure import DeadLetterReason
 from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import DELIVERY, LOOK, World, answer, incident
-from worker.domain.delivery import ACK, Fate
-from worker.domain.errors import Unavailable
-from worker.domain.journal.steps import BEGIN, END, count
+from worker.domain.journal.steps import count
+from worker.domain.values.delivery import ACK, Fate
+from worker.domain.values.errors import Unavailable
+from worker.domain.values.step_kinds import BEGIN, END
 
 
 @pytest.fixture(autouse=True)

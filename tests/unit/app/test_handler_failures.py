@@ -15,11 +15,12 @@ from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
-from worker.domain.delivery import ACK, LET_GO, Fate
-from worker.domain.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
-from worker.domain.journal.steps import BEGIN, FAILED, RELEASED
-from worker.domain.ports import Step
-from worker.domain.retry import RetryPolicy, probe_pause
+from worker.domain.journal.steps import FAILED, RELEASED
+from worker.domain.values.delivery import ACK, LET_GO, Fate
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
+from worker.domain.values.ports import Step
+from worker.domain.values.retry import RetryPolicy, probe_pause
+from worker.domain.values.step_kinds import BEGIN
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
 LEFT_ALONE = Retry(RetryReason.MODEL_UNAVAILABLE, "the model is left alone for a while", 30.0, tried=False)

@@ -15,10 +15,10 @@ from tests.fakes.desk import Desk, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.app.exhausted import ExhaustedDesk
-from worker.domain.delivery import ACK, Delivery, Fate
-from worker.domain.errors import Retry, RetryReason
-from worker.domain.journal.resume import RESULT
-from worker.domain.ports import StoredRequest
+from worker.domain.values.delivery import ACK, Delivery, Fate
+from worker.domain.values.errors import Retry, RetryReason
+from worker.domain.values.ports import StoredRequest
+from worker.domain.values.step_kinds import RESULT
 
 LEFT_ALONE = Retry(RetryReason.MODEL_UNAVAILABLE, "the model is left alone for a while", 90.0, tried=False)
 

@@ -11,7 +11,7 @@ from nats.errors import AuthorizationError, Error
 
 from worker.app.link import Link, denied, refusal
 from worker.app.provisioning import _ended_by_denials
-from worker.domain.errors import Unavailable
+from worker.domain.values.errors import Unavailable
 
 HINT = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it"
 PUBLISH = Error('nats: permissions violation for publish to "rca.result.x"')

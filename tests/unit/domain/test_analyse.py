@@ -27,10 +27,10 @@ from tests.fakes.scripted import (
     shop,
 )
 from worker.domain.analyse import Rules
-from worker.domain.conversation import CallUsage, Finish
-from worker.domain.errors import ClusterReason, Halted, HaltReason, Retry, RetryReason
-from worker.domain.limits import Limits
-from worker.domain.outcome import Ending
+from worker.domain.values.conversation import CallUsage, Finish
+from worker.domain.values.errors import ClusterReason, Halted, HaltReason, Retry, RetryReason
+from worker.domain.values.limits import Limits
+from worker.domain.verdict.outcome import Ending
 
 Reason = HumanReviewReason
 REVIEW = Status.NEEDS_HUMAN_REVIEW

@@ -25,7 +25,7 @@ from tests.fakes.scripted import (
     recovery,
     shop,
 )
-from worker.domain.errors import ClusterReason
+from worker.domain.values.errors import ClusterReason
 
 Reason = HumanReviewReason
 REVIEW = Status.NEEDS_HUMAN_REVIEW

@@ -13,10 +13,10 @@ from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import CONTEXT, RECEIVED, World, answer, chosen, incident, nothing, shop
 from worker.domain.cluster.fields import reference
-from worker.domain.errors import ClusterReason, MetricsError
-from worker.domain.history import PastRemediation
-from worker.domain.spec_hash import composite, config_map_hash, fingerprint
-from worker.domain.toolbox.series import Series
+from worker.domain.cluster.spec_hash import composite, config_map_hash, fingerprint
+from worker.domain.values.errors import ClusterReason, MetricsError
+from worker.domain.values.remediations import PastRemediation
+from worker.domain.values.series import Series
 
 API, CONFIG = (next(m for m in shop() if m["kind"] == kind) for kind in ("Deployment", "ConfigMap"))
 HASH = composite(fingerprint(API), {"api-config": config_map_hash(CONFIG)})

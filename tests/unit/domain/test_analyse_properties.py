@@ -12,8 +12,8 @@ from tests.corpus_files import corpus_path, reply_rows
 from tests.fakes.memory_model import MemoryModel, calls, final, says
 from tests.fakes.scripted import World, answer, assert_checked, incident, recovery
 from worker.domain.analyse import Rules
-from worker.domain.conversation import CallUsage, Finish, Reply, ToolCall
-from worker.domain.limits import Limits
+from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
+from worker.domain.values.limits import Limits
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 REQUESTS = st.sampled_from([incident(), recovery()])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.evidence import Evidence, fence
+from worker.domain.untrusted.evidence import Evidence, fence
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts
 from worker.sandbox.analyst.quantities import doubled, moment, quantity, seconds_between
 from worker.sandbox.analyst.rules.scheduling import requests_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import concepts, objections, parameters
 from worker.sandbox.analyst.concepts import Verdict
 from worker.sandbox.analyst.finding import Finding, Remedy

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_kinds import (
     BUILT_IN,
     Resource,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.cluster.objects import Manifest
+from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_failure import ApiFailure
 from worker.sandbox.cluster_kinds import Resource
 from worker.sandbox.cluster_store import ListOptions, Snapshot

@@ -20,12 +20,12 @@ from worker.adapters.datastorage.playbooks_api import PlaybooksApi
 from worker.adapters.datastorage.source import Found, NoSuchApiError, Source
 from worker.adapters.datastorage.workflows_api import WorkflowsApi
 from worker.domain.catalog.meaning_rank import MeaningRank
-from worker.domain.catalog.search import SearchPage, SearchQuery
 from worker.domain.catalog.selection import for_final_choice, mismatches
 from worker.domain.catalog.shelf import Shelf
-from worker.domain.catalog.workflow import ActionSummary, SelectionContext, Workflow, WorkflowPage
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
 MAX_KEPT = 32
 LEARN_AGAIN_SECONDS = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from worker.adapters.json_server import CONNECTIONS, Answer, JsonServer, TooLongError, UnreachableError
-from worker.domain.models.breaker import (
+from worker.domain.investigation.models.breaker import (
     Breaker,
     BreakerRule,
     abandoned,

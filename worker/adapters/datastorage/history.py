@@ -16,9 +16,9 @@ from typing import Any, Self
 from schemas.outcome import ExecutionOutcome
 from worker.adapters.datastorage.client import DataStorageClient, Exchange, FailedError
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.errors import HistoryUnavailable
-from worker.domain.history import Past, PastRemediation, SpecMatch
+from worker.domain.values.errors import HistoryUnavailable
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import Past, PastRemediation, SpecMatch
 
 PATH = "/api/v1/remediation-history/context"
 WINDOWS = {"tier1Window": "24h", "tier2Window": "2160h"}

@@ -14,8 +14,8 @@ from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, SignalType
 from worker.adapters.datastorage.client import Exchange, FailedError, gathered
 from worker.adapters.datastorage.records import read_playbook
 from worker.adapters.datastorage.source import Found, NoSuchApiError, entries_of
-from worker.domain.catalog.workflow import SelectionContext, Workflow
 from worker.domain.cluster.fields import dig, mapping, text, whole
+from worker.domain.values.workflows import SelectionContext, Workflow
 
 PATH = "/api/v1/playbooks/search"
 FILTERS = ("environment", "priority", "risk_tolerance", "business_category")

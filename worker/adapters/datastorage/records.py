@@ -16,9 +16,9 @@ from schemas.enrichment import snake_case
 from schemas.taxonomy import normalize_severity
 from worker.domain.catalog.building import DESCRIPTION, build_workflow
 from worker.domain.catalog.document import Description, DescriptionDocument, Name, WorkflowDocument
-from worker.domain.catalog.workflow import WILDCARD, Workflow
 from worker.domain.cluster.fields import mapping, text
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflows import WILDCARD, Workflow
 
 ACTIVE = "active"
 FAILED_DETECTIONS = "failed_detections"

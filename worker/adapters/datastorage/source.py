@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 from worker.adapters.datastorage.client import Exchange, FailedError
 from worker.adapters.datastorage.records import BadRecordError
-from worker.domain.catalog.workflow import ActionText, SelectionContext, Workflow
 from worker.domain.cluster.fields import mapping
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflows import ActionText, SelectionContext, Workflow
 
 MAX_WORKFLOWS = 1_000
 SHOWN_CHARS = 80

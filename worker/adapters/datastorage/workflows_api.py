@@ -25,9 +25,9 @@ from worker.adapters.datastorage.client import Exchange, FailedError, gathered
 from worker.adapters.datastorage.records import BadRecordError, id_of, read_action, read_workflow
 from worker.adapters.datastorage.source import MAX_WORKFLOWS, Found, NoSuchApiError, entries_of
 from worker.domain.catalog.building import one_paragraph
-from worker.domain.catalog.workflow import ActionText, SelectionContext, Workflow
 from worker.domain.cluster.fields import dig, mapping, text, whole
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflows import ActionText, SelectionContext, Workflow
 
 WORKFLOWS = "/api/v1/workflows"
 ACTIONS = f"{WORKFLOWS}/actions"

@@ -11,11 +11,11 @@ import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
 from worker.domain.catalog.meaning_rank import MeaningRank
-from worker.domain.catalog.search import SearchPage, SearchQuery
 from worker.domain.catalog.shelf import Shelf
-from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 LEARN_AGAIN_SECONDS = 30.0
 

@@ -14,8 +14,8 @@ from schemas.taxonomy import Priority, Severity, SignalType, normalize_severity
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
 from worker.domain.catalog.document import WorkflowDocument
 from worker.domain.catalog.selection import DETECTED_TEXTS, label_name
-from worker.domain.catalog.workflow import LABELS, WILDCARD
 from worker.domain.cluster.kinds import canonical_kind
+from worker.domain.values.workflows import LABELS, WILDCARD
 
 ENVIRONMENTS = ("production", "staging", "development", "test")
 TEXTS: Mapping[str, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ from worker.adapters.file_catalog.source import (
     catalog_files,
     read_documents,
 )
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
 
 MAX_SHOWN_PROBLEMS = 50
 

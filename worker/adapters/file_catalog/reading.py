@@ -19,7 +19,7 @@ from worker.domain.catalog.document import (
     ParameterDocument,
     WorkflowDocument,
 )
-from worker.domain.catalog.workflow import ActionText, Workflow
+from worker.domain.values.workflows import ActionText, Workflow
 
 KUBERNAUT = "kubernaut.ai/v1alpha1"
 GROUP = KUBERNAUT.partition("/")[0] + "/"

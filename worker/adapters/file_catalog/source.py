@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 MAX_FILES = 5000
 MAX_FILE_BYTES = 1024 * 1024

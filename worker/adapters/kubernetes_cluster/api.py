@@ -16,8 +16,8 @@ from kubernetes.aio.config import ConfigException
 
 from worker.adapters.kubernetes_cluster.auth import Access
 from worker.adapters.kubernetes_cluster.failures import failure_of, unavailable
-from worker.domain.cluster.objects import Manifest
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import Manifest
 
 MIB = 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024

@@ -17,7 +17,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, incluster_config, kube_config
 
 from worker.adapters.kubernetes_cluster.failures import unavailable
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
 
 EXPIRY_SKEW = timedelta(seconds=30)
 MAX_PLUGIN_OUTPUT_BYTES = 1024 * 1024

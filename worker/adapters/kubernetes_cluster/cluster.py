@@ -16,8 +16,8 @@ from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, Access
 from worker.adapters.kubernetes_cluster.discovery import Discovery
 from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
-from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 
 PAGE_ITEMS = 250
 MAX_LIST_ITEMS = 5_000

@@ -14,8 +14,8 @@ from typing import Any
 
 from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
 from worker.adapters.kubernetes_cluster.paths import LABEL, group_path, version_path
-from worker.domain.cluster.objects import KindInfo, Manifest
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, Manifest
 
 MAX_CACHED = 512
 MAX_GROUPS = 256

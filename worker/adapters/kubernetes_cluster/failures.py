@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
 
 MAX_MESSAGE_CHARS = 300
 FORBIDDEN = {401, 403}

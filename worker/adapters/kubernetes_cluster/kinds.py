@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worker.domain.cluster.objects import KindInfo
+from worker.domain.values.objects import KindInfo
 
 # api version: "Kind plural [short names]"; a * marks cluster scope ("kubectl api-resources").
 _STABLE = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from worker.domain.cluster.objects import KindInfo
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo
 
 # "Object Names and IDs": a name is at least a valid path segment; real ones hold no more than this (RBAC uses colons).
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")

@@ -11,7 +11,7 @@ from typing import TextIO
 import httpx2
 import structlog
 
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_LINES, MAX_LINE = 100, 300

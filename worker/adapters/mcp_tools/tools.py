@@ -27,9 +27,9 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
 from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, ServerLog
-from worker.domain.errors import ExternalToolError
-from worker.domain.evidence import one_line
-from worker.domain.toolbox.external import ExternalAnswer, ExternalTool
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import ExternalToolError
+from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 
 CONCURRENT = 8
 """Calls of one server at once; more of them wait."""

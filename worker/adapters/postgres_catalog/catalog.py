@@ -16,12 +16,13 @@ from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, 
 from worker.domain.catalog.cursor import workflow_of
 from worker.domain.catalog.index import PAGE_SIZE
 from worker.domain.catalog.label_bits import LabelBits, places_of
-from worker.domain.catalog.search import SearchPage, SearchQuery, contested, graded, search_page
+from worker.domain.catalog.search import contested, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
 from worker.domain.catalog.text_index import words_of
-from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from worker.adapters.postgres_catalog.driver import LOST, asyncpg, translated
 from worker.adapters.postgres_catalog.schema import check
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
 
 Answer = TypeVar("Answer")
 

@@ -8,8 +8,8 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import CatalogUnavailable
 
 try:
     import asyncpg

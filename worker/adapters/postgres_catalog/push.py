@@ -14,9 +14,9 @@ from worker.adapters.postgres_catalog.schema import LOCK, has_embeddings, migrat
 from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, word_rows_of, workflow_of
 from worker.domain.catalog.label_bits import LabelBits
 from worker.domain.catalog.text_index import text_of
-from worker.domain.catalog.workflow import ActionText, Workflow
-from worker.domain.errors import CatalogUnavailable
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import ActionText, Workflow
 
 BATCH = 500
 ID_CHARS = 100

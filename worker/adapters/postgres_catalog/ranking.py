@@ -10,8 +10,9 @@ from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
 from worker.domain.catalog.label_bits import Parting, by_score, places_of
 from worker.domain.catalog.meaning import QueryVectors, Vector
-from worker.domain.catalog.search import Part, SearchQuery
-from worker.domain.ports import Embedder
+from worker.domain.catalog.search import Part
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchQuery
 
 
 class Ranking:

@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
 
 FILE = re.compile(r"(\d{4})_\w+\.sql")
 DIRECTORY = files(__package__) / "migrations"

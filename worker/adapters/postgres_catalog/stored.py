@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from worker.domain.catalog.label_bits import Facet, LabelBits
 from worker.domain.catalog.selection import is_gitops_managed, known
-from worker.domain.catalog.workflow import SelectionContext, Workflow
-from worker.domain.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import SelectionContext, Workflow
 
 MAX_KEPT = 2_048
 """Workflows that are kept decoded: some 10 KB each."""

@@ -11,8 +11,8 @@ from worker.adapters.postgres_catalog.driver import asyncpg
 from worker.adapters.postgres_catalog.schema import has_embeddings
 from worker.adapters.postgres_catalog.stored import workflow_of
 from worker.domain.catalog.meaning import passage_of
-from worker.domain.errors import EmbedderUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.ports import Embedder
 
 BATCH = 16
 BATCH_SECONDS = 60.0

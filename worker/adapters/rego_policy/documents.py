@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from worker.adapters.rego_policy.unusable import PolicyUnusable
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from worker.adapters.rego_policy.documents import SUFFIXES, merged, read_document
 from worker.adapters.rego_policy.unusable import PolicyUnusable
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024

@@ -13,7 +13,7 @@ from schemas.analysis import Approval
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
 from worker.adapters.rego_policy.files import PolicyFiles
 from worker.adapters.rego_policy.unusable import PolicyUnusable
-from worker.domain.checks.policy_answer import fail_closed
+from worker.domain.verdict.approval.policy_answer import fail_closed
 
 CHANGED = "the policy files have changed; the new ones decide once they have stayed the same for a while"
 

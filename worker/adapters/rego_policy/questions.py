@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.analysis import Approval
 from worker.adapters.rego_policy.unusable import PolicyUnusable
-from worker.domain.checks.policy_answer import approval_decision, safety_decision, strictest
+from worker.domain.verdict.approval.policy_answer import approval_decision, safety_decision, strictest
 
 APPROVAL_PACKAGES = ("rca.approval", "aianalysis.approval")
 SAFETY_PACKAGE = "safety"

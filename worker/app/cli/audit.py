@@ -19,8 +19,8 @@ from worker.app.cli.connection import connection
 from worker.app.cli.console import print_json
 from worker.app.operations import OperationError
 from worker.app.settings import load
-from worker.domain.auditing.findings import ChainReport, Finding, Report
-from worker.domain.evidence import one_line
+from worker.domain.audit.findings import ChainReport, Finding, Report
+from worker.domain.untrusted.evidence import one_line
 
 NOTHING = (
     "there is no event and no result of the request {request}: they have expired, or its key is another one"

@@ -9,8 +9,8 @@ import typer
 from worker.adapters.file_catalog import CatalogProblem, FileCatalog
 from worker.adapters.file_catalog import lint as check
 from worker.app.cli.console import print_json
-from worker.domain.catalog.workflow import Workflow
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflows import Workflow
 
 LINE_CHARS = 80
 

@@ -16,7 +16,7 @@ from worker.adapters.file_catalog import read_directory
 from worker.app.cli.console import QUIET_SECONDS, print_json
 from worker.app.settings import CatalogSettings, ConfigurationError, load
 from worker.app.wiring.embedders import open_embedder
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
 
 if TYPE_CHECKING:  # asyncpg is optional
     from worker.adapters.postgres_catalog import Pushed

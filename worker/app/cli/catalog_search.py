@@ -15,10 +15,11 @@ from worker.app.cli.catalog import line_of
 from worker.app.cli.console import print_json, waiting_for
 from worker.app.settings import load
 from worker.app.wiring.embedders import open_embedder
-from worker.domain.catalog.search import SearchPage, parse_query
+from worker.domain.catalog.search import parse_query
 from worker.domain.catalog.search_results import shown_search
 from worker.domain.catalog.selection import label_name, signal_types_of
-from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
+from worker.domain.values.workflow_search import SearchPage
+from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
 EVERYTHING = SelectionContext()
 EXIT_USAGE = 2

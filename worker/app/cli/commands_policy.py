@@ -41,6 +41,6 @@ def policy_test(
 @policy.command(name="input")
 def policy_input() -> None:
     """Print an example of what a policy is asked, as JSON."""
-    from worker.domain.checks.policy_example import example_input
+    from worker.domain.verdict.approval.policy_example import example_input
 
     print_json(example_input())

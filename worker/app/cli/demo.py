@@ -28,7 +28,7 @@ from worker.app.client import Outcome, RequestClient
 from worker.app.client import as_json as json_of
 from worker.app.embedded import Case, EmbeddedError, Services, example_case, open_case, open_services
 from worker.app.provisioning import connected
-from worker.domain.decode import Decoded, decode
+from worker.domain.intake.decode import Decoded, decode
 
 PATIENCE_SECONDS = 600.0
 

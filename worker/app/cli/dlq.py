@@ -11,12 +11,12 @@ from typing import Any
 import typer
 
 from schemas.subjects import Subjects
-from worker.adapters.nats_stored import StoredLetter
+from worker.adapters.nats.stored import StoredLetter
 from worker.app.cli.connection import connection
 from worker.app.cli.console import EXIT_ERROR, print_json
 from worker.app.operations import OperationError, Operations
 from worker.app.settings import load
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 LINE_CHARS = 72
 SHOWN_CHARS = 1_000

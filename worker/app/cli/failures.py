@@ -10,7 +10,7 @@ from worker.app.embedded import EmbeddedError
 from worker.app.intake import IntakeError
 from worker.app.operations import OperationError
 from worker.app.settings import ConfigurationError
-from worker.domain.errors import CatalogUnavailable, ClusterError, Unavailable
+from worker.domain.values.errors import CatalogUnavailable, ClusterError, Unavailable
 from worker.sandbox.cluster_files import SnapshotError
 from worker.sandbox.nats_server import NatsServerError
 

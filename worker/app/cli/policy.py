@@ -14,7 +14,7 @@ from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFile
 from worker.app.cli.console import print_json
 from worker.app.operations import OperationError
 from worker.app.settings import load
-from worker.domain.checks.policy_example import missing_fields, unknown_fields
+from worker.domain.verdict.approval.policy_example import missing_fields, unknown_fields
 
 MAX_INPUT_BYTES = 1024 * 1024
 NOT_LOADED = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schemas import audit
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 ARGUMENT_CHARS = 60
 ERROR_CHARS = 90

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from worker.adapters.nats_provision import Action
+from worker.adapters.nats.provision import Action
 from worker.app.cli.connection import connection
 from worker.app.cli.console import print_json
 from worker.app.provisioning import provision_all

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from schemas.analysis import AffectedResource, AnalysisResult, SelectedWorkflow, Status
 from schemas.incident import Signal
-from worker.domain.evidence import make_visible, one_line
+from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
     Status.COMPLETED: "green",

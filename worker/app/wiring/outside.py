@@ -18,8 +18,8 @@ from worker.adapters.datastorage import DataStorageCatalog, DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
-from worker.adapters.nats_history import NatsHistory
-from worker.adapters.nats_publish import FencedStream
+from worker.adapters.nats.history import NatsHistory
+from worker.adapters.nats.publish import FencedStream
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, RegoPolicy, read_files
@@ -32,10 +32,10 @@ from worker.app.settings import (
     Settings,
 )
 from worker.app.wiring.embedders import open_embedder
-from worker.domain.catalog.workflow import SelectionContext
 from worker.domain.cluster.scope import Scope, ScopedCluster
-from worker.domain.errors import CatalogUnavailable, ClusterError
-from worker.domain.ports import Catalog, Cluster, Embedder, Policy
+from worker.domain.values.errors import CatalogUnavailable, ClusterError
+from worker.domain.values.ports import Catalog, Cluster, Embedder, Policy
+from worker.domain.values.workflows import SelectionContext
 
 CLUSTER_CHECK_SECONDS = 15.0
 CATALOG_CHECK_SECONDS = 15.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from worker.app.handler import HandlerRules
 from worker.app.settings import Settings
 from worker.domain.analyse import Rules
-from worker.domain.limits import Limits
-from worker.domain.models.tries import TryRule
-from worker.domain.retry import RetryPolicy
+from worker.domain.investigation.models.tries import TryRule
+from worker.domain.values.limits import Limits
+from worker.domain.values.retry import RetryPolicy
 
 
 def analysis_rules(settings: Settings) -> Rules:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from worker.app.settings import Settings
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.outside import open_catalog, open_cluster, open_datastorage, within_scope
-from worker.domain.toolbox.served import ServedTools
+from worker.domain.investigation.toolbox.served import ServedTools
 
 
 async def open_served(settings: Settings, stack: AsyncExitStack) -> ServedTools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.adapters.ed25519_keys import KeyUnusable, read_signing_key
 from worker.app.settings import AuditSettings, ConfigurationError
-from worker.domain.ports import Signer
+from worker.domain.values.ports import Signer
 
 
 def read_signer(settings: AuditSettings) -> Signer | None:

@@ -1,1 +1,1 @@
-"""Workflows: what they are, which fit, in which order, how they are searched."""
+"""Workflows: how they are read, which fit a context, in which order, and how they are searched."""

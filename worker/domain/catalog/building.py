@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from schemas.enrichment import snake_case
 from worker.domain.catalog.document import ParameterDocument, WorkflowDocument
+from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
 from worker.domain.catalog.selection import label_name
-from worker.domain.catalog.workflow import LABELS, Parameter, ParameterType, Workflow
-from worker.domain.checks.parameters import BadValueError, check_value, pattern_error
+from worker.domain.values.workflows import LABELS, Parameter, ParameterType, Workflow
 
 DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
 """`<signal_type> <severity>: <what it does>`, as searches want descriptions (DD-LLM-001, section 8.2)."""

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from worker.domain.catalog.workflow import ParameterType
+from worker.domain.values.workflows import ParameterType
 
 TYPE_ALIASES = {"int": "integer", "float": "number", "bool": "boolean"}
 

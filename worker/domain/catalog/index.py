@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from worker.domain.catalog.cursor import workflow_of
 from worker.domain.catalog.label_bits import LabelBits, by_score, places_of
 from worker.domain.catalog.meaning_rank import Scores
-from worker.domain.catalog.search import SearchPage, SearchQuery, contested, graded, search_page
+from worker.domain.catalog.search import contested, graded, search_page
 from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
-from worker.domain.catalog.workflow import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 PAGE_SIZE = 10
 

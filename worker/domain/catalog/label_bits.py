@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from worker.domain.catalog.search import Part, Tied
 from worker.domain.catalog.selection import CAUSE_LABELS, declared, is_gitops_managed, known, target_keys
-from worker.domain.catalog.workflow import (
+from worker.domain.values.workflows import (
     LABELS,
     WILDCARD,
     ActionSummary,

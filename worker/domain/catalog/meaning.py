@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from schemas.taxonomy import normalize_severity
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.text_index import HUMP
-from worker.domain.catalog.workflow import Workflow
-from worker.domain.errors import EmbedderUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import Workflow
 
 Vector = tuple[float, ...]
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from worker.domain.catalog.meaning import QueryVectors, Vector, cosine
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.errors import EmbedderUnavailable
-from worker.domain.ports import Embedder
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchQuery
 
 BATCH = 16
 BATCH_SECONDS = 60.0

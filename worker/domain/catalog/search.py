@@ -11,12 +11,12 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
-from worker.domain.catalog.workflow import SelectionContext, Workflow
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
+from worker.domain.values.workflows import Workflow
 
 Item = TypeVar("Item")
 Members = TypeVar("Members")
@@ -24,8 +24,6 @@ Members = TypeVar("Members")
 FORM = "<signal_type> <severity> [keywords]"
 EXAMPLE = "OOMKilled critical deployment memory"
 HOW_TO = f'write {FORM}, such as "{EXAMPLE}"'
-MIN_CONFIDENCE = 0.7
-MAX_RESULTS = 10
 MAX_QUERY_CHARS = 256
 MAX_KEYWORDS = 8
 TIERS = (0.4, 0.7, 0.9)
@@ -44,48 +42,6 @@ class BadQueryError(ValueError):
 
     def __init__(self, wrong: str) -> None:
         super().__init__(f"{wrong}; {HOW_TO}")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """What is searched for. `min_confidence` is 0..1, of match quality."""
-
-    signal_type: str
-    severity: Severity
-    keywords: tuple[str, ...] = ()
-    min_confidence: float = MIN_CONFIDENCE
-    max_results: int = MAX_RESULTS
-
-    def __str__(self) -> str:
-        """The query as it is written."""
-        return " ".join((self.signal_type, self.severity, *self.keywords))
-
-    def applied_to(self, context: SelectionContext) -> SelectionContext:
-        """The context with the signal type and the severity of the query."""
-        return replace(context, signal_type=self.signal_type, severity=self.severity)
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A workflow that fits, and how well: 0..1, match quality."""
-
-    workflow: Workflow
-    confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPage:
-    """What was found, best first.
-
-    `total` counts those of at least `min_confidence`, `weaker` those that fit below it. `excluded` says which label left
-    how many workflows of the catalog out, `excluded_alone` how many a label left out that would fit otherwise.
-    """
-
-    matches: tuple[Match, ...]
-    total: int = 0
-    weaker: int = 0
-    excluded: Mapping[str, int] = field(default_factory=dict)
-    excluded_alone: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse_query(text: str, signal_types: Collection[str] = (), names: Collection[str] = ()) -> SearchQuery:

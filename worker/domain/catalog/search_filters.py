@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from schemas.enrichment import DETECTED_LABELS, snake_case
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.selection import CAUSE_LABELS, DETECTED_TEXTS, label_name
-from worker.domain.catalog.workflow import BUSINESS_LABELS, WILDCARD, SelectionContext
-from worker.domain.evidence import one_line
-from worker.domain.toolbox.findings import Target
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.workflow_search import SearchQuery, Target
+from worker.domain.values.workflows import BUSINESS_LABELS, WILDCARD, SelectionContext
 
 FLAGS = {"true": True, "false": False}
 SHOWN_CHARS = 60

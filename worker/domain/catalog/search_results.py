@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from worker.domain.budget import fits
-from worker.domain.catalog.search import Match, SearchPage, SearchQuery
-from worker.domain.catalog.workflow import Parameter
-from worker.domain.cluster.render import to_json
-from worker.domain.toolbox.findings import RESULT_TOKENS
+from worker.domain.cluster.rendering.compact import to_json
+from worker.domain.values.tokens import RESULT_TOKENS, fits
+from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
+from worker.domain.values.workflows import Parameter
 
 NEAR_SPELLINGS = 3
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from schemas.enrichment import DetectedLabels, snake_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_severity
 from worker.domain.catalog.cursor import cursor_after
-from worker.domain.catalog.workflow import (
+from worker.domain.values.workflows import (
     BUSINESS_LABELS,
     LABELS,
     WILDCARD,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from worker.domain.catalog.index import CatalogIndex
 from worker.domain.catalog.meaning import passage_of
 from worker.domain.catalog.meaning_rank import Scores
-from worker.domain.catalog.search import SearchPage, SearchQuery
 from worker.domain.catalog.text_index import TextIndex
-from worker.domain.catalog.workflow import ActionText, SelectionContext, Workflow
+from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflows import ActionText, SelectionContext, Workflow
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
-from worker.domain.catalog.workflow import WILDCARD, Workflow
+from worker.domain.values.workflows import WILDCARD, Workflow
 
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WORD = re.compile(r"[^\W_]+")

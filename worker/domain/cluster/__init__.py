@@ -1,1 +1,1 @@
-"""Objects of the cluster: names, kinds, what may be looked at, and how they are read and shown."""
+"""Kubernetes objects: names, kinds, owners, events, history, and what may be looked at."""

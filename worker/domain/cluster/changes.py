@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, strings, text, whole
-from worker.domain.cluster.objects import ListQuery, Manifest, ObjectRef
-from worker.domain.cluster.prune import prune
-from worker.domain.cluster.render import to_json
-from worker.domain.evidence import one_line
-from worker.domain.ports import Cluster
+from worker.domain.cluster.rendering.compact import to_json
+from worker.domain.cluster.rendering.prune import prune
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Cluster
 
 REVISION = "deployment.kubernetes.io/revision"
 MAX_COMPARED = 3  # pairs of neighbouring revisions

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
-from worker.domain.cluster.objects import Listing, ListQuery, ObjectRef
 from worker.domain.cluster.timeline import Happening, happenings
-from worker.domain.errors import ClusterError
-from worker.domain.ports import Cluster
+from worker.domain.values.errors import ClusterError
+from worker.domain.values.objects import Listing, ListQuery, ObjectRef
+from worker.domain.values.ports import Cluster
 
 CORE, NEWER = "v1", "events.k8s.io/v1"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from worker.domain.cluster.objects import Manifest, ObjectRef
+from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_TEXT = 4096  # characters of one value that is going to be shown or compared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 
 SHORT_NAMES = {
     "cj": "CronJob",

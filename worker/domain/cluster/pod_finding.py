@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, reference, strings, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
-from worker.domain.cluster.objects import Listing, ListQuery, Manifest, ObjectRef
+from worker.domain.cluster.owners import OwnerChain, owner_chain, owners_of
 from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
 from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
-from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.owners import OwnerChain, owner_chain, owners_of
-from worker.domain.ports import Cluster
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Cluster
 
 SELECTING = {
     "PodDisruptionBudget": ("spec", "selector"),

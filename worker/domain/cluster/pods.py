@@ -11,8 +11,8 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, stamp, text, whole
 from worker.domain.cluster.fields import moment as read_moment
-from worker.domain.cluster.objects import Manifest
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import Manifest
 
 ENDED = {"Succeeded", "Failed"}
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}

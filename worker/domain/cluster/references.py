@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, text
-from worker.domain.cluster.prune import is_token_volume
+from worker.domain.cluster.rendering.prune import is_token_volume
 
 
 @dataclass(frozen=True, slots=True)

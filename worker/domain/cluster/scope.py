@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from worker.domain.cluster.fields import meta, text
 from worker.domain.cluster.kinds import canonical_kind, split_kind
-from worker.domain.cluster.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
-from worker.domain.errors import ClusterError, ClusterReason
-from worker.domain.ports import Cluster
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Cluster
 
 NAMESPACE = ("Namespace", "v1")
 OUTSIDE = "outside of what this worker may look at; whether it exists is unknown"

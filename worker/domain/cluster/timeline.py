@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from worker.domain.budget import estimate_tokens
 from worker.domain.cluster.fields import dig, mapping, meta, moment, stamp, text, whole
-from worker.domain.cluster.objects import Manifest, ObjectRef
-from worker.domain.evidence import one_line
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import Manifest, ObjectRef
+from worker.domain.values.tokens import estimate_tokens
 
 MAX_MESSAGE = 420  # characters
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""What a request has done so far: steps, who may go on, and how a successor does."""
+"""What a request has done so far: its steps, who may continue, and how a successor resumes."""

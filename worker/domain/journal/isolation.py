@@ -18,8 +18,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.steps import Counts
-from worker.domain.models.gate import MOST_URGENT
 
 
 class Passage(enum.Enum):

@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from worker.domain.journal.steps import BEGIN, END, UNREADABLE, flaw, unconfirmed, usable
-from worker.domain.ports import AuditRecord, Events, JournalRun, Step
+from worker.domain.journal.steps import flaw, unconfirmed, usable
+from worker.domain.values.ports import AuditRecord, Events, JournalRun, Step
+from worker.domain.values.step_kinds import BEGIN, END, UNREADABLE
 
 
 class RecordedRun:
     """Implements JournalRun on another one. `name` is the name of the run, and part of the ids of its events."""
 
     def __init__(self, run: JournalRun, events: Events, name: str) -> None:
-        self._run, self._events, self.name = run, events, name
+        self._run, self._events, self._name = run, events, name
         self.steps: list[Step] = list(run.past)
         """Everything in the journal: what cannot be gone on from, too, and what this run has done."""
         self.begun = False
@@ -32,6 +33,11 @@ class RecordedRun:
         self._past = usable(self.steps)
         self._recorded: list[AuditRecord] = []
         self._tail, self.lost_tail = _last_event(self.steps)
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self._name
 
     @property
     def past(self) -> Sequence[Step]:

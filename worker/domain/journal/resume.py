@@ -16,19 +16,18 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from worker.domain.errors import JournalGap
-from worker.domain.evidence import Evidence, EvidenceLog
-from worker.domain.investigate import NOT_RUN, TOO_MANY, Asked, Judged, Ran
-from worker.domain.journal.steps import CLAIM, done, paid
-from worker.domain.limits import Spent
-from worker.domain.ports import JournalRun, Step
-from worker.domain.problems import Problem
-from worker.domain.shadow import HEARD, SHADOW
-from worker.domain.toolbox.toolbox import Remembered, Toolbox
-from worker.domain.verdict import Rejected
-
-OPENING, LLM, TOOLS, RESULT, BURIED = "opening", "llm", "tools", "result", "buried"
-"""BURIED holds the `failed` result of a dead letter, RESULT any other one."""
+from worker.domain.investigation.loop import NOT_RUN, TOO_MANY
+from worker.domain.investigation.steps import Asked, Judged, Ran
+from worker.domain.investigation.toolbox.toolbox import Remembered, Toolbox
+from worker.domain.journal.second_reader import HEARD
+from worker.domain.journal.steps import done, paid
+from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.values.errors import JournalGap
+from worker.domain.values.limits import Spent
+from worker.domain.values.ports import JournalRun, Step
+from worker.domain.values.step_kinds import CLAIM, LLM, SHADOW, TOOLS
+from worker.domain.verdict.problems import Problem
+from worker.domain.verdict.verdict import Rejected
 
 
 @dataclass(frozen=True, slots=True)

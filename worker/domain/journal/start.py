@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from schemas import audit
-from worker.domain.auditing.trail import AuditTrail, Subject
+from worker.domain.audit.trail import AuditTrail, Subject
 from worker.domain.journal.recorded import RecordedRun
-from worker.domain.journal.resume import BURIED, RESULT
-from worker.domain.journal.steps import BEGIN, CLAIM, END, done
-from worker.domain.models.tries import TRIED
-from worker.domain.ports import Step
+from worker.domain.journal.steps import done
+from worker.domain.values.ports import Step
+from worker.domain.values.step_kinds import BEGIN, BURIED, CLAIM, END, RESULT, TRIED
 
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED})
 """Steps that say something about a run and hold nothing that was read or paid for."""

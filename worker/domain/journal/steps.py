@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from worker.domain.ports import AuditRecord, JournalRun, Step
-
-BEGIN, CLAIM, END = "begin", "claim", "end"
-UNREADABLE = "unreadable"
-"""Stands for a step that is gone or that this version cannot read; the note `why` says more."""
+from worker.domain.values.ports import AuditRecord, JournalRun, Step
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
 
 FAILED, RELEASED = "failed", "released"
 """How a run can end: with a handled failure, or because it was asked to stop."""

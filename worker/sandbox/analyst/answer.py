@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import past
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.selection import Choice, Selection

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import observations
 from worker.sandbox.analyst.observations import Event, Log, Table
 from worker.sandbox.analyst.refs import CLUSTER_SCOPED, Key, as_list, key_of, owners_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 
 CLUSTER_SCOPED = frozenset(
     {"node", "persistentvolume", "storageclass", "namespace", "clusterrole", "clusterrolebinding", "priorityclass",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import concepts, parameters, past
 from worker.sandbox.analyst.concepts import Verdict
 from worker.sandbox.analyst.facts import CatalogAnswer, Facts

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 
 FENCE = re.compile(

@@ -9,8 +9,8 @@ from schemas.taxonomy import Severity
 from tests.fakes.any_workflows import CONTEXTS, QUERIES, WORKFLOWS
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.domain.catalog.index import CatalogIndex
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.catalog.workflow import ActionText, SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import ActionText, SelectionContext
 
 CONTEXT = SelectionContext(
     environment="production",

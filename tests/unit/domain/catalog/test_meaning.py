@@ -21,8 +21,8 @@ from worker.domain.catalog.meaning import (
     query_text,
     unit_vectors,
 )
-from worker.domain.catalog.search import SearchQuery
-from worker.domain.errors import EmbedderUnavailable
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.workflow_search import SearchQuery
 
 
 def query(*keywords):

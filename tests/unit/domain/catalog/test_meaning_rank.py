@@ -10,7 +10,7 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_embedder import MemoryEmbedder
 from worker.domain.catalog import meaning_rank
 from worker.domain.catalog.meaning_rank import BATCH, MeaningRank
-from worker.domain.catalog.search import SearchQuery
+from worker.domain.values.workflow_search import SearchQuery
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("more", "ram"))
 PASSAGES = {"memory": "gives more memory", "node": "drains a node"}

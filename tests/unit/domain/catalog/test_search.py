@@ -12,14 +12,14 @@ from worker.domain.catalog.search import (
     FORM,
     MAX_KEYWORDS,
     BadQueryError,
-    SearchQuery,
     Tied,
     contested,
     graded,
     match_quality,
     parse_query,
 )
-from worker.domain.catalog.workflow import SelectionContext
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import SelectionContext
 
 
 @pytest.mark.parametrize(

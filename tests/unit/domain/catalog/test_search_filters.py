@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from schemas.enrichment import DetectedLabels
 from schemas.taxonomy import Severity
-from worker.domain.catalog.search import SearchQuery
 from worker.domain.catalog.search_filters import narrowed, where_words
 from worker.domain.catalog.selection import label_name
-from worker.domain.catalog.workflow import BUSINESS_LABELS, SelectionContext
-from worker.domain.cluster.objects import ObjectRef
-from worker.domain.toolbox.findings import Target
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflow_search import SearchQuery, Target
+from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL)
 CONTEXT = SelectionContext(

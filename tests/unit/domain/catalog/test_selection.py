@@ -15,7 +15,7 @@ from worker.domain.catalog.selection import (
     signal_types_of,
     works_against_gitops,
 )
-from worker.domain.catalog.workflow import LABELS, ActionSummary, SelectionContext
+from worker.domain.values.workflows import LABELS, ActionSummary, SelectionContext
 
 DEPLOYMENT = ("apps/v1", "Deployment")
 CONTEXT = SelectionContext(

@@ -4,7 +4,7 @@ import pytest
 
 from worker.domain.catalog.building import DESCRIPTION, Flaw, build_workflow
 from worker.domain.catalog.document import WorkflowDocument
-from worker.domain.catalog.workflow import Parameter, ParameterType
+from worker.domain.values.workflows import Parameter, ParameterType
 
 
 def built(**document):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from worker.domain.cluster.kinds import belongs_by_name, canonical_kind, is_secret, split_kind
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 
 
 @pytest.mark.parametrize(

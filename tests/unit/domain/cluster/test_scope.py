@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import example, example_pod
-from worker.domain.cluster.objects import KindInfo, ListQuery, LogQuery, ObjectRef
 from worker.domain.cluster.scope import Scope, ScopedCluster
-from worker.domain.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, ListQuery, LogQuery, ObjectRef
 
 RUNNING = {"running": {}}
 CERTIFICATES = {

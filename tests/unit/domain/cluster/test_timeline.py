@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import NOW, event, pod
-from worker.domain.budget import estimate_tokens
 from worker.domain.cluster.timeline import happenings, since_moment, timeline
+from worker.domain.values.tokens import estimate_tokens
 
 API = pod("api-0")
 

@@ -7,16 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.memory_nats import MemoryJournal
-from worker.domain.errors import LostClaim
 from worker.domain.journal.isolation import Passage, passage
 from worker.domain.journal.steps import (
-    BEGIN,
-    CLAIM,
-    END,
     FAILED,
     INTERNAL_ERROR,
     RELEASED,
-    UNREADABLE,
     Counts,
     Owner,
     count,
@@ -27,7 +22,9 @@ from worker.domain.journal.steps import (
     unconfirmed,
     usable,
 )
-from worker.domain.ports import AuditRecord, Step
+from worker.domain.values.errors import LostClaim
+from worker.domain.values.ports import AuditRecord, Step
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
 
 
 def run_of(number: int, run: str, *, alone: bool = False, outcome: str = "") -> list[Step]:

@@ -18,20 +18,11 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import calls, final, says
 from tests.fakes.scripted import CONTEXT, LOGS, LOOK, World, answer, chosen, incident, shop
 from worker.domain.analyse import Rules
-from worker.domain.conversation import ModelRequest, Reply, ToolTurn
-from worker.domain.errors import (
-    ClusterError,
-    ClusterReason,
-    GiveUp,
-    GiveUpReason,
-    Retry,
-    RetryReason,
-)
-from worker.domain.journal.resume import LLM, TOOLS
-from worker.domain.journal.steps import BEGIN
-from worker.domain.limits import Limits
-from worker.domain.models.chain import ModelChain
-from worker.domain.models.tries import TRIED
+from worker.domain.investigation.models.chain import ModelChain
+from worker.domain.values.conversation import ModelRequest, Reply, ToolTurn
+from worker.domain.values.errors import ClusterError, ClusterReason, GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.limits import Limits
+from worker.domain.values.step_kinds import BEGIN, LLM, TOOLS, TRIED
 
 ACTIONS = ("list_available_actions", {"signal_type": "CrashLoopBackOff", "severity": "critical"})
 WORKFLOWS = ("list_workflows", {"action_type": "RestartDeployment"})

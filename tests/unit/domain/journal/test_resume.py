@@ -28,11 +28,10 @@ from tests.fakes.scripted import (
     shop,
 )
 from worker.domain.analyse import Rules
-from worker.domain.errors import JournalGap, LostClaim, Retry, RetryReason, Unavailable
-from worker.domain.journal.resume import LLM, OPENING, RESULT, TOOLS
-from worker.domain.journal.steps import BEGIN, CLAIM
-from worker.domain.limits import Limits
-from worker.domain.models.tries import TRIED, TryRule
+from worker.domain.investigation.models.tries import TryRule
+from worker.domain.values.errors import JournalGap, LostClaim, Retry, RetryReason, Unavailable
+from worker.domain.values.limits import Limits
+from worker.domain.values.step_kinds import BEGIN, CLAIM, LLM, OPENING, RESULT, TOOLS, TRIED
 
 LOGS_CALL = ("get_pod_logs", {"pod": "api-7d9-x2x", "namespace": "shop", "previous": True})
 ACTIONS = ("list_available_actions", {"signal_type": "CrashLoopBackOff", "severity": "critical"})

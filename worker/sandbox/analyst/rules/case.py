@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.refs import Key, key_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Telling, Trouble, plain, telling_lines

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Trouble, classify

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.quantities import quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.refs import WORKLOADS, as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.shapes import command_text, env_values, labels_of, pod_spec, selects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Telling, Trouble

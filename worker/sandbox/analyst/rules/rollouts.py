@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import as_dict, controller_of, dig

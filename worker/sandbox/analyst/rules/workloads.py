@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from worker.domain.cluster.objects import ObjectRef
+from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref, owners_of

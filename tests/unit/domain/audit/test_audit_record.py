@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.audit import AuditEvent
+from tests.fakes.messages import resumed_event
+from worker.domain.audit.record import read_record, record_of
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def test_a_record_is_canonical_json_and_reads_back():
+    event = resumed_event("a.b é", "id-1", 3)
+    record = record_of(event)
+    assert event == AuditEvent.model_validate_json(record.body)
+    assert record == read_record(record.body)
+    assert ("id-1", "request.resumed", "a%2Eb%20%C3%A9", 3) == (
+        record.event_id,
+        record.event_type,
+        record.request_key,
+        record.sequence,
+    )
+    data = json.loads(record.body)
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical.encode() == record.body
+    assert b"\n" not in record.body
+
+
+def test_a_record_of_a_newer_version_keeps_its_bytes():
+    body = b'{"event_id":"e","event_type":"new.kind","more":[1],"request_key":"k","sequence":9}'
+    assert (body, "new.kind", 9) == (
+        (record := read_record(body)).body,
+        record.event_type,
+        record.sequence,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"event_id":"e","event_type":"t","request_key":"k"}',
+        b'{"event_id":1,"event_type":"t","request_key":"k","sequence":1}',
+        b'{"event_id":"e","event_type":"t","request_key":"k","sequence":"1"}',
+    ],
+)
+def test_what_is_no_event_is_told(body):
+    with pytest.raises(ValueError, match="no audit event"):
+        read_record(body)
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_an_event_or_none(body):
+    with contextlib.suppress(ValueError):
+        assert body == read_record(body).body

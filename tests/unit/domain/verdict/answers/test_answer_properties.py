@@ -1,0 +1,159 @@
+"""What holds for every text and every answer."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.answers import CANONICAL, content, read, refusal
+from worker.domain.values.conversation import Finish
+from worker.domain.verdict.answers.json_text import same_value
+from worker.domain.verdict.answers.parse import Answer, UnreadableAnswer, parse_answer
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PIECES = st.sampled_from([
+    "{", "}", "[", "]", '"', "'", ":", ",", "\\", "\n", " ", "```", "```json\n", "~~~\n", "<think>", "</think>", "#", "//",
+    "/*", "*/", "null", "None", "0.9", "-1", "85", "root_cause_analysis", '"root_cause_analysis"', '"rca"', '"summary"',
+    '"selected_workflow"', "# selected_workflow\n", "workflow_id", '"workflow_id"', '"confidence"', '"parameters"', '"x"',
+    '"strategies"', '"recovery_analysis"', '"current_rca"', '"affectedResource"', '"name"', '"value"', "\ud800", "\u200b",
+    '{"rca": "x", "selected_workflow": null}', "&quot;", "Final answer: ", "Draft: ", "\x00", "“", "”", '"{\\"',
+])  # fmt: skip
+# Words without the marks that start an object, a tag or a fence.
+PROSE = st.text(st.characters(exclude_characters='{[<"`~\u25c1', exclude_categories=["Cs"]), max_size=80)
+WORDS = st.text(min_size=1, max_size=30).filter(str.strip)
+NAME = st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9]", fullmatch=True).filter(
+    lambda name: name not in {"none", "null"}
+)
+VALUE = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=40)
+PARAMETERS = st.dictionaries(st.from_regex(r"[A-Z][A-Z_]{0,15}", fullmatch=True), VALUE, max_size=5)
+WORKFLOW = st.fixed_dictionaries({
+    "workflow_id": NAME.filter(lambda name: len(name) > 3),
+    "confidence": st.floats(0, 1),
+    "rationale": WORDS,
+    "parameters": PARAMETERS,
+})  # fmt: skip
+ANSWER = st.fixed_dictionaries({
+    "root_cause_analysis": st.fixed_dictionaries({
+        "summary": WORDS,
+        "severity": st.sampled_from(["critical", "high", "medium", "low"]),
+        "contributing_factors": st.lists(WORDS, max_size=3),
+        "affectedResource": st.fixed_dictionaries({"kind": st.just("Pod"), "name": NAME, "namespace": NAME}),
+    }),
+    "selected_workflow": st.none() | WORKFLOW,
+})  # fmt: skip
+LABELS = st.sampled_from(["", "json", "JSON", "jsonc", "python", "text", 'json title="x"', "json5"])
+WRAPPERS = st.lists(
+    st.sampled_from(["response", "result", "data", "output", "list", "text"]), max_size=3
+).filter(lambda names: ("text", "text") not in pairwise(names))
+
+
+def wrapped(answer, wrappers):
+    value = answer
+    for name in wrappers:
+        value = [value] if name == "list" else json.dumps(value) if name == "text" else {name: value}
+    return value
+
+
+@settings(UNHURRIED, max_examples=600)
+@given(st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join))
+@example("\ud800")
+def test_any_text_is_an_answer_or_unreadable(text):
+    try:
+        answer = parse_answer(text, Finish.STOP)
+        said = [answer.summary, answer.prose, *answer.warnings, *answer.notes]
+    except UnreadableAnswer as unreadable:
+        said = [unreadable.problem.message]
+    assert all(isinstance(part.encode(), bytes) for part in said)
+
+
+@given(ANSWER, PROSE, PROSE, LABELS, st.sampled_from(["```", "````", "~~~", ""]), st.booleans(), WRAPPERS)
+def test_what_stands_around_an_answer_changes_nothing(answer, before, after, label, fence, closed, wrappers):
+    text = json.dumps(wrapped(answer, wrappers), ensure_ascii=False, indent=2)
+    if fence:
+        text = f"{fence}{label}\n{text}\n{fence if closed else ''}"
+    assert content(read(answer)) == content(read(f"{before}\n{text}\n{after}"))
+
+
+@given(ANSWER, st.sampled_from(["think", "thinking", "reasoning", "THINK"]), ANSWER)
+def test_a_thought_before_an_answer_changes_nothing(answer, tag, draft):
+    thought = json.dumps(draft)
+    assume("</" not in thought)
+    assert content(read(answer)) == content(read(f"<{tag}>{thought}</{tag}>{json.dumps(answer)}"))
+
+
+@given(ANSWER)
+def test_what_python_prints_is_the_same_answer(answer):
+    assert content(read(answer)) == content(read(repr(answer)))
+
+
+@given(ANSWER, ANSWER)
+def test_two_different_answers_are_none(one, other):
+    assume(not same_value(one, other))
+    assert "not clear" in refusal(f"{json.dumps(one)}\n{json.dumps(other)}")
+    assert content(read(other)) == content(
+        read(f"Draft: {json.dumps(one)}\nFinal answer: {json.dumps(other)}")
+    )
+
+
+CUTS = {
+    "bare": json.dumps(CANONICAL),
+    "indented": json.dumps(CANONICAL, indent=1),
+    "python": repr(CANONICAL),
+    "wrapped": json.dumps({"response": {"data": CANONICAL}}),
+    "in a list": json.dumps([CANONICAL]),
+    "in a text": json.dumps({"answer": json.dumps(CANONICAL)}),
+    "a text": json.dumps(json.dumps(CANONICAL)),
+    "bare keys": json.dumps(CANONICAL).replace('"root_cause_analysis"', "root_cause_analysis"),
+    "curly quotes": json.dumps(CANONICAL).replace('\\"', "").replace('"', "”"),
+    "flat": json.dumps({"rca_summary": "x", "workflow_id": "a-b", "parameters": {"A": 1}, "confidence": 0.9}),
+    "recovery": json.dumps({
+        "recovery_analysis": {"current_rca": CANONICAL["root_cause_analysis"]},
+        "selected_workflow": CANONICAL["selected_workflow"],
+    }),
+    "sections": "\n".join(
+        f"# {name}\n{json.dumps(CANONICAL[name])}" for name in ("root_cause_analysis", "selected_workflow")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CUTS.values(), ids=CUTS)
+def test_an_answer_cut_anywhere_is_no_answer(text):
+    assert isinstance(read(text), Answer)
+    assert [cut for cut in range(len(text)) if not refusal(text[:cut])] == []
+
+
+@pytest.mark.parametrize("text", CUTS.values(), ids=CUTS)
+def test_an_answer_cut_in_its_fence_is_no_other_answer(text):
+    fenced = f"Killed at its limit.\n```json\n{text}\n```\nDone."
+    answer = content(read(text))
+    for cut in range(len(fenced)):
+        try:
+            assert answer == content(read(fenced[:cut]))
+        except UnreadableAnswer:
+            assert cut < len(fenced) - len("\n```\nDone.")
+
+
+def structure(text):
+    """Offsets of all marks of the structure of a JSON text, the quotes around strings included."""
+    inside = escaped = False
+    for offset, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif inside and character == "\\":
+            escaped = True
+        elif character == '"':
+            inside = not inside
+            yield offset
+        elif not inside and character in "{}[],:":
+            yield offset
+
+
+def test_an_answer_with_any_mark_missing_is_no_answer():
+    text = json.dumps(CANONICAL)
+    marks = list(structure(text))
+    assert len(marks) > 150
+    assert all(refusal(text[:offset] + text[offset + 1 :]) for offset in marks)

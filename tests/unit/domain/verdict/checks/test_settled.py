@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
+from schemas.taxonomy import Severity
+from tests.fakes.memory_catalog import workflow
+from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
+from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.verdict.checks.settled import doubts
+from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
+
+SURE = Accepted(
+    answer=answer(),
+    severity=Severity.HIGH,
+    signal_type="",
+    affected=DEPLOYMENT,
+    root_owner=DEPLOYMENT,
+    outcome=InvestigationOutcome.PROBLEM_RESOLVED,
+    confidence=0.9,
+)
+QUIET = FirstLook(chain=(DEPLOYMENT,))
+
+
+def found(
+    verdict=SURE, affected=None, look=QUIET, signal=DEPLOYMENT, safety=None, reported="KubePodCrashLooping"
+):
+    return doubts(verdict, affected or resolved(DEPLOYMENT), look, signal, safety, reported)
+
+
+def test_nothing_speaks_against_a_quiet_resource():
+    assert () == found()
+    assert () == found(safety=SafetyContext())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"confidence": None}, "states no confidence"),
+        ({"unverified": True}, "could not be verified"),
+        ({"approval_factors": ("it is gone",)}, "it is gone"),
+        ({"warnings": ("it may come back",)}, "it may come back"),
+    ],
+)
+def test_doubts_of_the_answer(changes, said):
+    (only,) = found(replace(SURE, **changes))
+    assert said in only
+
+
+@pytest.mark.parametrize(
+    ("blamed", "owners", "signal", "chain", "related"),
+    [
+        (POD, (REPLICA_SET, DEPLOYMENT), DEPLOYMENT, (DEPLOYMENT,), True),
+        (DEPLOYMENT, (), POD, (POD, REPLICA_SET, DEPLOYMENT), True),
+        (POD, (), POD, (), True),
+        (DEPLOYMENT, (), POD, (), False),
+        (POD, (), DEPLOYMENT, (DEPLOYMENT,), False),
+        (NODE, (), DEPLOYMENT, (DEPLOYMENT,), False),
+    ],
+)
+def test_the_blamed_object_must_belong_to_the_signal(blamed, owners, signal, chain, related):
+    said = found(replace(SURE, affected=blamed), resolved(blamed, *owners), FirstLook(chain=chain), signal)
+    assert related is (said == ())
+
+
+def test_what_code_saw_itself():
+    trouble = FirstLook((DEPLOYMENT,), trouble=tuple(f"Pod shop/api-{n}" for n in range(5)))
+    assert found(look=trouble) == (
+        "in trouble at the first look: Pod shop/api-0, Pod shop/api-1, Pod shop/api-2 and 2 more",
+    )
+    assert found(look=FirstLook((DEPLOYMENT,), unread=("pods",))) == ("the first look could not read: pods",)
+
+
+@pytest.mark.parametrize(
+    "safety",
+    [
+        SafetyContext(safety_constraints=SafetyConstraints(requires_approval=True)),
+        SafetyContext(rego_policy=RegoPolicy(dry_run=True)),
+    ],
+)
+def test_what_the_sender_demands(safety):
+    assert 1 == len(found(safety=safety))
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        None,
+        Rejected(()),
+        replace(SURE, outcome=InvestigationOutcome.ACTIONABLE),
+        replace(SURE, outcome=None),
+        replace(SURE, workflow=workflow()),
+    ],
+)
+def test_other_answers_are_judged_elsewhere(verdict):
+    assert () == found(verdict, look=FirstLook(unread=("pods",)))
+
+
+@pytest.mark.parametrize("reported", ["HighRequestErrorRate", "LatencyP99", "ErrorBudgetBurn"])
+def test_the_state_of_objects_says_nothing_about_some_signals(reported):
+    (only,) = found(reported=reported)
+    assert f"does not show whether {reported} is over" in only
+
+
+@pytest.mark.parametrize("reported", ["KubePodCrashLooping", "OOMKilled", "NodeNotReady", "KubeJobFailed"])
+def test_and_all_about_others(reported):
+    assert () == found(reported=reported)

@@ -1,0 +1,165 @@
+"""Remediation history from our own broker: results we published, joined with outcomes that executors published.
+
+One entry of the KV bucket per resource holds its results of the last 90 days, written by compare-and-set. What came of
+them is read from the outcomes stream when it is asked for: the newest message of `rca.outcome.<request key>` is all
+that is known, whether the executor wrote once or again after its assessment. No consumer has to keep up with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from schemas.outcome import RemediationOutcome
+from schemas.subjects import Subjects, history_key
+from worker.domain.values.errors import HistoryUnavailable, Unavailable
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import Past, PastRemediation
+
+FORMAT = 1
+MAX_KEPT = 100
+MAX_JOINED = 40
+WRITE_ATTEMPTS = 8
+SPEC_DRIFT = "specdrift"
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class StoredMessage(Protocol):
+    """A message of a stream."""
+
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+class Newest(Protocol):
+    """A stream that is read."""
+
+    async def newest(self, subject: str) -> StoredMessage | None:
+        """The last message on a subject. Raises Unavailable."""
+
+
+class ReplacingStream(Newest, Protocol):
+    """A stream that is read and written, one message a subject."""
+
+    async def create(self, subject: str, body: bytes, *, msg_id: str, replacing: int = 0) -> StoredMessage:
+        """Store a message over the one of that sequence; what is stored there now. Raises Unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """Everything that is kept of one resource, oldest first. The names are for people who look into the bucket."""
+
+    v: int
+    kind: str
+    namespace: str
+    name: str
+    remediations: tuple[PastRemediation, ...] = ()
+
+
+BOOK = TypeAdapter(_Book)
+
+
+class NatsHistory:
+    """Implements History. `records` is the stream of the bucket."""
+
+    def __init__(self, records: ReplacingStream, outcomes: Newest, subjects: Subjects) -> None:
+        self._records, self._outcomes, self._subjects = records, outcomes, subjects
+
+    async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
+        """Everything that is known. The hashes are compared by who asks, so `spec_hash` is not waited for."""
+        del spec_hash
+        book, _ = await self._read(target)
+        newest = book.remediations[-MAX_JOINED:]
+        try:
+            return Past(tuple(await asyncio.gather(*(self._joined(item, target) for item in newest))))
+        except Unavailable as error:
+            raise _unavailable(target, error) from error
+
+    async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
+        """Keep a result; again with the same content changes nothing."""
+        for _ in range(WRITE_ATTEMPTS):
+            book, sequence = await self._read(target)
+            if remediation in book.remediations:
+                return
+            others = [item for item in book.remediations if item.id != remediation.id]
+            body = BOOK.dump_json(
+                replace(book, remediations=(*others, remediation)[-MAX_KEPT:]), exclude_defaults=True
+            )
+            subject = self._subject(target)
+            try:
+                stored = await self._records.create(
+                    subject, body, msg_id=f"{subject}:{remediation.id}:{sequence}", replacing=sequence
+                )
+            except (Unavailable, ValueError) as error:
+                log.warning("history_not_kept", resource=str(target), error=str(error))
+                raise _unavailable(target, error) from error
+            if stored.body == body:
+                return
+        raise HistoryUnavailable(f"the history of {target} is written by many at once")
+
+    def _subject(self, target: ObjectRef) -> str:
+        key = history_key(target.kind, target.namespace, target.name)
+        return f"$KV.{self._subjects.history_bucket}.{key}"
+
+    async def _read(self, target: ObjectRef) -> tuple[_Book, int]:
+        try:
+            stored = await self._records.newest(self._subject(target))
+        except Unavailable as error:
+            raise _unavailable(target, error) from error
+        empty = _Book(FORMAT, target.kind, target.namespace, target.name)
+        if stored is None or not stored.body:  # deleted by a KV client
+            return empty, stored.sequence if stored else 0
+        try:
+            book = BOOK.validate_json(stored.body)
+        except ValidationError as error:
+            raise HistoryUnavailable(f"the history of {target} is not readable") from error
+        if book.v != FORMAT:
+            raise HistoryUnavailable(
+                f"the history of {target} has format {book.v}, this version reads {FORMAT}"
+            )
+        return book, stored.sequence
+
+    async def _joined(self, item: PastRemediation, target: ObjectRef) -> PastRemediation:
+        stored = await self._outcomes.newest(self._subjects.outcome(item.id))
+        if stored is None:
+            return item
+        try:
+            outcome = RemediationOutcome.model_validate_json(stored.body)
+        except ValidationError as error:
+            log.warning("outcome_unreadable", request=item.id, errors=error.error_count())
+            return item
+        return _with_outcome(item, outcome, target)
+
+
+def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: ObjectRef) -> PastRemediation:
+    """The executor knows best what it ran, and the spec of what it acted on, if that is the resource itself."""
+    acted = outcome.target
+    on_target = target.same_as(ObjectRef(acted.kind, acted.name, acted.namespace))
+    as_chosen = outcome.workflow_id == item.workflow_id
+    return replace(
+        item,
+        at=outcome.completed_at,
+        workflow_id=outcome.workflow_id,
+        action_type=outcome.action_type or (item.action_type if as_chosen else ""),
+        signal_type=item.signal_type or outcome.signal_type,
+        parameters_digest=item.parameters_digest if as_chosen else "",
+        outcome=outcome.outcome,
+        score=outcome.effectiveness_score,
+        resolved=outcome.signal_resolved,
+        drifted=outcome.assessment_reason.replace("_", "").casefold() == SPEC_DRIFT,
+        pre_hash=(on_target and outcome.pre_remediation_spec_hash) or item.pre_hash,
+        post_hash=(on_target and outcome.post_remediation_spec_hash) or "",
+        side_effects=outcome.side_effects,
+    )
+
+
+def _unavailable(target: ObjectRef, error: Exception) -> HistoryUnavailable:
+    return HistoryUnavailable(f"the history of {target} cannot be reached ({type(error).__name__})")

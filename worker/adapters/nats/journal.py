@@ -1,0 +1,272 @@
+"""The journal of requests in a KV bucket: one numbered list per request, appended to by create only.
+
+The list is also the lock. A run appends `begin` at the next free number; from then on every append of an older run
+meets a taken number and raises LostClaim. No lease, no clock and no liveness check is needed for that. What it can't
+do is see whether the older run still lives: one that is frozen in a paid call when its message is redelivered has
+that one call paid twice, as after a kill.
+
+A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. Steps above
+INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look
+into the bucket. nats-py's own KV class isn't used: its `create` answers "exists" for an entry of our own whose ack was
+lost, and "not found" to the loser of a race on replicas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import nats.errors
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+from nats.js.object_store import ObjectStore
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.subjects import kv_key
+from worker.domain.audit.record import read_record
+from worker.domain.values.errors import LostClaim, Unavailable
+from worker.domain.values.ports import AuditRecord, Step
+from worker.domain.values.step_kinds import UNREADABLE
+
+FORMAT = 2
+INLINE_BYTES = 256 * 1024
+STEP_BYTES = 16 * 1024 * 1024
+OBJECT_REQUEST_SECONDS = 5.0
+MAX_DIGITS = 7
+
+
+class StoredMessage(Protocol):
+    """A message of the bucket's stream. `ours`: the very call that answers with it has stored it."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def ours(self) -> bool: ...
+
+
+class FencedLog(Protocol):
+    """The bucket's stream. All methods ask its leader and raise Unavailable."""
+
+    async def newest(self, subject: str) -> StoredMessage | None:
+        """The last message on a subject, wildcards allowed."""
+
+    async def subjects(self, pattern: str) -> Sequence[str]:
+        """All subjects with messages that match."""
+
+    async def create(self, subject: str, body: bytes, *, msg_id: str) -> StoredMessage:
+        """Store the first message of a subject. What is stored there now, which may be another writer's."""
+
+
+class _Version(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    v: int
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    sequence: int
+    sha256: str
+
+
+class _Unreadable(Exception):  # noqa: N818 - a state
+    """Why a step cannot be gone on from."""
+
+
+class _Head(_Version):
+    """The first line of a step. `object` names its data in the object store, empty when the data follows."""
+
+    v: int = FORMAT
+    kind: str
+    run: str
+    notes: dict[str, Any]
+    size: int
+    sha256: str
+    object: str = ""
+    events: tuple[_Event, ...] = ()
+
+
+class NatsJournal:
+    """Implements Journal. `log` is the stream of the bucket, `nc` serves the object store of the same name."""
+
+    def __init__(self, log: FencedLog, nc: Client, bucket: str) -> None:
+        self._log, self._bucket = log, bucket
+        self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
+
+    async def open(self, request_key: str, run: str) -> NatsJournalRun:
+        """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs it."""
+        key = kv_key(request_key)
+        return NatsJournalRun(self, key, run, await self._steps(key))
+
+    async def create(self, key: str, step: Step) -> bool:
+        """Store one step under its number. False: an earlier append of the same run stands there.
+
+        Such an append was cancelled after the server had it. Raises LostClaim when another run's step stands there,
+        Unavailable, and ValueError above STEP_BYTES.
+        """
+        if len(step.data) > STEP_BYTES:
+            raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
+        name, data = f"{key}.{step.number}.{step.run}", step.data
+        large = len(data) > INLINE_BYTES
+        head = _Head(
+            kind=step.kind,
+            run=step.run,
+            notes=dict(step.notes),
+            size=len(data),
+            sha256=_sha256(data),
+            object=name if large else "",
+            events=tuple(_Event(sequence=e.sequence, sha256=_sha256(e.body)) for e in step.events),
+        )
+        if large:
+            # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
+            # them purge each other's chunks. A loser's object stays until its TTL.
+            await self._put_object(name, data)
+        lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
+        body = b"\n".join([*lines, b"" if large else data])
+        stored = await self._log.create(self._subject(key, str(step.number)), body, msg_id=name)
+        if stored.body == body:
+            if not stored.ours:  # stored by an earlier try, whose ack was lost: others may have gone on since
+                await self._check_last(key, step)
+            return True
+        if (owner := _owner(stored.body)) != step.run:
+            raise LostClaim(f"{key}: step {step.number} was written by {owner or 'an unknown writer'}")
+        return False
+
+    async def _check_last(self, key: str, step: Step) -> None:
+        newest = await self._log.newest(self._subject(key, "*"))
+        if newest is not None and _number(newest.subject) > step.number:
+            raise LostClaim(f"{key}: another run has gone on after step {step.number}")
+
+    def _subject(self, key: str, number: str) -> str:
+        return f"$KV.{self._bucket}.{key}.{number}"
+
+    async def _steps(self, key: str) -> list[Step]:
+        """All steps in order. `*` is one token: an incident's list never picks up a recovery of the same id."""
+        newest = await self._log.newest(self._subject(key, "*"))
+        if newest is None:
+            return []
+        total = _number(newest.subject)
+        if not total:  # somebody has put something else there: what the last step is must be looked up
+            total = max(map(_number, await self._log.subjects(self._subject(key, "*"))), default=0)
+        steps = list[Step]()
+        for number in range(1, total + 1):
+            if number == _number(newest.subject):
+                message: StoredMessage | None = newest
+            else:
+                message = await self._log.newest(self._subject(key, str(number)))
+            try:
+                steps.append(await self._decode(number, message.body if message else None))
+            except _Unreadable as e:
+                steps.append(Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"}))
+        return steps
+
+    async def _decode(self, number: int, body: bytes | None) -> Step:
+        if body is None:
+            raise _Unreadable("it is gone")
+        line, _, rest = body.partition(b"\n")
+        try:
+            version = _Version.model_validate_json(line).v
+            if version != FORMAT:
+                raise _Unreadable(f"format {version}, this version reads {FORMAT}")
+            head = _Head.model_validate_json(line)
+        except ValidationError as e:  # a delete marker of a KV client, for one
+            raise _Unreadable("not a journal step") from e
+        *lines, data = rest.split(b"\n", len(head.events))
+        events = _events(head, lines)
+        if head.object:
+            data = await self._get_object(head.object, head.size)
+        if _sha256(data) != head.sha256:
+            raise _Unreadable("its content does not match its hash")
+        return Step(number, head.kind, head.run, data, head.notes, events)
+
+    async def _objects(self) -> ObjectStore:
+        with _unavailable(self._bucket):
+            return await self._js.object_store(self._bucket)
+
+    async def _put_object(self, name: str, data: bytes) -> None:
+        store = await self._objects()
+        with _unavailable(name):
+            await store.put(name, data)
+
+    async def _get_object(self, name: str, size: int) -> bytes:
+        """Not ObjectStore.get(): it waits for ever for a missing chunk, and needs the right to create consumers."""
+        store = await self._objects()
+        data, after = b"", 1
+        with _unavailable(name):
+            try:
+                info = await store.get_info(name)
+                while len(data) < size:
+                    chunk = await self._js.get_msg(
+                        f"OBJ_{self._bucket}",
+                        seq=after,
+                        next=True,
+                        subject=f"$O.{self._bucket}.C.{info.nuid}",
+                    )
+                    data, after = data + (chunk.data or b""), (chunk.seq or 0) + 1
+            except NotFoundError as e:
+                raise _Unreadable("a part in the object store is gone") from e
+        return data
+
+
+class NatsJournalRun:
+    """Implements JournalRun."""
+
+    def __init__(self, journal: NatsJournal, key: str, run: str, past: Sequence[Step]) -> None:
+        self._journal, self._key, self._run = journal, key, run
+        self._past, self._next = tuple(past), len(past) + 1
+
+    @property
+    def past(self) -> Sequence[Step]:
+        return self._past
+
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None:
+        """On Unavailable it isn't known whether the step is stored: give up the run, the next one will see."""
+        stored = False
+        while not stored:
+            step = Step(self._next, kind, self._run, data, notes, events)
+            stored = await self._journal.create(self._key, step)
+            self._next += 1
+
+
+@contextlib.contextmanager
+def _unavailable(what: str) -> Iterator[None]:
+    """Vendor errors become Unavailable: nothing is known to be stored, or nothing can be read."""
+    try:
+        yield
+    except (TimeoutError, nats.errors.Error) as e:
+        raise Unavailable(f"object store, {what}: {e!r}") from e
+
+
+def _owner(body: bytes) -> str:
+    """The run that wrote a step, empty when it can't be told."""
+    try:
+        return _Head.model_validate_json(body.partition(b"\n")[0]).run
+    except ValidationError:
+        return ""
+
+
+def _number(subject: str) -> int:
+    """The number of a step; 0 when the subject is none of a step."""
+    last = subject.rpartition(".")[2]
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < MAX_DIGITS else 0
+
+
+def _events(head: _Head, lines: Sequence[bytes]) -> tuple[AuditRecord, ...]:
+    """The events of a step, byte for byte as they were kept."""
+    if [event.sha256 for event in head.events] != [_sha256(line) for line in lines]:
+        raise _Unreadable("its events do not match their hashes")
+    try:
+        return tuple(map(read_record, lines))
+    except ValueError as e:
+        raise _Unreadable("one of its events is none") from e
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,295 @@
+"""Intake of long jobs from a JetStream work queue: one pull request per free slot, heartbeats for all that runs.
+
+Plain pull requests on a connection that somebody else owns, with nats-py's public API only. Why not its
+PullSubscription or a framework's subscriber:
+- `fetch(1)` gives up at the same moment as the server, so with latency a message can be delivered to nobody and then
+  sits without a heartbeat; here the server always gives up first;
+- a cancelled `fetch` or `next_msg` can swallow the message that has just arrived, a callback can't;
+- while disconnected nats-py buffers what is published, pull requests too, and sends them all after the reconnect;
+- frameworks create missing durables, and answer to any `reply_to` header that a producer names.
+
+Protocol: NATS ADR-13 (pull requests) and the acknowledgement words of the JetStream wire API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from worker.domain.values.delivery import Delivery, Fate, Handler, Settlement, retry
+
+EXPIRED, MESSAGE, DISCONNECTED = "408", "message", "disconnected"
+SETTLE_ATTEMPT_SECONDS = 2.0
+SETTLE_PAUSE_SECONDS = 0.5
+REASON_LENGTH = 256
+LAST_WORDS_SECONDS = 5.0
+"""After a job was cancelled: time to note the release in the journal, and to nak."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A bulkhead: one durable consumer with its own slots. `subjects` only document it: the filter is the durable's."""
+
+    durable: str
+    subjects: tuple[str, ...]
+    slots: int
+
+
+class Admission(Protocol):
+    """Says when a message may be asked for."""
+
+    async def admit(self) -> bool:
+        """Return when it may be. Whether that took any time."""
+
+
+class Always:
+    """Nothing stands in the way."""
+
+    async def admit(self) -> bool:
+        return False
+
+
+class Pump:
+    """Moves the messages of one lane to a handler and settles them as it decides.
+
+    Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server.
+    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after `fallback_seconds`,
+    one that was cancelled by drain after `nak_seconds`.
+    """
+
+    def __init__(
+        self,
+        nc: Client,
+        stream: str,
+        lane: Lane,
+        handler: Handler,
+        *,
+        admission: Admission | None = None,
+        ack_wait_seconds: float = 60.0,
+        pull_seconds: float = 3.0,
+        nak_seconds: float = 1.0,
+        fallback_seconds: float = 60.0,
+        settle_seconds: float = 30.0,
+        spread: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.lane = lane
+        self.answered_at = 0.0
+        """When the server last answered a pull request, on the event loop's clock; for readiness."""
+        self._nc, self._stream, self._handler = nc, stream, handler
+        self._admission = admission or Always()
+        self._ack_wait_seconds, self._pull_seconds = ack_wait_seconds, pull_seconds
+        self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
+        self._settle_seconds, self._spread = settle_seconds, spread
+        self._stopping = False
+        self._stalled = ""
+        self._asking_since: float | None = None
+        self._held_back = False
+        self._jobs: dict[int, Msg] = {}  # stream sequence -> newest delivery of what runs here
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Semaphore(lane.slots)
+        self._answer: asyncio.Future[str] | None = None
+
+    @property
+    def running(self) -> int:
+        """Jobs in flight."""
+        return len(self._jobs)
+
+    def silent_seconds(self) -> float:
+        """For how long pull requests have gone without any answer; 0 while none is sent."""
+        if self._asking_since is None or self._held_back:
+            return 0.0
+        return asyncio.get_running_loop().time() - max(self.answered_at, self._asking_since)
+
+    async def start(self) -> None:
+        self.answered_at = asyncio.get_running_loop().time()
+        self._inbox = self._nc.new_inbox()
+        self._subscription = await self._nc.subscribe(self._inbox, cb=self._on_reply)
+        self._puller = asyncio.create_task(self._pull())
+        self._heart = asyncio.create_task(self._beat())
+        for loop in (self._puller, self._heart):
+            loop.add_done_callback(self._loop_ended)
+
+    async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
+        """Take nothing more, give the running jobs so long, then cancel them; what was not done is given back.
+
+        `hurry` ends the patience early.
+        """
+        self._stopping = True
+        with contextlib.suppress(TimeoutError, nats.errors.Error):
+            async with asyncio.timeout(2):  # a round trip: whatever the server had sent has been given back
+                await self._subscription.drain()  # type: ignore[no-untyped-call]  # nats-py has no annotation here
+        self._puller.cancel()
+        await self._patience(seconds, hurry or asyncio.Event())
+        for _ in range(2):
+            for task in list(self._tasks):
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=LAST_WORDS_SECONDS)
+        self._heart.cancel()
+        await asyncio.gather(self._puller, self._heart, return_exceptions=True)
+
+    async def _patience(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Wait for the running jobs, for so long or until somebody is in a hurry."""
+        hurrying = asyncio.create_task(hurry.wait())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._tasks and not hurry.is_set():
+                    await asyncio.wait({hurrying, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+
+    # --- asking
+
+    async def _pull(self) -> None:
+        while not self._stopping:
+            await self._free.acquire()  # the slot first: what arrives can start at once
+            while (status := await self._ask_when_admitted()) != MESSAGE:
+                self._note(status)
+                if status != EXPIRED:
+                    # The consumer, its leader or the connection is missing: never spin on it.
+                    await asyncio.sleep(self._spread(0.5, 1.5))
+            self._note(status)
+            self._asking_since = None
+
+    async def _ask_when_admitted(self) -> str:
+        self._held_back = True
+        waited = await self._admission.admit()
+        self._held_back = False
+        if waited or self._asking_since is None:
+            self._asking_since = asyncio.get_running_loop().time()
+        return await self._ask()
+
+    async def _ask(self) -> str:
+        """One pull request: what it was answered with."""
+        if not self._nc.is_connected:
+            return DISCONNECTED
+        self._answer = asyncio.get_running_loop().create_future()
+        request = b'{"batch": 1, "expires": %d}' % int(self._pull_seconds * 1e9)
+        try:
+            await self._nc.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self.lane.durable}", request, self._inbox
+            )
+            async with asyncio.timeout(self._pull_seconds + 1):  # the server must give up first
+                return await self._answer
+        except TimeoutError:
+            return EXPIRED  # lost with a connection; the server's side has expired by now
+        except nats.errors.Error as e:
+            return repr(e)
+
+    def _note(self, status: str) -> None:
+        """Says once that the lane gets nothing, and once that it does again."""
+        stalled = "" if status in {EXPIRED, MESSAGE} else status
+        if stalled and stalled != self._stalled:
+            log.warning("lane_stalled", stream=self._stream, lane=self.lane.durable, status=stalled)
+        elif self._stalled and not stalled:
+            log.info("lane_resumed", stream=self._stream, lane=self.lane.durable)
+        self._stalled = stalled
+
+    # --- receiving
+
+    async def _on_reply(self, msg: Msg) -> None:
+        self.answered_at = asyncio.get_running_loop().time()
+        waiting = self._answer if self._answer and not self._answer.done() else None
+        if not msg.reply:  # a status of the server. Not told by its header: a producer can send that one too
+            if waiting:
+                waiting.set_result((msg.headers or {}).get("Status", EXPIRED))
+            return
+        try:
+            sequence = msg.metadata.sequence.stream
+        except (nats.errors.NotJSMessageError, ValueError):
+            log.warning("not_a_delivery", lane=self.lane.durable)
+            return
+        if waiting:
+            waiting.set_result(MESSAGE)
+        if sequence in self._jobs:  # redelivered, as the server was away for ack_wait; it runs here
+            self._jobs[sequence] = msg
+            if waiting:
+                self._free.release()
+        elif self._stopping or waiting is None:  # no slot for it here: another worker has one
+            await self._settle(msg, retry(self._nak_seconds))
+        else:
+            self._jobs[sequence] = msg
+            self._tasks.add(task := asyncio.create_task(self._run(msg)))
+            task.add_done_callback(self._ended)
+
+    async def _run(self, msg: Msg) -> None:
+        m = msg.metadata
+        delivery = Delivery(
+            msg.subject, m.stream, m.consumer, m.sequence.stream, m.num_delivered, m.timestamp
+        )
+        how: Settlement | None = None
+        try:
+            how = await self._handler(msg.data, msg.headers or {}, delivery)
+        finally:  # no decision: the handler raised, or was cancelled by drain
+            if how is None:
+                how = retry(self._nak_seconds if self._stopping else self._fallback_seconds)
+            # First out of the jobs: a heartbeat after a nak puts the redelivery off to a full ack_wait.
+            await self._settle(self._jobs.pop(delivery.sequence), how)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._free.release()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("handler_raised", lane=self.lane.durable, exc_info=error)
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            log.error("pump_broke", lane=self.lane.durable, exc_info=error)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._ack_wait_seconds / 3)
+            for msg in list(self._jobs.values()) if self._nc.is_connected else ():
+                with contextlib.suppress(nats.errors.Error):
+                    await msg.in_progress()
+
+    # --- settling
+
+    async def _settle(self, msg: Msg, how: Settlement) -> None:
+        """Tell the server and wait for its confirmation. Unconfirmed: the message comes back after ack_wait."""
+        payload = _words(how)
+        if not payload:
+            return
+        if how.fate is Fate.RETRY and not self._nc.is_connected:
+            # nats-py would send it after the reconnect, when another worker may have the message.
+            log.warning(
+                "not_settled", fate=how.fate, sequence=msg.metadata.sequence.stream, error=DISCONNECTED
+            )
+            return
+        end = asyncio.get_running_loop().time() + self._settle_seconds
+        while not self._nc.is_closed:
+            try:
+                await self._nc.request(msg.reply, payload, timeout=SETTLE_ATTEMPT_SECONDS)
+            except (TimeoutError, nats.errors.Error) as e:  # NoResponders: the consumer is missing
+                # A nak is never repeated: it would hit whoever runs the message by then.
+                if how.fate is Fate.RETRY or asyncio.get_running_loop().time() > end:
+                    log.warning(
+                        "not_settled", fate=how.fate, sequence=msg.metadata.sequence.stream, error=repr(e)
+                    )
+                    return
+                await asyncio.sleep(SETTLE_PAUSE_SECONDS)
+            else:
+                return
+
+
+def _words(how: Settlement) -> bytes:
+    """What the server is told, nothing for LET_GO. A reason ends up in the server's MSG_TERMINATED advisory."""
+    match how.fate:
+        case Fate.DONE:
+            return b"+ACK"
+        case Fate.RETRY:
+            return b'-NAK {"delay": %d}' % max(1, int(how.after_seconds * 1e9))
+        case Fate.TERMINATE:
+            return f"+TERM {how.reason[:REASON_LENGTH]}".encode(errors="replace")
+        case Fate.LET_GO:
+            return b""

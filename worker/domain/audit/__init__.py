@@ -1,0 +1,1 @@
+"""Audit events of a request: how they are recorded, chained, and verified afterwards."""

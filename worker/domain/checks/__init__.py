@@ -1,1 +1,0 @@
-"""The pieces of `verdict.py` and `policy.py`: everything an answer is checked for."""

@@ -1,0 +1,181 @@
+"""What was done to a resource before, and what came of it (ADR-055, DD-HAPI-016).
+
+Looked up for the top owner of the resource the model named, together with the hash of its present spec, and told in a
+few lines. The hash serves the look-up only: it is shown nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from schemas.analysis import AnalysisResult
+from schemas.outcome import ExecutionOutcome
+from worker.domain.cluster.owners import OwnerChain
+from worker.domain.cluster.spec_hash import (
+    absent_config_map_hash,
+    composite,
+    config_map_hash,
+    config_map_names,
+    fingerprint,
+    parameters_digest,
+)
+from worker.domain.values.errors import ClusterError, HistoryUnavailable
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import Cluster, History
+from worker.domain.values.remediations import PastRemediation, SpecMatch
+
+RECENT, WINDOW = timedelta(hours=24), timedelta(days=90)
+MAX_CONFIG_MAPS = 100
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a look-up gave: the last 90 days, oldest first; one without a time counts as old.
+
+    `problem` says why nothing is known, empty when the store has answered.
+    """
+
+    spec_hash: str = ""
+    remediations: tuple[PastRemediation, ...] = ()
+    regression: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookback:
+    """Looks back for one request, which was received at `now`."""
+
+    history: History
+    cluster: Cluster
+    now: datetime
+
+    async def known(self, chain: OwnerChain) -> Known:
+        """The history of the top owner and the hash of its spec, read at the same time.
+
+        Never raises for the outside world.
+        """
+        hashing = asyncio.ensure_future(spec_hash_of(self.cluster, chain))
+        try:
+            past = await self.history.past(chain.root, hashing)
+            return Known(await hashing, in_order(past.remediations, self.now), past.regression)
+        except HistoryUnavailable as error:
+            return Known(await hashing, problem=str(error))
+        finally:
+            hashing.cancel()
+
+
+def in_order(remediations: Iterable[PastRemediation], now: datetime) -> tuple[PastRemediation, ...]:
+    """Those of the last 90 days, oldest first."""
+    kept = (item for item in remediations if item.at is None or now - item.at <= WINDOW)
+    return tuple(sorted(kept, key=lambda item: (item.at or EARLIEST, item.id)))
+
+
+async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
+    """The canonical hash of the top owner with the ConfigMaps its pods use; empty when it could not be read."""
+    root = chain.root_manifest
+    if root is None:
+        return ""
+    names = config_map_names(root)
+    if len(names) > MAX_CONFIG_MAPS:
+        return ""
+    hashes = await asyncio.gather(*(_hash_of(cluster, name, chain.root.namespace) for name in names))
+    return composite(fingerprint(root), dict(zip(names, hashes, strict=True)))
+
+
+async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
+    """Any failure counts as absent, as executors do it: names that come and go must not look like changes."""
+    try:
+        return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace, "v1")))
+    except ClusterError:
+        return absent_config_map_hash(name)
+
+
+def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
+    """What is kept of a result. Parameters are told apart by their digest: values may be confidential."""
+    chosen, cause = result.selected_workflow, result.root_cause_analysis
+    return PastRemediation(
+        id=result.request_key,
+        at=result.completed_at,
+        workflow_id=chosen.workflow_id if chosen else "",
+        action_type=chosen.action_type if chosen else "",
+        signal_type=cause.signal_type if cause else "",
+        parameters_digest=parameters_digest(chosen.parameters) if chosen else "",
+        status=result.status,
+        pre_hash=spec_hash,
+    )
+
+
+def failed_here(known: Known) -> tuple[PastRemediation, ...]:
+    """Executions that did not help although the spec was what it is now, oldest first."""
+    on_this = {SpecMatch.BEFORE, SpecMatch.AFTER}
+    return tuple(
+        item for item in known.remediations if item.unsuccessful and item.matches(known.spec_hash) in on_this
+    )
+
+
+def same_as_before(
+    workflow_id: str, action_type: str, failed: Sequence[PastRemediation]
+) -> tuple[PastRemediation, ...]:
+    """Those that ran this workflow, or another one of the same action."""
+    return tuple(
+        item
+        for item in failed
+        if _same(item.workflow_id, workflow_id) or _same(item.action_type, action_type)
+    )
+
+
+def regressions(known: Known) -> list[PastRemediation]:
+    """Executed remediations whose effect on the spec is gone: it is again what it was before them."""
+    return [
+        item
+        for item in known.remediations
+        if item.outcome
+        and item.matches(known.spec_hash) is SpecMatch.BEFORE
+        and item.post_hash != item.pre_hash
+    ]
+
+
+def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]:
+    """Actions that worked less each time: at least three scores, strictly falling. Oldest first is given."""
+    scores: dict[str, list[float]] = {}
+    for item in remediations:
+        if item.action and item.score is not None and not item.drifted:
+            scores.setdefault(item.action, []).append(item.score)
+    return {
+        action: found
+        for action, found in scores.items()
+        if len(found) >= 3 and all(a > b for a, b in itertools.pairwise(found))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """An action that completed again and again for the same signal. `futile`: it is not known ever to have helped."""
+
+    action: str
+    signal_type: str
+    times: int
+    futile: bool
+
+
+def recurrences(remediations: Sequence[PastRemediation]) -> list[Recurrence]:
+    """Actions that completed at least twice for the same signal type."""
+    groups: dict[tuple[str, str], list[PastRemediation]] = {}
+    for item in remediations:
+        completed = item.outcome == ExecutionOutcome.COMPLETED and not item.drifted
+        if completed and item.action and item.signal_type:
+            groups.setdefault((item.action, item.signal_type), []).append(item)
+    return [
+        Recurrence(action, signal, len(found), all(not i.score and i.resolved is not True for i in found))
+        for (action, signal), found in groups.items()
+        if len(found) >= 2
+    ]
+
+
+def _same(one: str, other: str) -> bool:
+    return bool(one) and one.strip().casefold() == other.strip().casefold()

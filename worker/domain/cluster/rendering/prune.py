@@ -1,0 +1,260 @@
+"""An object of the Kubernetes API without what says nothing: noise of the machinery and the API server's defaults.
+
+What is left out is either a default of the Kubernetes API reference or bookkeeping (uids, versions, field ownership).
+Field ownership is folded into one fact, `metadata.lastChange`: who changed which fields of the object last, and when.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from worker.domain.cluster.fields import mapping, mappings, sequence, text
+from worker.domain.untrusted.redaction.harmless import HIDDEN_ENV, HIDDEN_VALUE, harmless, secret_value
+from worker.domain.values.objects import Manifest
+
+MAX_DEPTH = 40
+ORDER = ("apiVersion", "kind", "metadata", "spec", "data", "status")
+DROPPED_META = {"uid", "resourceVersion", "selfLink", "managedFields", "generateName", "clusterName"}
+DROPPED_ANNOTATIONS = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "node.alpha.kubernetes.io/ttl",
+    "volumes.kubernetes.io/controller-managed-attach-detach",
+    "deprecated.daemonset.template.generation",
+}
+KEPT_OWNER = ("kind", "name", "controller", "apiVersion")
+DROPPED_ANYWHERE = {
+    "containerID", "imageID", "hostIPs", "podIPs", "terminationMessagePath", "systemUUID", "bootID", "machineID",
+    "daemonEndpoints", "lastProbeTime", "lastHeartbeatTime", "lastUpdateTime", "uncountedTerminatedPods",
+    "collisionCount", "hostIP", "fullyLabeledReplicas",
+}  # fmt: skip
+DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "terminationMessagePolicy": ("File",),
+    "dnsPolicy": ("ClusterFirst",),
+    "schedulerName": ("default-scheduler",),
+    "enableServiceLinks": (True,),
+    "preemptionPolicy": ("PreemptLowerPriority",),
+    "priority": (0,),
+    "restartPolicy": ("Always",),
+    "securityContext": ({},),
+    "terminationGracePeriodSeconds": (30,),
+    "successThreshold": (1,),
+    "scheme": ("HTTP",),
+    "defaultMode": (420,),
+    "progressDeadlineSeconds": (600,),
+    "revisionHistoryLimit": (10,),
+    "creationTimestamp": (None,),
+    "sessionAffinity": ("None",),
+    "ipFamilyPolicy": ("SingleStack",),
+    "internalTrafficPolicy": ("Cluster",),
+    "podManagementPolicy": ("OrderedReady",),
+    "imagePullPolicy": ("IfNotPresent",),
+    "protocol": ("TCP",),
+    "strategy": ({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}, "type": "RollingUpdate"},),
+    "lastState": ({},),
+    "tolerations": ([],),
+    "hugepages-1Gi": ("0",),
+    "hugepages-2Mi": ("0",),
+}
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a token
+DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+MAX_CHANGED = 5  # fields; who wrote more of them wrote the whole object
+EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
+"""Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
+MAX_ANNOTATION = 400  # characters
+POD_UID = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
+
+
+def prune(manifest: Manifest) -> Manifest:
+    """A copy that holds what a reader needs. Never raises, whatever the object holds; depth is bounded.
+
+    Environment values that may be credentials and values under keys that name secrets are hidden. Values of Secrets
+    are never passed on.
+    """
+    kind = text(manifest.get("kind"))
+    pruned: dict[str, Any] = {}
+    for key, value in manifest.items():
+        if key == "metadata":
+            pruned["metadata"] = _metadata(value)
+        elif key in {"data", "stringData", "binaryData"}:
+            pruned[key] = _data(kind, key, value)
+        else:
+            shown = _value(str(key), value, 1)
+            if shown is not None:
+                pruned[str(key)] = shown
+    _by_kind(kind, mapping(pruned.get("status")))
+    return {key: pruned[key] for key in sorted(pruned, key=_order)}
+
+
+def _order(key: str) -> int:
+    return ORDER.index(key) if key in ORDER else len(ORDER)
+
+
+def _by_kind(kind: str, status: dict[str, Any]) -> None:
+    """What only one kind has too much of."""
+    if kind == "Node":
+        for key in ("images", "volumesInUse", "volumesAttached"):
+            status.pop(key, None)
+    if kind == "Pod" and "conditions" in status:
+        status["conditions"] = _telling(sequence(status["conditions"]))
+
+
+def _telling(conditions: list[Any]) -> list[Any]:
+    """Conditions of a Pod without those that say nothing, or only what Ready says."""
+    ready = next((c for c in mappings(conditions) if c.get("type") == "Ready"), {})
+    same = ("status", "reason", "message")
+    return [
+        c
+        for c in conditions
+        if not (mapping(c).get("status") == "True" and text(mapping(c).get("type")) in EXPECTED_CONDITIONS)
+        and not (
+            mapping(c).get("type") == "ContainersReady"
+            and all(mapping(c).get(f) == ready.get(f) for f in same)
+        )
+    ]
+
+
+def _metadata(value: Any, depth: int = 1) -> Any:
+    if not isinstance(value, dict):
+        return _value("metadata", value, depth)
+    kept: dict[str, Any] = {key: value[key] for key in ("name", "namespace") if value.get(key) is not None}
+    for key, item in value.items():
+        if key in DROPPED_META or key in kept or item is None:
+            continue
+        if key == "annotations" and isinstance(item, dict):
+            kept[key] = {str(k): _annotation(v) for k, v in item.items() if k not in DROPPED_ANNOTATIONS}
+            if not kept[key]:
+                del kept[key]
+        elif key == "ownerReferences" and isinstance(item, list):
+            kept[key] = [{k: owner[k] for k in KEPT_OWNER if owner.get(k)} for owner in mappings(item)]
+        else:
+            kept[str(key)] = _value(str(key), item, depth + 1)
+    if change := last_change({"metadata": value}):
+        kept["lastChange"] = change
+    return kept
+
+
+def _annotation(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_ANNOTATION:
+        return f"{value[:MAX_ANNOTATION]}…[{len(value) - MAX_ANNOTATION} characters cut]"
+    return _value("", value, MAX_DEPTH - 4)
+
+
+def last_change(manifest: Manifest) -> dict[str, str]:
+    """Who last changed the object itself (not its status), when and where: `by`, `at`, `fields`; empty if unknown.
+
+    From server-side field management (Kubernetes API, ManagedFieldsEntry).
+    """
+    entries = [
+        entry
+        for entry in mappings(mapping(manifest.get("metadata")).get("managedFields"))
+        if not entry.get("subresource") and text(entry.get("time"))
+    ]
+    if not entries:
+        return {}
+    newest = max(entries, key=lambda entry: text(entry.get("time")))
+    names = sorted(_changed_fields(newest.get("fieldsV1"), "", 0))
+    found = {
+        "by": text(newest.get("manager")),
+        "at": text(newest.get("time")),
+        "fields": ", ".join(names) if len(names) <= MAX_CHANGED else "",
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _changed_fields(value: Any, prefix: str, depth: int) -> list[str]:
+    children = [(str(k), v) for k, v in mapping(value).items() if str(k).startswith("f:")]
+    if not children or depth >= 3:
+        return [prefix] if prefix else []
+    found: list[str] = []
+    for key, item in children[:20]:
+        found += _changed_fields(item, f"{prefix}.{key[2:]}" if prefix else key[2:], depth + 1)
+    return found
+
+
+def _data(kind: str, field: str, value: Any) -> Any:
+    """Data of a ConfigMap; of anything else that calls itself a Secret only the names of the keys."""
+    if not isinstance(value, dict):
+        return None
+    if kind != "ConfigMap":
+        hide = kind.lower() == "secret" or field == "stringData"
+        return dict.fromkeys(map(str, value), HIDDEN_VALUE) if hide else _value(field, value, 1)
+    if field == "binaryData":
+        return {str(key): f"[{len(text(item))} characters of base64]" for key, item in value.items()}
+    return {str(key): _config_value(str(key), item) for key, item in value.items()}
+
+
+def _config_value(key: str, value: Any) -> Any:
+    if isinstance(value, str) and "\n" not in value and secret_value(key, value):
+        return HIDDEN_VALUE
+    return _value(key, value, 2)
+
+
+def _value(key: str, value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        return "[nested too deeply]"
+    if isinstance(value, dict):
+        return _object(key, value, depth)
+    if isinstance(value, list):
+        return _list(key, value, depth)
+    if isinstance(value, str):
+        return POD_UID.sub("", value)
+    return value if isinstance(value, int | float | bool) or value is None else str(value)
+
+
+def _object(key: str, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+    if key == "metadata":
+        nested: dict[str, Any] = _metadata(value, depth)
+        return nested
+    kept: dict[str, Any] = {}
+    for name, item in value.items():
+        field = str(name)
+        if item is None or field in DROPPED_ANYWHERE or _is_default(field, item):
+            continue
+        if field == "serviceAccount" and item == value.get("serviceAccountName"):
+            continue
+        shown = _value(field, item, depth + 1)
+        if shown != [] or item == []:  # nothing is left of an array that held only defaults
+            kept[field] = shown
+    return kept
+
+
+def _is_default(field: str, value: Any) -> bool:
+    return any(type(value) is type(default) and value == default for default in DEFAULTS.get(field, ()))
+
+
+def _list(key: str, value: list[Any], depth: int) -> list[Any]:
+    if key == "env":
+        return [_env(item, depth) for item in value]
+    if key == "tolerations":
+        value = [item for item in value if not _default_toleration(item)]
+    elif key == "volumeMounts":
+        value = [item for item in value if mapping(item).get("mountPath") != TOKEN_MOUNT]
+    elif key == "volumes":
+        value = [item for item in value if not is_token_volume(item)]
+    return [_value("", item, depth + 1) for item in value]
+
+
+def _env(item: Any, depth: int) -> Any:
+    if not isinstance(item, dict):
+        return _value("", item, depth + 1)
+    shown = {k: _value(k, v, depth + 1) for k, v in item.items() if k != "value"}
+    value = item.get("value")
+    if value is not None:
+        plain = text(value)
+        shown["value"] = plain if harmless(text(item.get("name")), plain) else HIDDEN_ENV
+    return shown
+
+
+def _default_toleration(item: Any) -> bool:
+    toleration = mapping(item)
+    return text(toleration.get("key")) in DEFAULT_TOLERATIONS and toleration.get("tolerationSeconds") == 300
+
+
+def is_token_volume(item: Any) -> bool:
+    """Whether a volume is the one every pod gets for its service account."""
+    volume = mapping(item)
+    return text(volume.get("name")).startswith("kube-api-access-") and bool(
+        sequence(mapping(volume.get("projected")).get("sources"))
+    )

@@ -1,0 +1,101 @@
+"""Objects of one kind as a table: a header row, then one row an object, cells separated by ` | `.
+
+Failing objects come first, so that what is cut when the table is too long is what matters least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, name_of, text
+from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.rendering import columns as render_columns
+from worker.domain.cluster.rendering import workload_columns as render_workloads
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import Manifest
+from worker.domain.values.tokens import estimate_tokens
+
+MAX_CELL = 180  # characters
+SEPARATOR = " | "
+
+Row = dict[str, str]
+COLUMNS: dict[str, Callable[[Manifest, datetime], Row]] = {
+    **render_workloads.COLUMNS,
+    **render_columns.COLUMNS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that fits its budget. `shown` of `total` objects have a row."""
+
+    body: str
+    shown: int
+    total: int
+
+
+def render_table(
+    kind: str, items: Sequence[Manifest], now: datetime, max_tokens: int, *, all_namespaces: bool = False
+) -> Table:
+    """The table of `items`, all of the kind `kind`. `now` is the moment ages are counted from."""
+    ordered = sorted(
+        items, key=lambda item: (not unhealthy(item), text(meta(item).get("namespace")), name_of(item))
+    )
+    rows = [_row(kind, item, now, all_namespaces=all_namespaces) for item in ordered]
+    header = list(rows[0]) if rows else ["NAME"]
+    lines = [
+        SEPARATOR.join(header),
+        *(SEPARATOR.join(row.get(column, "") for column in header) for row in rows),
+    ]
+    kept = _that_fit(lines, max_tokens)
+    return Table("\n".join(kept), len(kept) - 1, len(rows))
+
+
+def _row(kind: str, item: Manifest, now: datetime, *, all_namespaces: bool) -> Row:
+    row: Row = {"NAMESPACE": text(meta(item).get("namespace"))} if all_namespaces else {}
+    row["NAME"] = name_of(item)
+    row |= COLUMNS.get(kind, other_columns)(item, now)
+    row["AGE"] = age(meta(item).get("creationTimestamp"), now)
+    return {column: cell(value) for column, value in row.items()}
+
+
+def cell(value: str) -> str:
+    """Text for one cell: one line, bounded, and no separator inside."""
+    return one_line(value, MAX_CELL).replace("|", "/") or "-"
+
+
+def _that_fit(lines: list[str], max_tokens: int) -> list[str]:
+    room = max_tokens
+    kept: list[str] = []
+    for line in lines:
+        room -= estimate_tokens(line) + 1
+        if room < 0 and kept:
+            break
+        kept.append(line)
+    return kept
+
+
+def other_columns(item: Manifest, _now: datetime) -> Row:
+    """Columns of a kind without columns of its own: what its status says."""
+    status = mapping(item.get("status"))
+    told = [text(status.get(field)) for field in ("phase", "state") if text(status.get(field))]
+    told += render_columns.conditions(status.get("conditions"))
+    return {"CONDITIONS": ", ".join(told)}
+
+
+def unhealthy(item: Manifest) -> bool:
+    """Whether the object's status reports that something is wrong with it now. False where a kind has no such notion."""
+    kind = text(item.get("kind"))
+    if kind == "Pod":
+        return pod_failing(item)
+    judge = render_workloads.UNHEALTHY.get(kind) or render_columns.UNHEALTHY.get(kind)
+    if judge:
+        return judge(item)
+    return any(render_columns.bad_condition(c) for c in mappings(dig(item, "status", "conditions")))
+
+
+def only_unhealthy(items: Iterable[Manifest]) -> list[Manifest]:
+    """Those of the objects something is wrong with."""
+    return [item for item in items if unhealthy(item)]

@@ -1,0 +1,1 @@
+"""The first look: facts about the signal's resource, gathered before the model is asked."""

@@ -1,0 +1,205 @@
+"""The first look at the cluster, before the model is asked: which facts are gathered for which kind of object.
+
+Only observable facts, no conclusions. Sources are read concurrently inside one deadline and fail one by one: a source
+that failed is named as unknown, never as absent, and never stops the run. Failing things get the room first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.incident import Signal
+from worker.domain.cluster.detected_labels import detect_labels
+from worker.domain.cluster.fields import reference
+from worker.domain.cluster.kinds import canonical_kind, is_secret
+from worker.domain.cluster.owners import OwnerChain, owner_chain
+from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, workload_of_pods
+from worker.domain.cluster.rendering.tables import unhealthy
+from worker.domain.enrichment.evidence_pack import Piece, pack
+from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.enrichment.sources import Look, Reader, Sources
+from worker.domain.untrusted.evidence import Evidence, one_line
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import Clock, Cluster
+
+EVIDENCE_TOKENS = 2_300
+DEADLINE_SECONDS = 3.0
+LABELS = "detected labels"
+MAX_TROUBLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Enrichment:
+    """What was found. The evidence is redacted and within its budget, not yet numbered.
+
+    `target_exists` is None when that is not known. `failed_sources` name what is unknown, with the reason. `first_look`
+    is the part of it that speaks against an answer that finds nothing to do.
+    """
+
+    evidence: tuple[Evidence, ...]
+    detected_labels: DetectedLabels
+    owner_chain: OwnerChain
+    first_look: FirstLook
+    failed_sources: tuple[str, ...] = ()
+    target_exists: bool | None = True
+
+
+async def enrich(
+    request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS
+) -> Enrichment:
+    """Facts about the signal's resource and what stands behind it. Never raises ClusterError.
+
+    Ages are counted from the time the signal was received.
+    """
+    asked = ObjectRef(
+        canonical_kind(request.resource_kind),
+        request.resource_name,
+        request.resource_namespace,
+        request.resource_api_version,
+    )
+    not_read = OwnerChain((asked,), (None,), exists=None, note="not read")
+    run = _Run(asked, cluster, Sources(cluster, request.received_time, redact), not_read)
+    until = clock.monotonic() + deadline_seconds
+    for stage in (run.find, run.behind, run.gather):
+        left = until - clock.monotonic()
+        if left <= 0 or not await run.within(left, stage):
+            break
+    return run.result()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One enrichment: what is known so far, and which sources are still open."""
+
+    asked: ObjectRef
+    cluster: Cluster
+    sources: Sources
+    chain: OwnerChain
+    workload: OwnerChain | None = None
+    pods: Pods = field(default_factory=Pods)
+    labels: DetectedLabels | None = None
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    gathering: bool = False
+
+    async def within(self, seconds: float, stage: Callable[[], Awaitable[None]]) -> bool:
+        """Run a stage; what is still open when the time is up has failed."""
+        try:
+            async with asyncio.timeout(seconds):
+                await stage()
+        except TimeoutError:
+            self.failed |= dict.fromkeys(self.open, "no answer in time")
+            self.open.clear()
+            return False
+        return True
+
+    async def find(self) -> None:
+        """The target and its owners."""
+        self.open.add(str(self.asked))
+        if is_secret(self.asked.kind):
+            self.chain = OwnerChain((self.asked,), (None,), exists=None, note="Secrets are never read")
+            self.failed[str(self.asked)] = "Secrets are never read"
+        else:
+            self.chain = await owner_chain(self.cluster, await self._resolved())
+        self.open.discard(str(self.asked))
+        if self.chain.exists is None:
+            self.failed.setdefault(str(self.asked), one_line(self.chain.note, 160))
+        elif self.chain.exists and self.chain.note:
+            self.failed["further owners"] = one_line(self.chain.note, 160)
+
+    async def _resolved(self) -> ObjectRef:
+        """The target with the API version and scope that discovery knows."""
+        asked = self.asked
+        try:
+            info = await self.cluster.kind(asked.kind, asked.api_version)
+        except ClusterError:
+            return asked
+        return ObjectRef(info.kind, asked.name, asked.namespace if info.namespaced else "", info.api_version)
+
+    async def behind(self) -> None:
+        """The pods, and the workload that runs them."""
+        self.workload = await find_workload(self.cluster, self.chain)
+        await self._source("pods", self._find_pods)
+        if self.workload is None:
+            chosen = self.pods.failing or self.pods.own
+            self.workload = await workload_of_pods(self.cluster, chosen)
+
+    async def _find_pods(self) -> None:
+        self.pods = await find_pods(self.cluster, self.chain, self.workload)
+
+    async def gather(self) -> None:
+        """Everything else, at the same time."""
+        self.gathering = True
+        await asyncio.gather(
+            self._source(LABELS, self._detect),
+            *(self._source(name, self._collector(name, read)) for name, read in self._wanted().items()),
+        )
+
+    def _wanted(self) -> dict[str, Reader]:
+        return self.sources.wanted(self._look())
+
+    def _look(self) -> Look:
+        return Look(self.chain, self.workload, self.pods)
+
+    async def _detect(self) -> None:
+        pod = self.pods.own[0] if self.pods.own and self.chain.start.kind != "Node" else None
+        self.labels = await detect_labels(self.cluster, self.chain, pod)
+
+    def _collector(self, name: str, read: Reader) -> Callable[[], Awaitable[None]]:
+        async def collect() -> None:
+            self.pieces[name] = await read()
+
+        return collect
+
+    async def _source(self, name: str, read: Callable[[], Awaitable[None]]) -> None:
+        self.open.add(name)
+        try:
+            await read()
+        except ClusterError as error:
+            if error.reason is not ClusterReason.UNKNOWN_KIND:
+                self.failed[name] = f"{error.reason.value}: {one_line(redact(error.message), 120)}"
+        self.open.discard(name)
+
+    def result(self) -> Enrichment:
+        """What there is, whether or not all of it came in time."""
+        look = self._look()
+        if not self.gathering:
+            self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")
+        found = [piece for name in self.sources.ORDER for piece in self.pieces.get(name, ())]
+        unknown = tuple(camel_case(name) for name in DETECTED_LABELS)
+        return Enrichment(
+            evidence=pack([*self.sources.seen(look), *found], EVIDENCE_TOKENS),
+            detected_labels=self.labels or DetectedLabels(failed_detections=unknown),
+            owner_chain=look.target,
+            failed_sources=tuple(
+                f"{name} ({why})" for name, why in (self.failed | self.sources.failed).items()
+            ),
+            target_exists=look.target.exists,
+            first_look=self._first_look(look),
+        )
+
+    def _first_look(self, look: Look) -> FirstLook:
+        target = look.target
+        looked_at = [
+            *target.manifests,
+            look.workload.root_manifest if look.workload else None,
+            *look.pods.failing,
+        ]
+        trouble = dict.fromkeys(str(reference(item)) for item in looked_at if item and unhealthy(item))
+        read = zip(target.chain, target.manifests, strict=True)
+        unread = [source for source in (str(self.asked), "pods", "events") if source in self.failed]
+        if not self.gathering:
+            unread.append("anything in time")
+        elif target.exists is None and not unread:
+            unread.append(str(self.asked))
+        return FirstLook(
+            chain=tuple(ref for ref, manifest in read if manifest is not None),
+            trouble=tuple(trouble)[:MAX_TROUBLE],
+            unread=tuple(unread),
+        )

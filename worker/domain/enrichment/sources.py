@@ -1,0 +1,399 @@
+"""The sources of the first look: each reads one thing and offers it as pieces of evidence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, ClassVar
+
+from worker.domain.cluster.changes import read_changes
+from worker.domain.cluster.event_reading import concerns, read_events
+from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
+from worker.domain.cluster.kinds import belongs_by_name
+from worker.domain.cluster.owners import OwnerChain
+from worker.domain.cluster.pod_finding import Pods, get_optional
+from worker.domain.cluster.pods import ContainerState, containers
+from worker.domain.cluster.references import References, references_of
+from worker.domain.cluster.rendering.compact import Rendered, render_object
+from worker.domain.cluster.rendering.log_excerpt import log_excerpt, most_interesting, redacted
+from worker.domain.cluster.rendering.log_text import clean_lines
+from worker.domain.cluster.rendering.tables import render_table, unhealthy
+from worker.domain.cluster.timeline import Happening, timeline
+from worker.domain.enrichment.evidence_pack import Piece
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Cluster
+
+LOG_LINES, LOG_BYTES = 150, 64 * 1024
+MAX_PODS_WITH_LOGS = 2
+MAX_NODES = 3
+MAX_REFERENCES = 8
+RUNS_PODS = {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "Pod"}
+
+Reader = Callable[[], Awaitable[list[Piece]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the first look is about: the target, the workload that runs its pods, and the pods."""
+
+    target: OwnerChain
+    workload: OwnerChain | None
+    pods: Pods
+
+    @property
+    def namespace(self) -> str:
+        """The namespace events and pods are in, empty for cluster scope."""
+        start = self.target.start
+        return start.name if start.kind == "Namespace" else start.namespace
+
+    @property
+    def members(self) -> tuple[ObjectRef, ...]:
+        """The target, its owners, and the workload with its owners."""
+        return (*self.target.chain, *(self.workload.chain if self.workload else ()))
+
+    @property
+    def pod_spec(self) -> dict[str, Any]:
+        """The spec of the worst pod, or of the workload's template where there is no pod."""
+        pods = self.pods.failing or self.pods.own
+        if pods:
+            return mapping(pods[0].get("spec"))
+        root = self.workload.root_manifest if self.workload else None
+        return mapping(pod_template(root).get("spec"))
+
+    @property
+    def references(self) -> References:
+        """What that spec names."""
+        pods = self.pods.failing or self.pods.own
+        return references_of(self.pod_spec, name_of(pods[0]) if pods else "")
+
+
+class Sources:
+    """Readers of one enrichment. `failed` names parts of a source that could not be read, with the reason."""
+
+    ORDER: ClassVar[tuple[str, ...]] = (
+        "pods", "events", "logs", "changes", "nodes", "storage", "configuration", "kind", "neighbours",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, now: datetime, redact: Callable[[str], str]) -> None:
+        self._cluster, self._now, self._redact = cluster, now, redact
+        self.failed: dict[str, str] = {}
+
+    def wanted(self, look: Look) -> dict[str, Reader]:
+        """The readers that apply to what was found, by name."""
+        readers: dict[str, Reader] = {
+            "pods": lambda: self._pods(look),
+            "events": lambda: self._events(look),
+            "changes": lambda: self._changes(look),
+            "nodes": lambda: self._nodes(look),
+            "kind": lambda: self._kind_specific(look),
+            "neighbours": lambda: self._neighbours(look),
+        }
+        if look.pods.own and look.target.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
+            readers["logs"] = lambda: self._logs(look)
+        if look.pod_spec and look.target.start.kind != "Node":
+            readers["configuration"] = lambda: self._configuration(look)
+            readers["storage"] = lambda: self._storage(look)
+        return readers
+
+    def seen(self, look: Look) -> list[Piece]:
+        """The target and its worst pod, which have been read already."""
+        manifest, start = look.target.manifests[0], look.target.start
+        if manifest is None:
+            if look.target.exists is False:
+                gone = Rendered("does not exist (any more); events may still tell what happened to it")
+                return [Piece("object", str(start), 0, 60, lambda _: gone)]
+            return []
+        pieces = [self._json("object", start, _without_template(manifest, look.pods.own), 3, 520)]
+        worst = (look.pods.failing or look.pods.own)[:1]
+        if (
+            worst
+            and start.kind not in {"Node", "Namespace", "ResourceQuota"}
+            and not start.same_as(reference(worst[0]))
+        ):
+            pieces.append(self._json("pod", reference(worst[0]), worst[0], 2, 560))
+        return pieces
+
+    def _json(self, source: str, ref: ObjectRef, manifest: Manifest, rank: int, cap: int) -> Piece:
+        def render(tokens: int) -> Rendered:
+            shown = render_object(manifest, tokens, redact=self._redact)
+            return Rendered(self._redact(shown.body), shown.cut)
+
+        return Piece(source, str(ref), rank, cap, render)
+
+    def _table(
+        self,
+        source: str,
+        scope: str,
+        items: Sequence[Manifest],
+        rank: int,
+        cap: int,
+        *,
+        everywhere: bool = False,
+    ) -> Piece:
+        kind = text(items[0].get("kind")) if items else ""
+
+        def render(tokens: int) -> Rendered:
+            table = render_table(kind, items, self._now, tokens, all_namespaces=everywhere)
+            missing = table.total - table.shown
+            note = f"{missing} of {table.total} rows; list_resources shows them" if missing else ""
+            return Rendered(self._redact(table.body), note)
+
+        return Piece(source, scope, rank, cap, render)
+
+    async def _pods(self, look: Look) -> list[Piece]:
+        if not look.pods.own:
+            return []
+        more = "" if look.pods.complete else ", more than were read"
+        scope = f"pods of {look.target.start}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
+        return [
+            self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
+        ]
+
+    async def _neighbours(self, look: Look) -> list[Piece]:
+        others = look.pods.others
+        if not others:
+            return []
+        scope = f"other failing pods in {look.namespace}: {len(others)}"
+        return [self._table("neighbours", scope, others, 6, 200)]
+
+    async def _events(self, look: Look) -> list[Piece]:
+        found = await self._relevant_events(look)
+        if not found:
+            return [Piece("events", f"events of {look.target.start}", 5, 20, lambda _: Rendered("none"))]
+
+        def render(tokens: int) -> Rendered:
+            shown = timeline(found, tokens)
+            note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
+            return Rendered(self._redact(shown.body), note)
+
+        return [Piece("events", f"events of {look.target.start}, its owners and pods", 1, 480, render)]
+
+    async def _relevant_events(self, look: Look) -> list[Happening]:
+        start = look.target.start
+        if not look.namespace:
+            found = await read_events(self._cluster, start)
+            if found.error:
+                raise found.error
+            return list(found.items)
+        found = await read_events(self._cluster, ObjectRef("", "", look.namespace))
+        if found.error:
+            raise found.error
+        items = list(found.items)
+        about = (*look.members, *(reference(pod) for pod in look.pods.own), *self._claims(look))
+        if not found.complete:
+            more = await asyncio.gather(*(read_events(self._cluster, ref) for ref in about[:6]))
+            items += [h for answer in more for h in answer.items]
+        if start.kind == "Namespace":
+            return items
+        return list({h: None for h in items if any(concerns(h, ref) for ref in about)})
+
+    def _claims(self, look: Look) -> list[ObjectRef]:
+        names = look.references.claims
+        return [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
+
+    async def _logs(self, look: Look) -> list[Piece]:
+        chosen = (look.pods.failing or look.pods.own)[:MAX_PODS_WITH_LOGS]
+        if not look.pods.failing:
+            chosen = chosen[:1]
+        found = await asyncio.gather(
+            *(self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen))
+        )
+        return [piece for pieces in found for piece in pieces]
+
+    async def _logs_of(self, pod: Manifest, *, first: bool) -> list[Piece]:
+        states = list(containers(pod))
+        if not states:
+            return []
+        container = most_interesting(states)
+        started = container.running or bool(container.terminated)
+        runs = [True] if container.ran_before else []
+        runs += [False] if started else []
+        pieces = await asyncio.gather(*(self._log(pod, container, previous=run, first=first) for run in runs))
+        found = [piece for piece in pieces if piece]
+        if (
+            not found and container.ran_before and not started
+        ):  # the runtime has dropped the log of the run before
+            last = await self._log(pod, container, previous=False, first=first)
+            found = [last] if last else []
+        return found
+
+    async def _log(
+        self, pod: Manifest, container: ContainerState, *, previous: bool, first: bool
+    ) -> Piece | None:
+        ref = reference(pod)
+        run = "previous" if previous else "current"
+        scope = f"{ref} container {container.name}, {run}, last {LOG_LINES} lines"
+        query = LogQuery(ref.namespace, ref.name, container.name, previous, LOG_LINES, LOG_BYTES)
+        try:
+            lines = clean_lines(await self._cluster.logs(query))
+        except ClusterError as error:
+            if error.reason not in {ClusterReason.BAD_REQUEST, ClusterReason.NOT_FOUND}:
+                self.failed[f"{run} log of {ref}"] = error.reason.value
+            return None
+        if not lines:
+            return Piece("logs", scope, 6, 20, lambda _: Rendered("the log is empty"))
+        shown = redacted(lines, self._redact)
+        rank = (1 if previous or not container.ran_before else 4) + (0 if first else 3)
+        return Piece(
+            "logs",
+            scope,
+            rank,
+            420 if rank == 1 else 160,
+            lambda n: log_excerpt(shown, n, len(lines)),
+        )
+
+    async def _changes(self, look: Look) -> list[Piece]:
+        if look.workload is None:
+            return []
+        root = look.workload.root
+        lines = await read_changes(self._cluster, root)
+        if not lines:
+            return []
+
+        def render(tokens: int) -> Rendered:
+            kept: list[str] = []
+            room = tokens
+            for line in lines:
+                room -= len(line) // 3 + 2
+                if room < 0 and kept:
+                    break
+                kept.append(line)
+            missing = len(lines) - len(kept)
+            return Rendered(
+                self._redact("\n".join(kept)), f"{missing} lines about older changes" if missing else ""
+            )
+
+        return [Piece("changes", f"changes of the pod template of {root}, newest first", 2, 280, render)]
+
+    async def _nodes(self, look: Look) -> list[Piece]:
+        if look.target.start.kind == "Node":
+            return []
+        failing = look.pods.failing
+        names = list(
+            dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in failing or look.pods.own[:1])
+        )
+        if "" in names:  # not scheduled: every node may be the reason
+            listing = await self._cluster.list(ListQuery("Node", "", "v1"))
+            return (
+                [self._table("nodes", f"all nodes: {len(listing.items)}", listing.items, 3, 260)]
+                if listing.items
+                else []
+            )
+        refs = [ObjectRef("Node", name, "", "v1") for name in names[:MAX_NODES]]
+        nodes = [node for node in await self._read(refs) if node]
+        if not nodes:
+            return []
+        troubled = [node for node in nodes if unhealthy(node)]
+        table = self._table(
+            "nodes", f"nodes of the pods: {', '.join(map(name_of, nodes))}", nodes, 2 if troubled else 5, 160
+        )
+        return [table, *(await self._around(troubled[0], look) if troubled else ())]
+
+    async def _around(self, node: Manifest, look: Look) -> list[Piece]:
+        """What else runs on a node in trouble: what brings it down may belong to someone else."""
+        query = ListQuery("Pod", "", "v1", field_selector=f"spec.nodeName={name_of(node)}")
+        listing = await self._cluster.list(query)
+        known = {reference(pod) for pod in look.pods.own}
+        others = [pod for pod in listing.items if reference(pod) not in known]
+        scope = f"other pods on Node {name_of(node)}: {len(others)}"
+        return [self._table("nodes", scope, others, 4, 220, everywhere=True)] if others else []
+
+    async def _configuration(self, look: Look) -> list[Piece]:
+        found = look.references
+        names = found.config_maps[:MAX_REFERENCES]
+        if not names:
+            return []
+        refs = [ObjectRef("ConfigMap", name, look.namespace, "v1") for name in names]
+        there = await self._read(refs)
+        return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
+
+    async def _storage(self, look: Look) -> list[Piece]:
+        names = look.references.claims[:MAX_REFERENCES]
+        if look.target.start.kind == "PersistentVolumeClaim":
+            names = (look.target.start.name,)
+        if not names:
+            return []
+        refs = [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
+        found = await self._read(refs)
+        pieces = self._told("storage", "claims the pods mount", refs, found)
+        if not look.pods.failing:
+            return pieces
+        claims = [claim for claim in found if claim]
+        classes = dict.fromkeys(c for claim in claims if (c := text(dig(claim, "spec", "storageClassName"))))
+        wanted = [ObjectRef("StorageClass", name, "", "storage.k8s.io/v1") for name in classes]
+        if wanted:
+            pieces += self._told("storage", "storage classes of the claims", wanted, await self._read(wanted))
+        return pieces + await self._volumes(claims)
+
+    async def _volumes(self, claims: Sequence[Manifest]) -> list[Piece]:
+        names = [name for claim in claims if (name := text(dig(claim, "spec", "volumeName")))]
+        refs = [ObjectRef("PersistentVolume", name, "", "v1") for name in names]
+        there = [volume for volume in await self._read(refs) if volume]
+        return [self._table("storage", "volumes of the claims", there, 4, 170)] if there else []
+
+    async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
+        """The objects in the order of their names, None for those that do not exist."""
+        return await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
+
+    def _told(
+        self,
+        source: str,
+        scope: str,
+        refs: Sequence[ObjectRef],
+        found: Sequence[Manifest | None],
+        optional: frozenset[str] = frozenset(),
+    ) -> list[Piece]:
+        """A table of the objects that exist, and a line for each that does not."""
+        there = [manifest for manifest in found if manifest]
+        missing = [
+            f"{ref} does not exist{' (optional)' if ref.name in optional else ''}"
+            for ref, manifest in zip(refs, found, strict=True)
+            if manifest is None
+        ]
+        needed = any(ref.name not in optional for ref, m in zip(refs, found, strict=True) if m is None)
+        table = self._table(source, scope, there, 1 if needed else 4, 170)
+
+        def render(tokens: int) -> Rendered:
+            shown = table.render(tokens) if there else Rendered("")
+            return Rendered("\n".join(part for part in (*missing, shown.body) if part), shown.cut)
+
+        return [replace(table, render=render)]
+
+    async def _kind_specific(self, look: Look) -> list[Piece]:
+        """Objects that decide about a target of this kind, beside its pods."""
+        start = look.target.start
+        if start.kind in {"Service", "Endpoints"}:
+            ref = ObjectRef("Endpoints", start.name, start.namespace, "v1")
+            return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
+        if start.kind == "HorizontalPodAutoscaler" and look.workload and look.workload.root_manifest:
+            return [self._table("kind", f"what {start} scales", [look.workload.root_manifest], 2, 160)]
+        if start.kind == "CronJob":
+            jobs = await self._cluster.list(ListQuery("Job", start.namespace, "batch/v1"))
+            mine = [job for job in jobs.items if belongs_by_name(start, reference(job))]
+            return [self._table("kind", f"jobs of {start}", mine, 1, 240)] if mine else []
+        return await self._quota(look)
+
+    async def _quota(self, look: Look) -> list[Piece]:
+        """Quotas, where a workload has fewer pods than it wants."""
+        root = look.workload.root_manifest if look.workload else None
+        wanted = dig(root, "spec", "replicas")
+        short = isinstance(wanted, int) and len(look.pods.own) < wanted
+        if not short and look.target.start.kind not in {"LimitRange", "Namespace"}:
+            return []
+        listing = await self._cluster.list(ListQuery("ResourceQuota", look.namespace, "v1"))
+        return (
+            [self._table("kind", f"quotas of {look.namespace}", listing.items, 2, 160)]
+            if listing.items
+            else []
+        )
+
+
+def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
+    """The object without its pod template where a pod made from it is shown as well."""
+    if not pods or text(manifest.get("kind")) not in RUNS_PODS - {"Pod"}:
+        return manifest
+    spec = {key: value for key, value in mapping(manifest.get("spec")).items() if key != "template"}
+    return {**manifest, "spec": {**spec, "template": "[shown by the pod below; path=spec.template has it]"}}

@@ -1,0 +1,78 @@
+"""What a request says, in the terms of the checks: labels of the search, names it mentions, what failed before."""
+
+from __future__ import annotations
+
+import re
+
+from schemas.enrichment import EnrichmentResults
+from schemas.incident import IncidentRequest, Signal
+from schemas.recovery import RecoveryRequest
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.cluster.kinds import KINDS, SPELLINGS, canonical_kind
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import FailedExecution
+from worker.domain.values.workflows import SelectionContext
+
+NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?![a-zA-Z0-9-])"
+KIND = rf"(?i:{'|'.join(sorted(SPELLINGS, key=len, reverse=True))})"
+QUOTED = re.compile(rf"""["'`]({NAME})["'`]""")
+BEHIND_SLASH = re.compile(rf"(?<![a-zA-Z0-9./-]){KIND}/({NAME})")
+BEHIND_KIND = re.compile(rf"""(?<![a-zA-Z0-9./-]){KIND}[\s:=(\[]{{1,3}}(?=[a-z.]*[0-9-])({NAME})""")
+"""`pod api-0`: without a sign that it is a name, the next word of a sentence could be one."""
+
+
+def base_context(request: Signal) -> SelectionContext:
+    """Labels that come from the request and that the model cannot override. What was not given constrains nothing."""
+    sent = sent_enrichment(request)
+    return SelectionContext(
+        environment="" if request.environment == UNKNOWN_ENVIRONMENT else request.environment,
+        priority=request.priority,
+        risk_tolerance=request.risk_tolerance or "",
+        business_category=request.business_category or "",
+        cluster=request.cluster_name,
+        custom_labels=sent.custom_labels if sent else {},
+    )
+
+
+def sent_enrichment(request: Signal) -> EnrichmentResults | None:
+    """What the sender found out, if it sent anything."""
+    return request.enrichment_results if isinstance(request, IncidentRequest | RecoveryRequest) else None
+
+
+def signal_resource(request: Signal) -> ObjectRef:
+    """The resource the signal is about."""
+    namespace = "" if request.is_cluster_scoped else request.resource_namespace
+    return ObjectRef(request.resource_kind, request.resource_name, namespace, request.resource_api_version)
+
+
+def requested_names(request: Signal) -> frozenset[str]:
+    """Names of objects that the request itself gives in its texts, beside its resource; those of its own namespace.
+
+    A word is a name behind the namespace or a kind (`shop/api-0`, `pod/api-0`, `node [worker-1]`), in quotes, or as
+    the value of a label that is called like a kind.
+    """
+    home = request.resource_name if request.resource_kind == "Namespace" else request.resource_namespace
+    behind = re.compile(rf"(?<![a-zA-Z0-9./-]){re.escape(home)}/({NAME})") if home else re.compile(r"(?!)()")
+    names: set[str] = set()
+    for text in (request.error_message, request.description, *request.signal_labels.values()):
+        for form in (behind, QUOTED, BEHIND_SLASH, BEHIND_KIND):
+            names.update(form.findall(text))
+    names.update(value for label, value in request.signal_labels.items() if _is_kind(label))
+    return frozenset(names - {""})
+
+
+def _is_kind(label: str) -> bool:
+    return canonical_kind(label.removesuffix("_name")) in KINDS
+
+
+def failed_execution(request: Signal) -> FailedExecution | None:
+    """The workflow that failed before, for a recovery."""
+    if not isinstance(request, RecoveryRequest):
+        return None
+    failed = request.previous_execution.selected_workflow
+    return FailedExecution(failed.workflow_id, failed.parameters)
+
+
+def attempt_number(request: Signal) -> int | None:
+    """Which recovery attempt this is; None for an incident."""
+    return request.recovery_attempt_number if isinstance(request, RecoveryRequest) else None

@@ -1,0 +1,1 @@
+"""Asking models: fallbacks, circuit breakers, concurrency limits, retries, conversations that are too long."""

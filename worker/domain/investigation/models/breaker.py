@@ -1,0 +1,92 @@
+"""When a model, or another server, is left alone for a while: a circuit breaker as a pure state machine.
+
+Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
+`open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a success
+closes it, a failure opens it again. A provider's own words count at once and for all callers: nothing is sent before
+its Retry-After has passed (`errors.believed`; after the longest one a single call looks first), nor for a while after it has refused the credentials or the spending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from worker.domain.values.errors import BLOCKING, LONGEST_AFTER_SECONDS, GiveUp, Retry, RetryReason, believed
+
+PROBE_SECONDS = 1.0
+"""When to look again while somebody else's probe is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRule:
+    """When a breaker opens, for how long at first, and for how long at most. Seconds.
+
+    `refused_seconds`: how long a model that refused the credentials or the spending is not asked: a person must act.
+    """
+
+    failures: int = 5
+    open_seconds: float = 15.0
+    longest_seconds: float = 120.0
+    refused_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """What is known of one server. Times are of a monotonic clock; `why` is the error of a model that paused it."""
+
+    failed: int = 0
+    opened: int = 0
+    paused_until: float = 0.0
+    probing: bool = False
+    why: Retry | GiveUp | None = None
+
+
+def pause(breaker: Breaker, now: float) -> float:
+    """Seconds until a call may be made; 0 when it may be made now."""
+    if now < breaker.paused_until:
+        return breaker.paused_until - now
+    return PROBE_SECONDS if breaker.probing else 0.0
+
+
+def started(breaker: Breaker) -> Breaker:
+    """A call is on its way; after an opening it is the only one."""
+    return replace(breaker, probing=breaker.opened > 0)
+
+
+def abandoned(breaker: Breaker) -> Breaker:
+    """The call was cancelled: nothing is known, the next one may try."""
+    return replace(breaker, probing=False)
+
+
+def answered() -> Breaker:
+    """The model works: everything held against it is forgotten."""
+    return Breaker()
+
+
+def failed(breaker: Breaker, error: Retry | GiveUp, now: float, rule: BreakerRule) -> Breaker:
+    """After a failed call. A provider that refuses a request works: only what it asked for is kept."""
+    if isinstance(error, GiveUp):
+        if error.reason not in BLOCKING:
+            return answered()
+        refused = GiveUp(error.reason, error.message)  # not the raised one: it holds on to its frames
+        return replace(breaker, probing=False, paused_until=now + rule.refused_seconds, why=refused)
+    why = Retry(error.reason, error.message)
+    if error.reason is RetryReason.MODEL_RATE_LIMITED:  # it works, and says when to come back
+        return replace(_asked(breaker, now, error.after), why=why)
+    return replace(unavailable(breaker, now, rule, error.after), why=why)
+
+
+def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | None = None) -> Breaker:
+    """After a call that nothing answered. `after` is what was asked to wait for (Retry-After), in seconds."""
+    noted = replace(_asked(breaker, now, after), failed=breaker.failed + 1)
+    if noted.failed < rule.failures or now < breaker.paused_until:
+        return noted  # of the calls that were on their way when it opened, none opens it further
+    seconds = min(rule.longest_seconds, rule.open_seconds * 2.0**breaker.opened)
+    return replace(noted, opened=breaker.opened + 1, paused_until=max(noted.paused_until, now + seconds))
+
+
+def _asked(breaker: Breaker, now: float, after: float | None) -> Breaker:
+    """Paused as the server asks. The longest pause may be too short for it, so one call goes first."""
+    seconds = believed(after or 0.0)
+    opened = max(breaker.opened, 1) if seconds >= LONGEST_AFTER_SECONDS else breaker.opened
+    until = max(breaker.paused_until, now + seconds)
+    return replace(breaker, probing=False, opened=opened, paused_until=until)

@@ -1,0 +1,150 @@
+"""The first user turn of an incident: all sections in order, and the evidence gathered before the first call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from schemas.enrichment import DetectedLabels
+from schemas.incident import Signal
+from schemas.recovery import RecoveryRequest
+from schemas.safety import SafetyContext
+from worker.domain.investigation.prompt import impact, signal, surroundings
+from worker.domain.investigation.prompt.recovery import previous_attempt
+from worker.domain.investigation.prompt.words import word
+from worker.domain.untrusted.evidence import Evidence, fence, one_line
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.tokens import cut_middle, fits
+
+SENDER_TOKENS = {
+    "error_message": 250,
+    "description": 200,
+    "signal_labels": 200,
+    "signal_annotations": 200,
+    "original_rca": 200,
+    "rationale": 120,
+    "failure_message": 200,
+    "safety_context": 400,
+    "affected_resources": 100,
+    "custom_labels": 120,
+    "contributing_factors": 120,
+    "parameters": 250,
+}
+"""How much of each text of the sender is shown, in tokens."""
+TURN_TOKENS = 3_450
+SHARES = (1.0, 0.5, 0.2, 0.05)
+"""What is tried, of the above, until the turn fits."""
+LEAST_TOKENS = 20
+SOURCE_CHARS = 300
+TOLD = {
+    "priority",
+    "environment",
+    "service",
+    "safety_constraints",
+    "dependencies",
+    "data_criticality",
+    "user_impact",
+    "rego_policy",
+}
+"""What of the safety context the model sees: constraints and impact, never the sender's `task`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFacts:
+    """What was observed. There is no field for a conclusion, a confidence or a chosen workflow."""
+
+    fence_token: str
+    evidence: Sequence[Evidence] = ()
+    detected_labels: DetectedLabels | None = None
+    custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unknown_sources: Sequence[str] = ()
+
+
+def opening_turn(request: Signal, facts: PromptFacts) -> str:
+    """The whole turn, Markdown. Text of the sender and of the cluster is redacted, bounded and fenced.
+
+    Where all of it is long, what the sender wrote is cut shorter, so that the evidence keeps its room.
+    """
+    texts = _Texts()
+    turn = ""
+    for share in SHARES:
+        turn = _turn(request, facts, partial(texts.shown, share))
+        if fits(turn, TURN_TOKENS):
+            break
+    return turn
+
+
+class _Texts:
+    """Texts of the sender: searched for secrets once, then cut as often as it takes."""
+
+    def __init__(self) -> None:
+        self._redacted: dict[str, str] = {}
+
+    def shown(self, share: float, name: str, text: str) -> str:
+        if name not in self._redacted:
+            self._redacted[name] = redact(text)
+        return cut_middle(self._redacted[name], max(LEAST_TOKENS, int(SENDER_TOKENS[name] * share))).text
+
+
+def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:
+    """`shown(name, text)` is what may be seen of a text of the sender, `sender(name, text)` the same in a fence."""
+
+    def sender(name: str, text: str) -> str:
+        return fence(Evidence(source="sender", scope=name, body=shown(name, text)), facts.fence_token)
+
+    title, before = "Incident Analysis Request", ""
+    if isinstance(request, RecoveryRequest):
+        title = f"Recovery Analysis Request (Attempt {request.recovery_attempt_number})"
+        before = previous_attempt(request, sender, shown)
+    sections = [
+        f"# {title}\nData of this request stands in fences <data-{facts.fence_token}>.",
+        before,
+        impact.summary(request, sender),
+        signal.details(request, sender),
+        signal.deduplication(request),
+        signal.storm(request, shown),
+        surroundings.cluster(request, sender),
+        surroundings.business(request),
+        surroundings.environment(facts.detected_labels, facts.custom_labels, shown),
+        safety_section(request.safety_context, shown),
+        evidence_pack(facts),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def safety_section(context: SafetyContext | None, shown: Callable[[str, str], str]) -> str:
+    """The safety context as compact self-documenting JSON: policy for the choice, no evidence about the cause."""
+    if context is None:
+        return ""
+    told = told_of(context)
+    if not told:
+        return ""
+    text = shown("safety_context", told)
+    title = "## Safety Context (policy for the choice of a workflow, not evidence)"
+    return f"{title}\n{one_line(text, 12 * SENDER_TOKENS['safety_context'])}"
+
+
+def told_of(context: SafetyContext) -> str:
+    """What the model is told of the safety context, as compact JSON; empty when that is nothing."""
+    told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""
+
+
+def evidence_pack(facts: PromptFacts) -> str:
+    """What was read from the cluster before the first call; sources that failed are unknown, not absent."""
+    lines = ["## Evidence gathered so far"]
+    lines += [fence(_clean(item), facts.fence_token) for item in facts.evidence]
+    if not facts.evidence:
+        lines.append("Nothing could be read from the cluster.")
+    if facts.unknown_sources:
+        lines.append(
+            f"Could not be read, so unknown: {', '.join(word(source, SOURCE_CHARS) for source in facts.unknown_sources)}."
+        )
+    return "\n".join(lines)
+
+
+def _clean(item: Evidence) -> Evidence:
+    """The item without secrets in its heading and its note: the body was searched when it was read."""
+    return replace(item, scope=redact(item.scope), cut=redact(item.cut))

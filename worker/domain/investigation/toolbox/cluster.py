@@ -1,0 +1,239 @@
+"""The tools that read the cluster: what one call asks of the Cluster port, and how the answer is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from worker.domain.cluster.changes import read_changes
+from worker.domain.cluster.detected_labels import detect_labels
+from worker.domain.cluster.event_reading import read_events
+from worker.domain.cluster.fields import name_of, text
+from worker.domain.cluster.history import Lookback
+from worker.domain.cluster.history_text import describe
+from worker.domain.cluster.kinds import is_secret
+from worker.domain.cluster.owners import OwnerChain, owner_chain
+from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value
+from worker.domain.cluster.rendering.prune import last_change
+from worker.domain.cluster.rendering.tables import only_unhealthy, render_table
+from worker.domain.cluster.timeline import since_moment, timeline
+from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
+from worker.domain.investigation.toolbox.specs import (
+    GetEvents,
+    GetResource,
+    GetResourceContext,
+    ListResources,
+    OfKind,
+)
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import KindInfo, ListQuery, ObjectRef
+from worker.domain.values.ports import Cluster
+from worker.domain.values.tokens import RESULT_TOKENS
+from worker.domain.values.workflow_search import Target
+
+NO_SECRETS = "Secrets are never read; events and pod status tell whether one or one of its keys is missing"
+NO_HISTORY = "not available: no history store is configured"
+PASSING = {ClusterReason.UNAVAILABLE, ClusterReason.TIMEOUT}
+
+
+class ClusterTools:
+    """`now` is the moment ages and `since` are counted from: when the signal was received."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        now: datetime,
+        redact: Callable[[str], str],
+        lookback: Lookback | None = None,
+    ) -> None:
+        self._cluster, self._now, self._redact, self._lookback = cluster, now, redact, lookback
+
+    async def get_resource(self, asked: GetResource) -> Finding:
+        """One object, or the part of it at a path."""
+        _refuse_secrets(asked.kind)
+        info = await self._kind(asked)
+        ref = _named(asked, info, asked.name)
+        try:
+            manifest = await self._cluster.get(ref)
+        except ClusterError as error:
+            if error.reason is not ClusterReason.NOT_FOUND:
+                raise problem_of(error, str(ref)) from error
+            raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref)) from error
+        try:
+            shown = render_object(manifest, RESULT_TOKENS, path=asked.path, redact=self._redact)
+        except NoSuchPath as error:
+            raise ToolProblem(str(error), scope=str(ref)) from error
+        part = f", part {asked.path}" if asked.path else ""
+        return Finding(shown.body, f"{ref}{part}", shown.cut)
+
+    async def list_resources(self, asked: ListResources) -> Finding:
+        """A table of objects of one kind."""
+        _refuse_secrets(asked.kind)
+        if asked.resolved_kind == "Event":
+            return await self.get_events(GetEvents(namespace=asked.namespace))
+        info = await self._kind(asked)
+        namespace = asked.namespace if info.namespaced else ""
+        query = ListQuery(info.kind, namespace, info.api_version, asked.label_selector, asked.field_selector)
+        scope = _list_scope(info, namespace, asked)
+        try:
+            listing = await self._cluster.list(query)
+        except ClusterError as error:
+            raise problem_of(error, scope) from error
+        found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
+        everywhere = info.namespaced and not namespace
+        table = render_table(info.kind, found, self._now, RESULT_TOKENS, all_namespaces=everywhere)
+        notes = []
+        if table.shown < table.total:
+            notes.append(
+                f"{table.total - table.shown} of {table.total} rows; narrow by namespace, label_selector or only_unhealthy"
+            )
+        if not listing.complete:
+            notes.append(f"the cluster has more objects than the {len(listing.items)} read; narrow the query")
+        counted = (
+            f"{len(found)} of {len(listing.items)} unhealthy"
+            if asked.only_unhealthy
+            else f"{len(found)} found"
+        )
+        return Finding(table.body if found else "none", f"{scope}: {counted}", "; ".join(notes))
+
+    async def get_events(self, asked: GetEvents) -> Finding:
+        """Events of an object and of what belongs to it by name, of a namespace, or of the cluster."""
+        since = since_moment(asked.since, self._now) if asked.since else None
+        if asked.since and since is None:
+            raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
+        about = ObjectRef(asked.resolved_kind, asked.name, asked.namespace)
+        scope = _event_scope(about, asked.since)
+        found = await read_events(self._cluster, about)
+        if found.error:
+            raise problem_of(found.error, scope)
+        items = [h for h in found.items if since is None or h.last >= since]
+        shown = timeline(items, RESULT_TOKENS)
+        notes = (
+            [f"{shown.left_out} of {len(items)} events (normal and older ones); narrow by object or since"]
+            if shown.left_out
+            else []
+        )
+        if not found.complete:
+            notes.append("the cluster has more events than were read; narrow by object")
+        return Finding(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
+
+    async def get_resource_context(self, asked: GetResourceContext) -> Finding:
+        """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
+        if is_secret(asked.kind):
+            ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
+            chain = OwnerChain((ref,), (None,), exists=None, note=NO_SECRETS)
+        else:
+            info = await self._kind(asked)
+            ref = _named(asked, info, asked.name)
+            chain = await owner_chain(self._cluster, ref)
+        if chain.exists is False:
+            raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref))
+        labels, changes, history = await asyncio.gather(
+            detect_labels(self._cluster, chain), self._changes(chain.root), self._history(chain)
+        )
+        shown = {
+            "owner_chain": [_plain(member) for member in chain.chain],
+            "root_owner": _plain(chain.root),
+            "detected_labels": {
+                k: v for k, v in labels.model_dump(by_alias=True).items()
+                if k != "failedDetections" and k not in labels.failed_detections
+            },
+            "failed_detections": list(labels.failed_detections),
+            "remediation_history": history,
+        }  # fmt: skip
+        if chain.note:
+            shown["note"] = f"owner chain may go on: {chain.note}"
+        if changes:
+            shown["recent_changes"] = changes
+        if change := last_change(chain.root_manifest or {}):
+            shown["last_change"] = change
+        target = Target(chain.start, chain.chain, labels, chain.exists)
+        rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
+        return Finding(rendered.body, str(ref), rendered.cut, target)
+
+    async def _history(self, chain: OwnerChain) -> dict[str, Any] | str:
+        if self._lookback is None:
+            return NO_HISTORY
+        return describe(await self._lookback.known(chain), self._now)
+
+    async def _changes(self, root: ObjectRef) -> list[str]:
+        try:
+            return await read_changes(self._cluster, root)
+        except ClusterError as error:
+            return [f"unknown: {error.message}"]
+
+    async def _kind(self, asked: OfKind) -> KindInfo:
+        try:
+            return await self._cluster.kind(asked.resolved_kind, asked.resolved_api_version)
+        except ClusterError as error:
+            raise problem_of(error, asked.kind) from error
+
+    async def _similar(self, ref: ObjectRef) -> str:
+        """Names of the same kind that are close, for a name that does not exist; empty when they can't be read."""
+        try:
+            listing = await self._cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version))
+        except ClusterError:
+            return ""
+        names = [name_of(item) for item in listing.items]
+        close = difflib.get_close_matches(ref.name, names, n=5, cutoff=0.5)
+        close += [n for n in names if n not in close and (n.startswith(ref.name) or ref.name.startswith(n))][
+            :5
+        ]
+        where = f" in {ref.namespace}" if ref.namespace else ""
+        if close:
+            return f"; similar {ref.kind} names{where}: {', '.join(close[:6])}"
+        return (
+            f"; there are {len(names)} objects of kind {ref.kind}{where}"
+            if names
+            else f"; there is no {ref.kind}{where}"
+        )
+
+
+def problem_of(error: ClusterError, scope: str) -> ToolProblem:
+    """A failure of the cluster in words that help: what it means, and that it says nothing about the object."""
+    hints = {
+        ClusterReason.FORBIDDEN: "the worker may not read this; whether it exists is unknown",
+        ClusterReason.UNKNOWN_KIND: "the cluster does not know this kind; give api_version or check the spelling",
+        ClusterReason.UNAVAILABLE: "the cluster gave no answer; nothing is known about the object",
+        ClusterReason.TIMEOUT: "the cluster did not answer in time; nothing is known about the object",
+    }
+    hint = hints.get(error.reason, "")
+    message = f"{scope}: {error.reason.value}: {error.message}{f' ({hint})' if hint else ''}"
+    return ToolProblem(message, scope=scope, passing=error.reason in PASSING)
+
+
+def _refuse_secrets(kind: str) -> None:
+    if is_secret(kind):
+        raise ToolProblem(NO_SECRETS, scope="Secret")
+
+
+def _named(asked: OfKind, info: KindInfo, name: str) -> ObjectRef:
+    if info.namespaced and not asked.namespace:
+        raise ToolProblem(f"{info.kind} is namespaced: namespace is required", scope=f"{info.kind} {name}")
+    return ObjectRef(info.kind, name, asked.namespace if info.namespaced else "", info.api_version)
+
+
+def _list_scope(info: KindInfo, namespace: str, asked: ListResources) -> str:
+    where = "" if not info.namespaced else f" in {namespace}" if namespace else " in all namespaces"
+    filters = ", ".join(f for f in (asked.label_selector, asked.field_selector) if f)
+    return f"{info.kind}{where}{f' where {filters}' if filters else ''}"
+
+
+def _event_scope(about: ObjectRef, since: str) -> str:
+    if about.name:
+        what = f"{about.kind or 'any kind'} {f'{about.namespace}/' if about.namespace else ''}{about.name} and what belongs to it"
+    else:
+        what = f"{about.kind or 'all objects'} in {about.namespace or 'all namespaces'}"
+    return f"events of {what}{f' since {since}' if since else ''}"
+
+
+def _plain(ref: ObjectRef) -> dict[str, str]:
+    return {
+        "kind": ref.kind,
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "apiVersion": text(ref.api_version),
+    }

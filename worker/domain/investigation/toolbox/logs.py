@@ -1,0 +1,105 @@
+"""The tool that reads a container's log: which container, which run, and how much of it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from worker.domain.cluster.pods import ContainerState, containers, pod_status
+from worker.domain.cluster.rendering.log_excerpt import log_excerpt, most_interesting, redacted
+from worker.domain.cluster.rendering.log_text import clean_lines, matching
+from worker.domain.investigation.toolbox.cluster import problem_of
+from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
+from worker.domain.investigation.toolbox.specs import MAX_TAIL_LINES, GetPodLogs
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import LogQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Cluster
+from worker.domain.values.tokens import RESULT_TOKENS
+
+LOG_BYTES = 256 * 1024
+GREP_BYTES = 1024 * 1024
+
+
+class LogTools:
+    """Reads logs through the Cluster port; `redact` sees the text before it is cut to the budget."""
+
+    def __init__(self, cluster: Cluster, redact: Callable[[str], str]) -> None:
+        self._cluster, self._redact = cluster, redact
+
+    async def get_pod_logs(self, asked: GetPodLogs) -> Finding:
+        """The end of one container's log, or its lines that hold one of some texts."""
+        ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
+        pod = await self._pod(ref)
+        chosen = _choose(pod, asked, ref)
+        query = LogQuery(
+            asked.namespace,
+            asked.pod,
+            chosen.name,
+            previous=asked.previous,
+            tail_lines=MAX_TAIL_LINES if asked.grep else asked.tail_lines,
+            limit_bytes=GREP_BYTES if asked.grep else LOG_BYTES,
+        )
+        scope = _scope(ref, chosen.name, asked)
+        try:
+            raw = await self._cluster.logs(query)
+        except ClusterError as error:
+            raise _no_log(error, chosen, asked, scope) from error
+        lines = clean_lines(raw)
+        if asked.grep:
+            found = matching(lines, asked.grep)
+            scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
+            lines = found[-asked.tail_lines :]
+        shown = log_excerpt(redacted(lines, self._redact), RESULT_TOKENS, len(lines))
+        return Finding(shown.body or _nothing(asked, pod), scope, shown.cut)
+
+    async def _pod(self, ref: ObjectRef) -> Manifest:
+        try:
+            return await self._cluster.get(ref)
+        except ClusterError as error:
+            if error.reason is ClusterReason.NOT_FOUND:
+                raise ToolProblem(
+                    f"{ref} does not exist, its logs are gone; list_resources shows the pods there are",
+                    scope=str(ref),
+                ) from error
+            raise problem_of(error, str(ref)) from error
+
+
+def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> ContainerState:
+    found = list(containers(pod))
+    names = ", ".join(c.name for c in found)
+    if asked.container:
+        for container in found:
+            if container.name == asked.container:
+                return container
+        raise ToolProblem(f"{ref} has no container {asked.container}; it has: {names}", scope=str(ref))
+    if not found:
+        raise ToolProblem(f"{ref} has no containers", scope=str(ref))
+    return most_interesting(found)
+
+
+def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:
+    run = "previous" if asked.previous else "current"
+    if asked.grep:
+        return f"{ref} container {container}, {run}, lines with {asked.grep}"
+    return f"{ref} container {container}, {run}, last {asked.tail_lines} lines"
+
+
+def _no_log(error: ClusterError, container: ContainerState, asked: GetPodLogs, scope: str) -> ToolProblem:
+    if error.reason not in {ClusterReason.BAD_REQUEST, ClusterReason.NOT_FOUND}:
+        return problem_of(error, scope)
+    if asked.previous:
+        hint = f"container {container.name} has {container.restarts} restarts; ask without previous"
+    else:
+        waiting = container.waiting.get("reason")
+        hint = (
+            f"container {container.name} is waiting ({waiting}): it has not started, see events"
+            if waiting
+            else ""
+        )
+    return ToolProblem(f"no such log: {error.message}{f' ({hint})' if hint else ''}", scope=scope)
+
+
+def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
+    if asked.grep:
+        return "no line matches"
+    other = "" if asked.previous else "; previous=true shows the run before the last restart"
+    return f"the log is empty (pod status {pod_status(pod)}{other})"

@@ -1,0 +1,190 @@
+"""Tools for other agents: the workflow catalog and the context of a resource, answered by the code our own model uses.
+
+In a run of our own the business labels come from the request, and component and detected labels from the last
+get_resource_context. Here the caller says them with each call: nothing is kept between two calls, so that agents cannot
+disturb each other. A caller is no model under our gate: what it chooses is for whoever runs it to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority
+from worker.domain.catalog.selection import label_name
+from worker.domain.cluster.history import Lookback
+from worker.domain.cluster.kinds import is_secret
+from worker.domain.investigation.toolbox.catalog import NO_TARGET
+from worker.domain.investigation.toolbox.specs import (
+    ARGUMENTS,
+    Arguments,
+    Word,
+    argument_problems,
+    json_schema,
+)
+from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.untrusted.evidence import Evidence, EvidenceLog, make_visible
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.conversation import ToolCall, ToolSpec
+from worker.domain.values.ports import Catalog, Clock, Cluster, History
+from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
+
+CONTEXT = "get_resource_context"
+NOT_NARROWED = "component and detected labels are not applied: name the affected object by resource_kind and resource_name"
+NO_SECRETS = "Secrets are never read; look at the objects that use them"
+FILTERS = "labels of the incident by name; the same as arguments of their own"
+DESCRIPTIONS: Mapping[str, str] = {
+    CONTEXT: (
+        "Owner chain, detected labels (GitOps, PodDisruptionBudget, autoscaler, Helm, mesh ...) and past remediations of "
+        "a Kubernetes object."
+    ),
+    "get_workflow": "Everything about one remediation workflow: when to use it, parameters with types and limits.",
+    "list_available_actions": "Action types that have remediation workflows for an incident. First step of a choice.",
+    "list_workflows": (
+        "Workflows of one action type that fit the incident, best first. Second step of a choice. * = required parameter."
+    ),
+    "search_workflow_catalog": (
+        "Remediation workflows of all action types that fit, with parameters. confidence is match quality: how well "
+        "labels and text match, not how sure a cause is."
+    ),
+}
+
+
+def _environment(value: str) -> str:
+    return "" if value.lower() == UNKNOWN_ENVIRONMENT else value.lower()
+
+
+def _priority(value: str) -> str:
+    if value and value.upper() not in set(Priority):
+        raise ValueError(f"must be one of {', '.join(Priority)}")
+    return value.upper()
+
+
+class Circumstances(Arguments):
+    """What a caller may say of the incident beside the arguments of a catalog tool. What is not said constrains nothing."""
+
+    environment: Annotated[Word, AfterValidator(_environment)] = Field(
+        default="", description="e.g. production"
+    )
+    priority: Annotated[Word, AfterValidator(_priority)] = Field(default="", description="P0 to P3")
+    risk_tolerance: Word = Field(default="", description="e.g. low")
+    business_category: Word = ""
+    cluster: Word = ""
+    resource_kind: Word = Field(
+        default="", description="the affected object: its owners and detected labels narrow the choice"
+    )
+    resource_name: Word = ""
+    resource_namespace: Word = ""
+    resource_api_version: Word = Field(default="", description="only if the kind is ambiguous")
+
+    @model_validator(mode="after")
+    def _names_an_object(self) -> Self:
+        if bool(self.resource_kind) is not bool(self.resource_name):
+            raise ValueError("resource_kind and resource_name go together")
+        return self
+
+    @property
+    def context(self) -> SelectionContext:
+        """The labels that filter."""
+        return SelectionContext(**{label: getattr(self, label) for label in BUSINESS_LABELS})
+
+    @property
+    def look_up(self) -> ToolCall | None:
+        """The call that makes the affected object the target."""
+        if not self.resource_name:
+            return None
+        parts = ("kind", "name", "namespace", "api_version")
+        return ToolCall("context", CONTEXT, {part: getattr(self, f"resource_{part}") for part in parts})
+
+
+CIRCUMSTANCES = frozenset(Circumstances.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An answer. `body` is JSON unless it was cut or begins with `error: `; `note` says what was covered and left out."""
+
+    body: str
+    note: str = ""
+    ok: bool = True
+
+
+class ServedTools:
+    """Answers calls, each by itself. `history` may be missing."""
+
+    def __init__(self, cluster: Cluster, catalog: Catalog, clock: Clock, history: History | None) -> None:
+        self._cluster, self._catalog, self._clock, self._history = cluster, catalog, clock, history
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools by name."""
+        return tuple(ToolSpec(name, DESCRIPTIONS[name], _parameters(name)) for name in sorted(DESCRIPTIONS))
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Served:
+        """What the tool answers; an error is an answer too."""
+        if name not in DESCRIPTIONS:
+            return Served(f"error: unknown tool; there are: {', '.join(sorted(DESCRIPTIONS))}", ok=False)
+        if name == CONTEXT and _of_secret(arguments):
+            return Served(f"error: {NO_SECRETS}", ok=False)
+        rest = {k: v for k, v in arguments.items() if name == CONTEXT or k not in CIRCUMSTANCES}
+        try:
+            said = Circumstances() if name == CONTEXT else _circumstances(arguments)
+        except ValidationError as error:
+            return Served(f"error: {argument_problems(Circumstances, error)}", ok=False)
+        evidence = EvidenceLog()
+        toolbox = self._toolbox(evidence, said.context)
+        if said.look_up and not (await toolbox.run(said.look_up)).ok:
+            return _served(evidence.items[-1])
+        await toolbox.run(ToolCall("call", name, rest))
+        return _served(evidence.items[-1])
+
+    def _toolbox(self, evidence: EvidenceLog, context: SelectionContext) -> Toolbox:
+        now = self._clock.now()
+        return Toolbox(
+            self._cluster,
+            self._catalog,
+            evidence,
+            now=now,
+            base_context=context,
+            redact=redact,
+            fence_token="",
+            lookback=Lookback(self._history, self._cluster, now) if self._history else None,
+        )
+
+
+def _of_secret(arguments: Mapping[str, Any]) -> bool:
+    """Our own model may make a Secret that is missing its target. A caller who asks for its context would only hear back
+    what it said: nothing of a Secret is read, not even whether it exists.
+    """
+    kind = arguments.get("kind")
+    return isinstance(kind, str) and is_secret(kind)
+
+
+def _parameters(name: str) -> Mapping[str, Any]:
+    """The schema of the tool's own arguments and of the circumstances; nothing else is taken."""
+    own = json_schema(ARGUMENTS[name])
+    properties = own["properties"]
+    if name != CONTEXT:
+        properties = {**properties, **json_schema(Circumstances)["properties"]}
+    if "filters" in properties:
+        properties = {**properties, "filters": {"type": "object", "description": FILTERS}}
+    return {**own, "properties": properties, "additionalProperties": False}
+
+
+def _circumstances(arguments: Mapping[str, Any]) -> Circumstances:
+    """What was said by arguments of their own, else among the `filters` of a search (the form of DD-LLM-001)."""
+    filters = arguments.get("filters")
+    among = {label_name(k): v for k, v in filters.items()} if isinstance(filters, Mapping) else {}
+    said = {label: among[label] for label in BUSINESS_LABELS if isinstance(among.get(label), str)}
+    return Circumstances.model_validate(
+        {**said, **{k: v for k, v in arguments.items() if k in CIRCUMSTANCES}}
+    )
+
+
+def _served(item: Evidence) -> Served:
+    scope = item.scope.replace(NO_TARGET, NOT_NARROWED)
+    note = "; ".join(part for part in (scope, f"cut: {item.cut}" if item.cut else "") if part)
+    return Served(make_visible(item.body), make_visible(note), item.ok)

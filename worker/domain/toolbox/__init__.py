@@ -1,1 +1,0 @@
-"""The tools behind the names in `tools.py`: what each reads and what the model is shown of it."""

@@ -1,0 +1,95 @@
+"""Evidence: what the run has seen of the world, numbered, bounded and fenced.
+
+A piece of evidence reaches the model between two fence lines that carry a random token of the run, so that text from
+the cluster or the sender cannot close its own fence or open another one:
+
+    <data-4f2a9c01b7d3 id="E3" source="get_pod_logs" scope="Pod shop/api-0 container app, previous, last 40 lines">
+    ...
+    </data-4f2a9c01b7d3>
+
+Whatever looks like a fence inside the text is defused, and characters that change how text is displayed or read
+(bidi controls, zero-width characters, other control characters) are made visible.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+
+from worker.domain.untrusted.redaction.redact import redact
+
+FENCE_LOOKALIKE = re.compile(r"<(\s*+(?:/\s*+)?data-)", re.IGNORECASE)
+HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
+KEPT_CONTROLS = {"\n", "\t"}
+EXTERNAL = "mcp:"
+"""How sources begin that are mounted servers. What they say, their errors too, is from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that was seen.
+
+    `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or the
+    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it.
+    """
+
+    source: str
+    scope: str
+    body: str
+    cut: str = ""
+    ok: bool = True
+    id: str = ""
+
+
+class EvidenceLog:
+    """Everything a run has seen, in order. The only state of the evidence."""
+
+    def __init__(self) -> None:
+        self._items: list[Evidence] = []
+
+    def add(self, item: Evidence) -> Evidence:
+        """Number the item and keep it."""
+        numbered = replace(item, id=f"E{len(self._items) + 1}")
+        self._items.append(numbered)
+        return numbered
+
+    @property
+    def items(self) -> tuple[Evidence, ...]:
+        """All items so far, oldest first."""
+        return tuple(self._items)
+
+
+def make_visible(text: str) -> str:
+    r"""Replace hidden and control characters by `\u{...}`, keep tabs and line ends, drop carriage returns."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(
+        c if c in KEPT_CONTROLS or unicodedata.category(c) not in HIDDEN_CATEGORIES else f"\\u{{{ord(c):x}}}"
+        for c in text
+    )
+
+
+def one_line(text: str, limit: int) -> str:
+    """Text for a heading or a bullet: visible, on one line, no fence, at most `limit` characters.
+
+    Secrets go before anything is cut or folded: of what is left of them, nobody could tell that it was one.
+    """
+    flat = _flat(text)
+    if flat != text or len(flat) > limit:
+        flat = _flat(redact(text))
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+def _flat(text: str) -> str:
+    return FENCE_LOOKALIKE.sub(r"‹\1", " ".join(make_visible(text).split()))
+
+
+def fence(item: Evidence, token: str) -> str:
+    """The item between its fence lines. `token` is random per run."""
+    scope = one_line(item.scope, 240).replace('"', "'").replace("<", "‹").replace(">", "›")
+    body = FENCE_LOOKALIKE.sub(r"‹\1", make_visible(item.body))
+    cut = f"\n[cut: {item.cut}]" if item.cut else ""
+    number = f' id="{item.id}"' if item.id else ""
+    return f'<data-{token}{number} source="{item.source}" scope="{scope}">\n{body}{cut}\n</data-{token}>'

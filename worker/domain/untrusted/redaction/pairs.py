@@ -1,0 +1,222 @@
+"""Values of keys that name secrets, in whatever text they stand: JSON, YAML, logfmt, environments, command lines.
+
+The text is read from left to right once; a value is taken as far as its quoting says, or, without quotes, as far as
+the form says: to the end of the line for a YAML value, else to the next white space or separator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from worker.domain.untrusted.redaction.names import is_no_secret, is_prose, looks_random, secret_kind
+
+LONGEST_QUOTED = 16 * 1024
+QUOTE = r"(?:\\{0,15}[\"'`]|\\{1,15}u002[27]|&quot;|&#34;|&#39;)"
+HINT = re.compile(
+    r"pass|pwd|pw|secret|token|jwt|bearer|key|cred|auth|cookie|sig|docker|kubeconfig|connection|pat|\bid|string|phrase",
+    re.IGNORECASE,
+)
+PAIR = re.compile(
+    rf"(?<![\w./-])(?P<tail>(?<=\\)[nrt])?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
+    rf"(?P<sep>[ \t]{{0,8}}(?:=>|:=|==|[:=]|%3[ADad]|\\{{1,15}}u003[ADad])[ \t]{{0,40}})(?P<open>{QUOTE})?"
+)
+FLAG = re.compile(
+    rf"(?:(?<![\w-])|(?<=\\[nrt]))(?P<key>--?[A-Za-z][\w-]++|requirepass|masterauth)(?P<close>{QUOTE})?(?P<sep>[ \t]{{0,8}},?[ \t]{{0,8}}(?<=[ \t,]))"
+    rf"(?P<open>{QUOTE})?(?![\s-])"
+)
+NAME_VALUE = re.compile(
+    rf"(?:(?<![\w./-])|(?<=\\[nrt]))(?:name|key){QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}{QUOTE}?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
+    rf"[ \t]{{0,8}}+,?(?>(?:\\n|\\r|\s){{0,200}}){QUOTE}?value{QUOTE}?(?P<sep>[ \t]{{0,8}}[:=][ \t]{{0,8}})(?P<open>{QUOTE})?",
+    re.IGNORECASE,
+)
+XML = re.compile(r"<(?P<key>[\w.:-]{2,}+)(?:\s[^<>]{0,200})?>(?P<value>[^<>]{1,4096}+)</")
+BARE = re.compile(
+    r"(?>(?:\[REDACTED:\w+\]|[^\s\"'`<>,;&()\[\]{}\\]|[,;&](?![\s,;&]|[\w.-]{1,40}[=:]|\Z)|[\"'`<>)\]}](?=\w)"
+    r"|\\(?![nrt\"'])|[(\[{](?=\S))+)"
+)
+"""Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks matches wrongly."""
+JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
+"""After a quoted key JSON says where a bare value ends; what is in a structure is looked at on its own."""
+AFTER_QUOTE = frozenset(" \t\r\n,;:}])>&|\\.\"'`")
+CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
+BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
+ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?>(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))+)")
+FLAT_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]+(?=\S)(?!\S+[ \t]+\|)")
+"""Of a block whose line ends somebody made blanks, not of a table."""
+LINE_LEAD = re.compile(r"(?:\A|\n|\\n)[ \t]*(?:- )?[ \t]*[\"']?\Z")
+LONGEST_LEAD = 160
+LEAD_WORD = re.compile(
+    r"\b(api|access|private|account|signing|encryption|license|connection|pass|storage|client)[ _]\Z",
+    re.IGNORECASE,
+)
+MARKED = re.compile(r"\[REDACTED:\w+\]")
+MAPPING = re.compile(r"(?:- )?[\w.-]+:(?:\s|\Z)|- ")
+LIST = re.compile(r"\[([^\[\]{}:\n]{1,2048})\]")
+
+
+def mask_pairs(text: str) -> str:
+    """The text with the values of secret keys replaced by `[REDACTED:kind]`."""
+    for pattern in (NAME_VALUE, PAIR, FLAG):
+        text = _mask_with(pattern, text)
+    return XML.sub(_mask_element, text) if "</" in text else text
+
+
+def _mask_with(pattern: re.Pattern[str], text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for start, end, mark in _secrets(pattern, text):
+        parts += (text[done:start], mark)
+        done = end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _secrets(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, str]]:
+    """Where secret values stand, and what to put there. `position` only grows."""
+    position = 0
+    while (match := pattern.search(text, position)) is not None:
+        position = match.end()
+        kind = _kind(match, text)
+        if kind is None:
+            continue
+        start, end = _extent(match, text, kind)
+        if not _is_secret(text[start:end], kind, match):
+            continue
+        mark = f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+        quoted = match["close"] is not None and match["open"] is None and match["close"] in {'"', "'"}
+        yield start, end, f"{match['close']}{mark}{match['close']}" if quoted else mark
+        position = max(end, position)
+
+
+def _kind(match: re.Match[str], text: str) -> str | None:
+    key = match["key"]
+    if HINT.search(key, max(0, len(key) - 64)) is None:
+        return None
+    if key.lower() in {"key", "string", "phrase"}:
+        lead = LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
+        return secret_kind(f"{lead[1]}_{key}") if lead else None
+    tail = match.groupdict().get("tail")  # of an escaped line end: `\npass=`, if the key is not `\token=`
+    return secret_kind(key) or (secret_kind(tail + key) if tail else None)
+
+
+def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
+    """Start and end of the value that follows the match."""
+    start = match.end()
+    if match["open"] is not None:
+        return start, _closing(text, start, match["open"])
+    if ":" in match["sep"] and (block := BLOCK.match(text, start)) is not None:
+        return _indented(text, match.start("key"), block.end())
+    if (listed := LIST.match(text, start)) is not None and not MARKED.match(text, start):
+        return listed.span(1)
+    if (
+        match["close"] is not None
+        and match["sep"].strip() == ":"
+        and (found := JSON_VALUE.match(text, start))
+    ):
+        return start, found.end("bare") if found["bare"] else start
+    return start, _bare_end(match, text, kind)
+
+
+def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
+    """Where a value without quotes ends."""
+    start = match.end()
+    if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
+        return block.end()
+    if ":" in match["sep"] and (flat := FLAT_BLOCK.match(text, start)) is not None:
+        bare = BARE.match(text, flat.end())
+        return bare.end() if bare else flat.end()
+    if (lead := _yaml_lead(match, text)) is not None:
+        return _line_end(text, start, escaped=lead.startswith("\\"))
+    scheme = CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
+    bare = BARE.match(text, scheme.end() if scheme else start)
+    return bare.end() if bare else start
+
+
+def _closing(text: str, start: int, quote: str) -> int:
+    """Where a quoted value ends: at the same quote, not escaped any further; else at the end of its line.
+
+    A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
+    first quote decides, so that a line that was cut does not take the rest of the text along.
+    """
+    limit = start + LONGEST_QUOTED
+    position, line_end = start, text.find("\n", start, limit)
+    while (found := text.find(quote, position, limit)) != -1:
+        before, after = (
+            text[max(start, found - 16) : found],
+            text[found + len(quote) : found + len(quote) + 1],
+        )
+        doubled = quote == "'" and after == "'"
+        if (len(before) - len(before.rstrip("\\"))) % 2 == 0 and not doubled:
+            if not after or after in AFTER_QUOTE:
+                return found
+            if -1 < line_end < found:
+                return line_end
+        position = found + (2 if doubled else 1)
+    line_end = text.find("\n", start) if line_end == -1 else line_end
+    return len(text) if line_end == -1 else line_end
+
+
+def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
+    """The lines that are indented deeper than the key: a YAML block, or a scalar on a line of its own.
+
+    A key behind other words, as a log prints it, counts like its line.
+    """
+    line_start = text.rfind("\n", 0, key_start) + 1
+    before = text[line_start:key_start]
+    depth = len(before) - len(before.lstrip(" ")) if before.strip(" -\"'") else len(before)
+    end = position
+    while end < len(text):
+        line_end = text.find("\n", end)
+        line_end = len(text) if line_end == -1 else line_end
+        line = text[end:line_end]
+        if line.strip() and len(line) - len(line.lstrip(" ")) <= depth:
+            break
+        end = min(line_end + 1, len(text))
+    body = text[position:end]
+    lead = len(body) - len(body.lstrip())
+    return position + lead, position + len(body.rstrip()) if body.strip() else position + lead
+
+
+def _yaml_lead(match: re.Match[str], text: str) -> str | None:
+    """The line start and indentation before a YAML key, if nothing else stands there (a line end may be escaped)."""
+    if match["sep"].strip() != ":" or match["sep"] == ":":
+        return None
+    key = match.start("key")
+    lead = LINE_LEAD.search(text[max(0, key - LONGEST_LEAD) : key])
+    return lead[0] if lead else None
+
+
+def _line_end(text: str, start: int, *, escaped: bool) -> int:
+    """The end of a plain YAML value: of its line or of the string its line stands in, without a comment."""
+    end = len(text)
+    for stop in ("\n", "\\n", '"', " #") if escaped else ("\n", " #"):
+        found = text.find(stop, start, end)
+        end = found if found != -1 else end
+    return start + len(text[start:end].rstrip())
+
+
+def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
+    if MARKED.fullmatch(value) or is_no_secret(value, kind) or value == "|":  # a table
+        return False
+    if kind == "auth":
+        return looks_random(value) or (len(value) >= 12 and value.endswith("="))
+    if match["open"] is not None:
+        return True
+    spaced = match["sep"] != match["sep"].strip()
+    if spaced and (
+        is_prose(value) or (match["close"] and match["sep"].startswith(" ") and value[0].isalpha())
+    ):
+        return (
+            False  # a sentence: `token: signature is invalid`, `volume "creds" : references a missing secret`
+        )
+    if match["key"].lower() == "pass" and value.isdigit():
+        return False  # a count
+    return not ("\n" in value and MAPPING.match(value))
+
+
+def _mask_element(match: re.Match[str]) -> str:
+    kind = secret_kind(match["key"])
+    if kind is None or is_no_secret(match["value"], kind) or MARKED.fullmatch(match["value"]):
+        return match.group()
+    start, end = match.start("value") - match.start(), match.end("value") - match.start()
+    return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"

@@ -1,0 +1,260 @@
+"""Secrets that are known by their shape, whatever stands around them: PEM blocks, JWTs, keys with a vendor's prefix.
+
+Each shape has needles (plain strings one of which must occur) so that most texts cost a substring search, and a
+pattern that reads every character a bounded number of times. The prefixes are those the vendors publish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from worker.domain.untrusted.redaction.names import looks_random
+
+Check = Callable[[str], bool]
+EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+"""Where a word begins, also behind a line end or a tab that JSON has escaped."""
+MARKED = re.compile(r"\[REDACTED:\w+\]")
+ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees."""
+
+    kind: str
+    needles: tuple[str, ...]
+    pattern: re.Pattern[str]
+    check: Check | None = None
+
+    def mask(self, text: str) -> str:
+        """The text with every secret of this shape replaced."""
+        if not any(needle in text for needle in self.needles):
+            return text
+        return self.pattern.sub(self._replace, text)
+
+    def _replace(self, match: re.Match[str]) -> str:
+        group = 1 if match.re.groups else 0
+        secret = match.group(group)
+        if self.check is not None and not self.check(secret):
+            return match.group()
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        whole = match.group()
+        return f"{whole[:start]}[REDACTED:{self.kind}]{whole[end:]}"
+
+
+def _is_bearer(token: str) -> bool:
+    """`Bearer authentication failed` is a sentence; a token has digits, mixed case, or is long."""
+    if token.startswith(("realm=", "error=", "scope=", "service=")):
+        return False
+    return any(c.isdigit() for c in token) or len(token) >= 24 or not (token.islower() or token.istitle())
+
+
+def _is_llm_key(token: str) -> bool:
+    """`sk-runner-757f89d977-795x7` is a pod; a key has upper case letters or one long run."""
+    run = ALNUM_RUN.search(token)
+    return token != token.lower() or (run is not None and any(c.isdigit() for c in run.group()))
+
+
+SHAPES: tuple[Shape, ...] = (
+    Shape(
+        "pem",
+        ("-----BEGIN ",),
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]{1,40}-----"
+            r"(?:(?>(?:-(?!----)|[^-])*)-----END [A-Z0-9 ]{1,40}-----"
+            r"|(?>(?:[A-Za-z0-9+/=]|\\[nr]|\s+(?=[A-Za-z0-9+/=]++[ \t]*+(?:\n|\\|\Z)))*))"
+        ),
+    ),
+    Shape("pem", ("LS0tLS1CRUdJTi",), re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]*+={0,2}")),
+    Shape("jwt", ("eyJ",), re.compile(EDGE + r"eyJ[\w-]{6,}+(?:\.[\w-]{2,}+(?:\.[\w-]*+)?)?")),
+    Shape(
+        "token",
+        ("earer", "EARER"),
+        re.compile(EDGE + r"bearer(?:[ \t]+|%20|\\u0020)([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE),
+        _is_bearer,
+    ),
+    Shape(
+        "aws",
+        ("AKIA", "ASIA", "ABIA", "ACCA"),
+        re.compile(EDGE + r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
+    ),
+    Shape("gcp", ("AIza",), re.compile(EDGE + r"AIza[\w-]{30,}+")),
+    Shape("gcp", ("ya29.", "GOCSPX-"), re.compile(EDGE + r"(?:ya29\.|GOCSPX-)[\w-]{16,}+")),
+    Shape("azure", ("8Q~",), re.compile(r"(?<![\w~.-])[\w~.-]{3}8Q~[\w~.-]{30,}+")),
+    Shape(
+        "github",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+        re.compile(EDGE + r"gh[pousr]_[A-Za-z0-9_]{16,}+"),
+    ),
+    Shape("github", ("github_pat_",), re.compile(EDGE + r"github_pat_\w{16,}+")),
+    Shape(
+        "gitlab", ("gl",), re.compile(EDGE + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat|agent|imt)-[\w.-]{16,}+")
+    ),
+    Shape("slack", ("xox", "xapp-"), re.compile(EDGE + r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-[\w-]{8,}+")),
+    Shape(
+        "slack",
+        ("hooks.slack.com/",),
+        re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{16,}+)"),
+    ),
+    Shape("webhook", ("/api/webhooks/",), re.compile(r"/api/webhooks/\d{10,24}/([\w-]{20,}+)")),
+    Shape("llm_key", ("sk-",), re.compile(EDGE + r"sk-[\w-]{16,}+"), _is_llm_key),
+    Shape(
+        "stripe",
+        ("k_live_", "k_test_", "whsec_"),
+        re.compile(EDGE + r"(?:[srp]k_(?:live|test)|whsec)_[A-Za-z0-9+/=]{10,}+"),
+    ),
+    Shape("sendgrid", ("SG.",), re.compile(EDGE + r"SG\.[\w-]{16,}+\.[\w-]{16,}+")),
+    Shape(
+        "token",
+        (
+            "npm_",
+            "pypi-",
+            "hf_",
+            "dckr_pat_",
+            "dop_v1_",
+            "doo_v1_",
+            "shpat_",
+            "glsa_",
+            "lin_api_",
+            "nvapi-",
+            "gsk_",
+            "xai-",
+            "NRAK-",
+        ),
+        re.compile(
+            EDGE
+            + r"(?:npm_|pypi-|hf_|dckr_pat_|do[opr]_v1_|shpat_|glsa_|lin_api_|nvapi-|gsk_|xai-|NRAK-)([\w-]{20,}+)"
+        ),
+        lambda body: body != body.lower() or ALNUM_RUN.search(body) is not None,
+    ),
+    Shape("vault", ("hvs.", "hvb.", "hvr."), re.compile(EDGE + r"hv[sbr]\.[\w-]{16,}+")),
+    Shape("telegram", (":AA",), re.compile(r"(?<!\d)\d{8,12}:AA[\w-]{30,}+")),
+    Shape("nkey", ("SU", "SA", "SO", "SN", "SC"), re.compile(EDGE + r"S[UAONC][A-Z2-7]{56}(?![A-Z0-9])")),
+    Shape("age", ("AGE-SECRET-KEY-",), re.compile(r"AGE-SECRET-KEY-1[A-Z0-9]{16,}+")),
+    Shape(
+        "hash",
+        ("$2", "$5$", "$6$", "$1$", "$y$", "$argon2", "$apr1$", "SCRAM-SHA"),
+        re.compile(r"(?:\$(?:2[abxy]|[156y]|apr1|argon2\w{0,2})\$|SCRAM-SHA-\d+\$)[A-Za-z0-9./,=$:+]{8,}+"),
+    ),
+    Shape(
+        "password",
+        ("@tcp(", "@unix(", "@udp("),
+        re.compile(r"(?<![^\s\"'`=])[^\s:\"'@]{1,64}+:([^\s\"']{1,256})@(?:tcp|unix|udp)\("),
+    ),
+    Shape(
+        "password",
+        ("-u", "--user"),
+        re.compile(r"(?<!\S)(?:-u|--user)[ =]?[\"']?[^\s:\"'@/]{1,64}+:([^\s\"'/]{3,256}+)(?![\w/])"),
+        lambda secret: not secret.isdigit() and MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
+        ("sshpass", "mysql", "login"),
+        re.compile(
+            r"\b(?:sshpass|mysql(?:dump|admin)?|(?:docker|podman|helm registry) login)\b"
+            r"(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+-p[ \t]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
+        ("IDENTIFIED", "dentified", "PASSWORD", "assword"),
+        re.compile(
+            r"(?:\bidentified\s{1,4}by|\bpassword(?:\s{1,4}(?:is|was|=))?)\s{1,4}(?:password\s)?"
+            r"\\{0,15}[\"'`]([^\"'`\n]{1,256}?)\\{0,15}[\"'`]",
+            re.IGNORECASE,
+        ),
+        lambda secret: not secret.startswith("[REDACTED:"),
+    ),
+)
+
+RANDOM_WORD = re.compile(r"(?<![\w./+=-])[A-Za-z0-9][\w!#$%*+./=?@^~-]{9,127}+")
+CALLED_SECRET = re.compile(
+    r"\b(?:passw(?:or)?ds?|passphrase|secret|token|credentials?|api[ _-]?key)(?:[ \t]+[A-Za-z]{1,12}){0,4}[ \t]*[:=]?[ \t]*[\"'`(]?\Z",
+    re.IGNORECASE,
+)
+PROSE_HINTS = ("assword", "ASSWORD", "ecret", "oken", "redential", "ey")
+
+
+def mask_prose(text: str) -> str:
+    """Mask random looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`."""
+    if not any(hint in text for hint in PROSE_HINTS):
+        return text
+    return RANDOM_WORD.sub(_mask_random, text)
+
+
+def _mask_random(match: re.Match[str]) -> str:
+    word = match.group().rstrip(".")
+    if not looks_random(word):
+        return match.group()
+    if CALLED_SECRET.search(match.string[max(0, match.start() - 80) : match.start()]) is None:
+        return match.group()
+    return f"[REDACTED:secret]{match.group()[len(word) :]}"
+
+
+PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,40}-----")
+PEM_LINE = re.compile(r"\s*[A-Za-z0-9+/=]*\s*")
+LINE_END = re.compile(r"\n|\\n")
+LONGEST_PEM = 16 * 1024
+
+
+def mask_pem_tails(text: str) -> str:
+    """Mask the rest of a PEM block whose beginning was cut off, as the tail of a log may begin in the middle of one."""
+    parts: list[str] = []
+    done = 0
+    for end in PEM_END.finditer(text):
+        start = _pem_start(text, max(done, end.start() - LONGEST_PEM), end.start())
+        parts += (text[done:start], "[REDACTED:pem]")
+        done = end.end()
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _pem_start(text: str, first: int, end: int) -> int:
+    """Where the lines of base64 before `end` begin, not before `first`."""
+    start = edge = end
+    for line_end in reversed(list(LINE_END.finditer(text, first, end))):
+        if PEM_LINE.fullmatch(text, line_end.end(), edge) is None:
+            return start
+        start, edge = line_end.end(), line_end.start()
+    return first if PEM_LINE.fullmatch(text, first, edge) else start
+
+
+AFTER_SCHEME = re.compile(r"(?<=://)[^\s\"'<>]+")
+PORT_AND_PATH = re.compile(r"\d{1,5}[/?#,]")
+LONGEST_USER = 256
+LONGEST_PASSWORD = 512
+
+
+def mask_url_credentials(text: str) -> str:
+    """Passwords of URLs (`scheme://user:password@host`, RFC 3986), and tokens that stand in the user's place."""
+    if "://" not in text or "@" not in text:
+        return text
+    return AFTER_SCHEME.sub(
+        lambda m: "://".join(_mask_user_info(part) for part in m.group().split("://")), text
+    )
+
+
+def _mask_user_info(rest: str) -> str:
+    """`rest` is what follows `://`. A password may hold `@`, and one that was not encoded may hold `/`."""
+    cut = re.search(r"[/?#]", rest)
+    authority = rest[: cut.start()] if cut else rest
+    end = authority.rfind("@")
+    colon = rest.find(":", 0, LONGEST_USER)
+    if end == -1:
+        end = rest.find("@", 0, LONGEST_PASSWORD)
+        if end == -1 or not -1 < colon < min(end, len(authority)) or PORT_AND_PATH.match(rest, colon + 1):
+            return rest
+    if rest.startswith("["):
+        return rest
+    if -1 < colon < end:
+        later = rest.rfind("@", end, LONGEST_PASSWORD)
+        end = later if not rest.startswith("@sha256:", later) else end
+        secret = rest[colon + 1 : end]
+        return (
+            rest
+            if not secret or MARKED.fullmatch(secret)
+            else f"{rest[: colon + 1]}[REDACTED:password]{rest[end:]}"
+        )
+    return f"[REDACTED:token]{rest[end:]}" if end >= 20 and "." not in authority[:end] else rest

@@ -1,0 +1,29 @@
+"""Tools of other servers: what they are called, what they take, and what they answer (Model Context Protocol)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalTool:
+    """A tool of a mounted server. `description` and `parameters` (a JSON Schema) are what the server says.
+
+    Both are empty as long as the server has not been reached; `reached` tells that apart from one that says nothing.
+    """
+
+    server: str
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    reached: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalAnswer:
+    """The text a tool gave, not yet bounded. `left_out` says what else was in the answer."""
+
+    text: str
+    left_out: str = ""

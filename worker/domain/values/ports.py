@@ -1,0 +1,224 @@
+"""What the domain needs from the outside, named for the need. One suite in tests/ports runs against every one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from schemas.analysis import AnalysisResult, Approval
+    from schemas.failure import DeadLetter, ValidationFailure
+    from worker.domain.values.conversation import ModelRequest, Reply
+    from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
+    from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+    from worker.domain.values.remediations import Past, PastRemediation
+    from worker.domain.values.series import Series
+    from worker.domain.values.workflow_search import SearchPage, SearchQuery
+    from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
+
+
+class Clock(Protocol):
+    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Cluster(Protocol):
+    """Read-only view of one cluster. Every method raises ClusterError, never a vendor's exception."""
+
+    async def get(self, ref: ObjectRef) -> Manifest: ...
+    async def list(self, query: ListQuery) -> Listing: ...
+    async def logs(self, query: LogQuery) -> bytes: ...
+    async def kind(self, kind: str, api_version: str = "") -> KindInfo: ...
+
+
+class Catalog(Protocol):
+    """Remediation workflows that fit a context. Every method raises CatalogUnavailable.
+
+    `get` answers None for an unknown and for an incompatible workflow alike.
+    """
+
+    async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]: ...
+    async def workflows(
+        self, action_type: str, context: SelectionContext, cursor: str = ""
+    ) -> WorkflowPage: ...
+    async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None: ...
+    async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage: ...
+
+
+class Embedder(Protocol):
+    """Texts as vectors, whose dot product (all have length 1) says how alike two are in meaning.
+
+    Raises EmbedderUnavailable. `name` is the identity of the model: vectors of different names cannot be compared. Each
+    vector has `dimensions` numbers, in the order of the texts; 0 while only a server knows that has not been asked yet.
+    `query`: the texts are what is looked for, not what is found.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+    async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Sequence[float]]: ...
+
+
+class History(Protocol):
+    """Past remediations of a resource, of the last 90 days. Both methods raise HistoryUnavailable.
+
+    `target` is a top owner. `past` awaits `spec_hash` (which never raises, and may be empty) only if the store compares
+    hashes itself. `remember` keeps a result of ours, once per id; a store that learns of results in another way ignores
+    it.
+    """
+
+    async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past: ...
+    async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None: ...
+
+
+class Metrics(Protocol):
+    """Time series by PromQL. Raises MetricsError."""
+
+    async def instant(self, query: str, at: datetime) -> Sequence[Series]: ...
+    async def over_time(
+        self, query: str, start: datetime, end: datetime, step_seconds: int
+    ) -> Sequence[Series]: ...
+
+
+class ExternalTools(Protocol):
+    """Tools of other servers that operators have mounted. Only `call` touches a server; it raises ExternalToolError.
+
+    `tools` are those that may be called, also of a server that cannot be reached at the moment.
+    """
+
+    def tools(self) -> Sequence[ExternalTool]: ...
+    async def call(self, server: str, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer: ...
+
+
+class Model(Protocol):
+    """A language model. Raises Retry or GiveUp."""
+
+    @property
+    def name(self) -> str: ...
+    async def ask(self, request: ModelRequest) -> Reply: ...
+
+
+class Policy(Protocol):
+    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why.
+
+    `name`, read right after a decision without waiting for anything, is the version it was taken by.
+    """
+
+    @property
+    def name(self) -> str: ...
+    async def decide(self, policy_input: Mapping[str, Any]) -> Approval: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One audit event as it is published, byte for byte, and what its headers and its successor in the chain need.
+
+    `body` is canonical JSON. `hash` is empty for an event of a version without chains.
+    """
+
+    event_id: str
+    event_type: str
+    request_key: str
+    sequence: int
+    body: bytes
+    chain: str = ""
+    hash: str = ""
+
+
+class Signer(Protocol):
+    """Vouches for texts: Ed25519, so the same text has the same signature of 64 bytes. `key_id` names the public key."""
+
+    @property
+    def key_id(self) -> str: ...
+    def sign(self, text: bytes) -> bytes: ...
+
+
+class SignatureCheck(Protocol):
+    """The public side of a Signer."""
+
+    @property
+    def key_id(self) -> str: ...
+    def good(self, text: bytes, signature: bytes) -> bool: ...
+
+
+class Events(Protocol):
+    """The outgoing subjects. Returns when the server has confirmed; raises Unavailable.
+
+    `result` answers the result that is stored: ours, or an earlier one that stays (compare `request_digest`). With
+    `replace_failed`, for a replayed dead letter, an earlier `failed` result is replaced.
+    """
+
+    async def audit(self, record: AuditRecord) -> None: ...
+    async def reject(self, failure: ValidationFailure) -> None: ...
+    async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult: ...
+    async def dead_letter(self, letter: DeadLetter, body: bytes) -> None: ...
+
+
+class Results(Protocol):
+    """Results that are already stored, read from the stream's leader. Raises Unavailable."""
+
+    async def find(self, kind: str, request_key: str) -> AnalysisResult | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One journaled step. `data` is what the step produced, `notes` small facts about it, `events` what is told of it."""
+
+    number: int
+    kind: str
+    run: str
+    data: bytes
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    events: Sequence[AuditRecord] = ()
+
+
+class JournalRun(Protocol):
+    """One attempt at a request: what was done before, and the right to go on until another run begins.
+
+    `append` raises LostClaim when another run has begun, Unavailable when it is not known whether it is stored.
+    """
+
+    @property
+    def past(self) -> Sequence[Step]: ...
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None: ...
+
+
+class Journal(Protocol):
+    """Steps of all requests. `open` raises Unavailable without the broker.
+
+    A step that is gone or cannot be read stands in `past` as an UNREADABLE one, whose note `why` says more.
+    """
+
+    async def open(self, request_key: str, run: str) -> JournalRun: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A message of the work queue as it is stored. `headers` are as hostile as the body."""
+
+    subject: str
+    sequence: int
+    stored_at: datetime
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Requests(Protocol):
+    """The work queue, read at its leader without taking anything from it. Both methods raise Unavailable."""
+
+    async def read(self, sequence: int) -> StoredRequest | None: ...
+    async def remove(self, sequence: int) -> None: ...
+
+
+class Cancellations(Protocol):
+    """Which requests an operator has cancelled. Raises Unavailable."""
+
+    async def cancelled(self, request_key: str) -> bool: ...

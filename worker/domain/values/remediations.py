@@ -1,0 +1,90 @@
+"""Past remediations of a resource: what was run, and what came of it (ADR-055, DD-HAPI-016)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.outcome import ExecutionOutcome
+
+GOOD, MODERATE = 0.7, 0.4
+
+
+class SpecMatch(enum.StrEnum):
+    """How the present spec relates to a remediation."""
+
+    BEFORE = "preRemediation"
+    AFTER = "postRemediation"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class PastRemediation:
+    """One remediation of a resource. Whatever was not told is empty or None.
+
+    `id` is the request key. `at`: when it was executed, or chosen. `status` is that of our result, `outcome` a word of
+    ExecutionOutcome or of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was changed
+    while the effect was assessed, so that `score` and `resolved` say nothing. `match` is what the store says, if it
+    compares by itself.
+    """
+
+    id: str
+    at: datetime | None = None
+    workflow_id: str = ""
+    action_type: str = ""
+    signal_type: str = ""
+    parameters_digest: str = ""
+    status: str = ""
+    outcome: str = ""
+    score: float | None = None
+    resolved: bool | None = None
+    drifted: bool = False
+    pre_hash: str = ""
+    post_hash: str = ""
+    match: SpecMatch | None = None
+    side_effects: tuple[str, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What was done, by its action type where that is known."""
+        return self.action_type or self.workflow_id
+
+    @property
+    def unsuccessful(self) -> bool:
+        """It was executed and is known not to have helped."""
+        if self.outcome == ExecutionOutcome.FAILED:
+            return True
+        poor = self.score is not None and self.score < MODERATE
+        return (
+            self.outcome == ExecutionOutcome.COMPLETED
+            and not self.drifted
+            and (self.resolved is False or poor)
+        )
+
+    def matches(self, spec_hash: str) -> SpecMatch | None:
+        """How the present spec relates to it; None when that is not known. The spec before it comes first."""
+        if spec_hash and spec_hash == self.pre_hash:
+            return SpecMatch.BEFORE
+        if spec_hash and spec_hash == self.post_hash:
+            return SpecMatch.AFTER
+        if self.match is not None:
+            return self.match
+        return SpecMatch.NONE if spec_hash and self.pre_hash and self.post_hash else None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Remediations of a resource, in any order. `regression`: the store says that an old spec is back."""
+
+    remediations: tuple[PastRemediation, ...] = ()
+    regression: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedExecution:
+    """The workflow that was executed and failed, with its parameters as text."""
+
+    workflow_id: str
+    parameters: Mapping[str, str] = field(default_factory=dict)

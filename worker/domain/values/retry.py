@@ -1,0 +1,51 @@
+"""When a failed run is tried again: a pure function of reason, attempt and age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worker.domain.values.errors import RetryReason
+
+RATE_LIMIT_FLOOR_SECONDS = 5.0
+PROBE_GROWTH, LONGEST_PROBE = 1.1, 5.0
+"""Each try of a request leaves steps in its journal, which the next one reads: over a weekend they must stay few."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter. `max_age_seconds` after its first run a request is not tried again.
+
+    The time it waited in the queue before that is no failure of anything.
+    """
+
+    first_seconds: float = 2.0
+    cap_seconds: float = 300.0
+    max_age_seconds: float = 3_600.0
+
+
+def next_delay(
+    policy: RetryPolicy,
+    reason: RetryReason,
+    *,
+    attempt: int,
+    age_seconds: float,
+    after: float | None,
+    jitter: float,
+) -> float | None:
+    """Seconds until the next try, or None to stop.
+
+    `attempt` counts from 1, `age_seconds` from the first run, `after` is what the server asked for (Retry-After, never
+    undercut), `jitter` is in [0, 1).
+    """
+    ceiling = min(policy.cap_seconds, policy.first_seconds * 2.0 ** min(attempt - 1, 30))
+    delay = ceiling * jitter
+    if reason is RetryReason.MODEL_RATE_LIMITED and after is None:
+        delay = max(delay, RATE_LIMIT_FLOOR_SECONDS)
+    if after is not None:
+        delay += after
+    return delay if age_seconds + delay <= policy.max_age_seconds else None
+
+
+def probe_pause(first_seconds: float, tried: int) -> float:
+    """Seconds until a model that refuses all calls is tried again, after so many tries in a row."""
+    return first_seconds * min(PROBE_GROWTH ** min(tried - 1, 100), LONGEST_PROBE)

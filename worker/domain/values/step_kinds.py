@@ -1,0 +1,13 @@
+"""The kinds of journal steps. The values are stored: a kind keeps its value for as long as journals may hold it."""
+
+BEGIN, CLAIM, END = "begin", "claim", "end"
+"""A run begins; a paid call is about to be made; a run ends in an orderly way."""
+
+OPENING, LLM, TRIED, TOOLS, SHADOW = "opening", "llm", "tried", "tools", "shadow"
+"""The first user turn, a reply of the model, a failed call of it, a turn of tool results, a reply of the second model."""
+
+RESULT, BURIED = "result", "buried"
+"""The finished result; the `failed` result of a dead letter."""
+
+UNREADABLE = "unreadable"
+"""Stands for a step that is gone or that this version cannot read; the note `why` says more."""

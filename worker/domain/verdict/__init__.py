@@ -1,0 +1,1 @@
+"""From a model's answer to a result: parse, check, decide about review and approval, build."""

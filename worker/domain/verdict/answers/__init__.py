@@ -1,0 +1,1 @@
+"""How the text of a model becomes an answer. `parse.py` is the entry."""

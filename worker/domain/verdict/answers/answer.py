@@ -1,0 +1,82 @@
+"""What a model answered, in one shape whatever form it was written in.
+
+Values stay as the model wrote them where the verdict has to judge them: a severity outside the list or a parameter of the
+wrong type is kept here and refused there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.domain.verdict.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTarget:
+    """The object the model blames. Empty strings where the model wrote nothing."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    api_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredWorkflow:
+    """The workflow the model chose. `confidence` is 0..1, or None when absent or out of range."""
+
+    workflow_id: str
+    confidence: float | None = None
+    version: str = ""
+    container_image: str = ""
+    rationale: str = ""
+    estimated_risk: str = ""
+    estimated_downtime_seconds: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredAlternative:
+    """Another workflow the model considered: context for a person, never a fallback."""
+
+    workflow_id: str
+    confidence: float | None = None
+    rationale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
+
+    `asks_for_person`: it says that a person should look or approve. That can add a person, and never spares one.
+    """
+
+    summary: str = ""
+    severity: str = ""
+    signal_type: str = ""
+    contributing_factors: tuple[str, ...] = ()
+    affected_resource: AnsweredTarget | None = None
+    selected_workflow: AnsweredWorkflow | None = None
+    workflow_stated: bool = False
+    alternatives: tuple[AnsweredAlternative, ...] = ()
+    outcome: str = ""
+    rationale: str = ""
+    confidence: float | None = None
+    asks_for_person: bool = False
+    warnings: tuple[str, ...] = ()
+    context_used: Mapping[str, str] = field(default_factory=dict)
+    recovery_analysis: Mapping[str, Any] | None = None
+    recovery_strategy: Mapping[str, Any] | None = None
+    prose: str = ""
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class UnreadableAnswer(Exception):  # noqa: N818 - a state of the answer
+    """No answer could be read. `problem` is what the model is told."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem

@@ -1,0 +1,175 @@
+"""Reading the fields of an answer: keys in any spelling, texts and lists within bounds, confidence on any clear scale."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from worker.domain.verdict.answers.json_text import same_value
+from worker.domain.verdict.problems import Problem, ProblemKind
+
+MAX_TEXT_CHARS = 4_000
+MAX_ID_CHARS = 512
+MAX_ITEMS = 20
+MAX_KEYS = 50
+MAX_TREE_DEPTH = 6
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NUMBER = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,20})?|\.[0-9]{1,20})\s*(%|percent|/\s*(?:100|10|1(?:\.0)?))?")
+_SCALES = {"%": 100.0, "percent": 100.0, "/100": 100.0, "/10": 10.0, "/1": 1.0, "/1.0": 1.0}
+_NOTHING = frozenset({
+    "none", "null", "nil", "na", "noworkflow", "nomatchingworkflow", "nomatchingworkflows", "nosuitableworkflow",
+    "noworkflowselected", "noworkflowfound", "notapplicable", "noneselected",
+})  # fmt: skip
+
+
+class Contradiction(Exception):  # noqa: N818 - a state of the answer
+    """The answer says two different things where one counts. The message tells the model which."""
+
+
+def plain(key: str) -> str:
+    """A key without case, underscores, hyphens and spaces: `affectedResource` and `affected_resource` are one."""
+    return re.sub(r"[^a-z0-9]", "", key.lower())
+
+
+def snake(key: str) -> str:
+    """A key in snake_case."""
+    return re.sub(r"[\s-]+", "_", _CAMEL.sub("_", key.strip())).lower()
+
+
+def clean(text: str) -> str:
+    """Text without outer white space; control characters and lone surrogates are replaced."""
+    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n")).strip()
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a value says that there is none: null, empty, or a word for it."""
+    if isinstance(value, str):
+        return value.strip() in {"", "-"} or plain(value) in _NOTHING
+    return value is None or (isinstance(value, dict | list) and not value)
+
+
+def single(value: Any, what: str) -> Any:
+    """The item of a list of one, None for an empty list, any other value as it is."""
+    if not isinstance(value, list):
+        return value
+    if len(value) > 1:
+        raise Contradiction(f"{what} is a list of {len(value)} where one is needed")
+    return value[0] if value else None
+
+
+class Fields:
+    """A JSON object whose keys are found in any spelling."""
+
+    def __init__(self, value: Any) -> None:
+        self._values: dict[str, list[tuple[str, Any]]] = {}
+        for key, item in (value if isinstance(value, Mapping) else {}).items():
+            self._values.setdefault(plain(key), []).append((key, item))
+
+    def states(self, *names: str) -> bool:
+        """Whether one of the keys is there, even with null."""
+        return any(name in self._values for name in names)
+
+    def get(self, *names: str) -> Any:
+        """The first value that is not null. Raises Contradiction when one key is there twice with different values."""
+        for name in names:
+            value = self._agreed(self._values.get(name, []))
+            if value is not None:
+                return value
+        return None
+
+    def agreed(self, *names: str) -> Any:
+        """The one value of keys that mean the same, null included. Raises Contradiction when they differ."""
+        return self._agreed([entry for name in names for entry in self._values.get(name, [])])
+
+    @staticmethod
+    def _agreed(entries: list[tuple[str, Any]]) -> Any:
+        for key, value in entries[1:]:
+            if not same_value(value, entries[0][1]):
+                raise Contradiction(f"{entries[0][0][:60]!r} and {key[:60]!r} say different things")
+        return entries[0][1] if entries else None
+
+
+class Reading:
+    """Values taken out of an answer; what had to be cut is noted, what can't be used is a problem."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.problems: list[Problem] = []
+
+    def problem(self, kind: ProblemKind, path: str, message: str) -> None:
+        """Add a problem the verdict will refuse the answer for."""
+        self.problems.append(Problem(kind, path, message))
+
+    def text(self, value: Any, what: str, limit: int = MAX_TEXT_CHARS) -> str:
+        """Any value as text, at most `limit` characters and a mark of the cut."""
+        if value is None:
+            return ""
+        content = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        if len(content) <= limit:
+            return content
+        self.notes.append(f"{what} was cut at {limit} characters")
+        return content[:limit] + "…"
+
+    def name(self, value: Any, what: str) -> str:
+        """A name or id. One that is too long keeps a mark, so that it can't match by its head."""
+        return self.text(value, what, MAX_ID_CHARS)
+
+    def texts(self, value: Any, what: str) -> tuple[str, ...]:
+        """A list of texts; a single text is a list of one."""
+        if is_nothing(value):
+            return ()
+        items = value if isinstance(value, list) else [value]
+        if len(items) > MAX_ITEMS:
+            self.notes.append(f"{what} was cut at {MAX_ITEMS} items")
+        texts = (self.text(item, what) for item in items[:MAX_ITEMS])
+        return tuple(text for text in texts if text)
+
+    def confidence(self, value: Any, path: str, kind: ProblemKind) -> float | None:
+        """A confidence from 0 to 1, None when it is absent; on no clear scale it is a problem too."""
+        if is_nothing(value):
+            return None
+        confidence = clear_confidence(value)
+        if confidence is None:
+            shown = self.text(value, path, 60)
+            self.problem(kind, path, f"is {shown!r}: give one number from 0.0 to 1.0.")
+        return confidence
+
+    def tree(self, value: Any, what: str, depth: int = 1) -> Any:
+        """A JSON value with keys in snake_case, within bounds of depth, size and text."""
+        if isinstance(value, str):
+            return self.text(value, what)
+        if not isinstance(value, dict | list):
+            return value
+        limit = MAX_KEYS if isinstance(value, dict) else MAX_ITEMS
+        if depth > MAX_TREE_DEPTH or len(value) > limit:
+            self.notes.append(f"{what} was cut: too deep or too many entries")
+        if depth > MAX_TREE_DEPTH:
+            return None
+        if isinstance(value, list):
+            return [self.tree(item, what, depth + 1) for item in value[:limit]]
+        return {snake(key): self.tree(item, what, depth + 1) for key, item in list(value.items())[:limit]}
+
+
+def clear_confidence(value: Any) -> float | None:
+    """0..1 from a number or text: `0.85`, `"85%"`, `"8/10"`, and 85, since a scale of 100 is the only one it fits.
+
+    A plain number above 1 and up to 10 fits two scales, and is None like everything out of range.
+    """
+    unit = ""
+    if isinstance(value, str):
+        match = _NUMBER.fullmatch(value.strip().lower())
+        if match is None:
+            return None
+        number, unit = float(match.group(1)), re.sub(r"\s", "", match.group(2) or "")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        return None
+    if not unit and 10 < number <= 100:
+        unit = "%"
+    scaled = round(number / _SCALES.get(unit, 1.0), 6)
+    return scaled if 0 <= scaled <= 1 else None

@@ -1,0 +1,227 @@
+"""Which workflow an answer chose: one object, a flat id, or the best of a ranked list; and with which parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow
+from worker.domain.verdict.answers.fields import (
+    MAX_ITEMS,
+    MAX_TEXT_CHARS,
+    Contradiction,
+    Fields,
+    Reading,
+    clear_confidence,
+    is_nothing,
+    plain,
+    single,
+)
+from worker.domain.verdict.answers.json_text import JsonFault, read_value, same_value
+from worker.domain.verdict.problems import ProblemKind
+
+SELECTED = ("selectedworkflow", "recommendedworkflow", "chosenworkflow", "workflow")
+RANKED = ("strategies", "recommendations", "remediationrecommendations")
+FLAT_ID = ("workflowid", "selectedworkflowid", "recommendedworkflowid")
+MAX_PARAMETERS = 100
+
+_ID = ("workflowid", "id", "workflowname", "name")
+_CONFIDENCE = ("confidence", "confidencescore", "probability")
+_RATIONALE = ("rationale", "reasoning", "reason", "selectionrationale")
+_RISK = ("estimatedrisk", "risklevel", "risk")
+_PATH = "selected_workflow"
+_PARAMETERS_PATH = f"{_PATH}.parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The workflow chosen, whether a choice (or none) was stated, and what else was considered."""
+
+    selected: AnsweredWorkflow | None = None
+    stated: bool = False
+    rationale: str = ""
+    others: tuple[AnsweredAlternative, ...] = field(default=())
+
+
+def states_choice(root: Fields) -> bool:
+    """Whether an object says which workflow to run, or that there is none."""
+    return root.states(*SELECTED, *RANKED, *FLAT_ID) or _says_none_matches(root)
+
+
+def read_choice(root: Fields, reading: Reading) -> Choice:
+    """The choice of an answer.
+
+    Raises:
+        Contradiction: when it names two workflows where one counts.
+
+    """
+    if root.states(*SELECTED):
+        choice = _selected(single(root.agreed(*SELECTED), _PATH), root, reading)
+        _check_flat_id(choice, root)
+    elif root.states(*FLAT_ID):
+        choice = _by_id(root.agreed(*FLAT_ID), root, root, reading)
+    elif root.states(*RANKED):
+        choice = _ranked(root.get(*RANKED), reading)
+    else:
+        return Choice(stated=_says_none_matches(root), others=_alternatives(root, reading))
+    return Choice(
+        choice.selected, choice.stated, choice.rationale, choice.others + _alternatives(root, reading)
+    )
+
+
+def _says_none_matches(root: Fields) -> bool:
+    """A reason for review that says no workflow fits; the review flag itself is never read."""
+    reason = root.get("humanreviewreason")
+    return isinstance(reason, str) and plain(reason) in {"nomatchingworkflow", "nomatchingworkflows"}
+
+
+def _check_flat_id(choice: Choice, root: Fields) -> None:
+    flat = root.get(*FLAT_ID)
+    named = choice.selected.workflow_id if choice.selected else None
+    if not is_nothing(flat) and flat != named:
+        raise Contradiction("'selected_workflow' and 'workflow_id' name different workflows")
+
+
+def _selected(value: Any, root: Fields, reading: Reading) -> Choice:
+    if is_nothing(value):
+        return Choice(stated=True)
+    if isinstance(value, str):
+        return _by_id(value, root, root, reading)
+    workflow = Fields(value)
+    if workflow.states(*_ID):
+        return _by_id(workflow.get(*_ID), workflow, root, reading)
+    reading.problem(
+        ProblemKind.WORKFLOW_UNKNOWN,
+        f"{_PATH}.workflow_id",
+        "is missing: give the id from the catalog, or set selected_workflow to null for no workflow.",
+    )
+    return Choice()
+
+
+def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -> Choice:
+    rationale = reading.text(workflow.get(*_RATIONALE), f"{_PATH}.rationale")
+    if is_nothing(workflow_id):
+        return Choice(stated=True, rationale=rationale)
+    confidence = workflow.get(*_CONFIDENCE)
+    if confidence is None and (confidence := root.get(*_CONFIDENCE)) is not None:
+        reading.notes.append(
+            "selected_workflow.confidence was missing: the answer's own confidence was taken"
+        )
+    selected = AnsweredWorkflow(
+        workflow_id=reading.name(workflow_id, f"{_PATH}.workflow_id"),
+        confidence=reading.confidence(confidence, f"{_PATH}.confidence", ProblemKind.UNREADABLE),
+        version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
+        container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
+        rationale=rationale,
+        estimated_risk=reading.name(workflow.get(*_RISK), f"{_PATH}.estimated_risk").lower(),
+        estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
+        parameters=_parameters(workflow.get("parameters", "params"), reading),
+    )
+    return Choice(selected, stated=True)
+
+
+def _ranked(value: Any, reading: Reading) -> Choice:
+    """The strategy with the highest confidence (ADR-041). Recommendations that name only actions choose nothing."""
+    items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
+    named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]
+    if not named:
+        if items:
+            reading.notes.append("the recommendations name actions, not workflows of the catalog")
+        return Choice(stated=not items)
+    if len(named) == 1:
+        best = named[0]
+    else:
+        scores = [clear_confidence(fields.get(*_CONFIDENCE)) for fields, _ in named]
+        top = max((score for score in scores if score is not None), default=None)
+        if None in scores or scores.count(top) > 1:
+            raise Contradiction("several strategies are given and none has the highest confidence")
+        best = named[scores.index(top)]
+    choice = _by_id(best[0].get("workflowid"), best[0], Fields({}), reading)
+    others = [item for entry, item in named if entry is not best[0]]
+    return Choice(choice.selected, stated=True, others=_as_alternatives(others, reading))
+
+
+def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, ...]:
+    value = root.get("alternativeworkflows", "alternatives")
+    return _as_alternatives(value if isinstance(value, list) else [value], reading)
+
+
+def _as_alternatives(items: list[Any], reading: Reading) -> tuple[AnsweredAlternative, ...]:
+    what = "alternative_workflows"
+    if len(items) > MAX_ITEMS:
+        reading.notes.append(f"{what} was cut at {MAX_ITEMS} items")
+    found: list[AnsweredAlternative] = []
+    for item in items[:MAX_ITEMS]:
+        fields = Fields(item if isinstance(item, Mapping) else {"id": item})
+        workflow_id = fields.get(*_ID)
+        if is_nothing(workflow_id):
+            continue
+        found.append(
+            AnsweredAlternative(
+                workflow_id=reading.name(workflow_id, what),
+                confidence=clear_confidence(fields.get(*_CONFIDENCE)),
+                rationale=reading.text(fields.get(*_RATIONALE), what),
+            )
+        )
+    return tuple(found)
+
+
+def _seconds(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
+        value = int(value[:12])
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    return int(value)
+
+
+def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
+    """Parameters by name, values untouched: a cut or converted value would be another one."""
+    if isinstance(value, str) and value.strip():
+        value = _embedded(value)
+    if isinstance(value, list):
+        value = _from_pairs(value)
+    if is_nothing(value):
+        return {}
+    complaint = ""
+    if not isinstance(value, dict):
+        complaint = 'must be one object of the form {"NAME": value}.'
+    elif len(value) > MAX_PARAMETERS or any(_too_long(item) for item in value.items()):
+        complaint = (
+            f"is too large: at most {MAX_PARAMETERS} parameters of {MAX_TEXT_CHARS} characters are read."
+        )
+    if complaint:
+        reading.problem(ProblemKind.PARAMETERS, _PARAMETERS_PATH, complaint)
+        return {}
+    return dict(value)
+
+
+def _too_long(item: tuple[str, Any]) -> bool:
+    return len(json.dumps(item, ensure_ascii=False)) > MAX_TEXT_CHARS
+
+
+def _embedded(text: str) -> Any:
+    try:
+        read = read_value(text, len(text) - len(text.lstrip()))
+    except JsonFault:
+        return text
+    return read.value if not text[read.end :].strip() else text
+
+
+def _from_pairs(items: list[Any]) -> Any:
+    """`[{"name": N, "value": V}]` and `[{N: V}]` as one object; the list itself when it is neither."""
+    parameters: dict[str, Any] = {}
+    for item in items:
+        fields = Fields(item)
+        name = fields.get("name", "key", "parameter")
+        if isinstance(name, str) and fields.states("value"):
+            pair = (name, fields.get("value"))
+        elif isinstance(item, dict) and len(item) == 1 and not isinstance(name, str):
+            pair = next(iter(item.items()))
+        else:
+            return items
+        if pair[0] in parameters and not same_value(parameters[pair[0]], pair[1]):
+            raise Contradiction(f"the parameter {pair[0][:60]!r} is given two different values")
+        parameters[pair[0]] = pair[1]
+    return parameters

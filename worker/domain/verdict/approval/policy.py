@@ -1,0 +1,177 @@
+"""What approval rules are asked, and how their answer is joined with what the checks found.
+
+The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form the
+safety-aware investigation hands to `validate_action(action)`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.analysis import Approval
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
+from schemas.incident import Signal
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from worker.domain.intake.context import attempt_number, sent_enrichment, signal_resource
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.checks.safety import action_name
+from worker.domain.verdict.verdict import Accepted, actionable
+
+PRODUCTION = "production"
+MAX_TEXT_CHARS = 500
+MAX_PARTS = 100
+"""Of a list or map in the input."""
+CUT = "not everything is shown to the policy: a list is too long"
+UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
+"""When the cluster gave no answer: nothing is known, nothing is false."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFacts:
+    """Everything approval may depend on.
+
+    `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
+    workflow changes. `risk_factors` are the
+    approval factors of the verdict. `confidence` is 0 to 1, None when the answer gave none. `estimated_downtime_seconds`
+    is None when nobody knows. `unverified` says that the existence of `affected` could not be checked.
+    """
+
+    affected: ObjectRef
+    target: ObjectRef
+    acted_on: ObjectRef
+    environment: str
+    priority: str
+    severity: str
+    signal_type: str
+    action_type: str
+    confidence: float | None
+    confidence_threshold: float
+    detected_labels: DetectedLabels
+    custom_labels: Mapping[str, Sequence[str]]
+    warnings: Sequence[str] = ()
+    risk_factors: Sequence[str] = ()
+    estimated_downtime_seconds: int | None = None
+    estimated_risk: str = ""
+    recovery_attempt: int | None = None
+    injection_detected: bool = False
+    unverified: bool = False
+
+
+def policy_facts(
+    request: Signal,
+    accepted: Accepted,
+    *,
+    labels: DetectedLabels | None,
+    confidence_threshold: float,
+    injection: bool,
+) -> PolicyFacts:
+    """What approval may depend on, from the request and an accepted answer. `labels` are those of the resource."""
+    workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
+    downtime = workflow.estimated_downtime_seconds if workflow else None
+    if downtime is None and answered is not None:
+        downtime = answered.estimated_downtime_seconds
+    return PolicyFacts(
+        affected=actionable(accepted),
+        target=signal_resource(request),
+        acted_on=accepted.target or actionable(accepted),
+        environment=request.environment,
+        priority=request.priority,
+        severity=accepted.severity,
+        signal_type=accepted.signal_type,
+        action_type=workflow.action_type if workflow else "",
+        confidence=accepted.confidence,
+        confidence_threshold=confidence_threshold,
+        detected_labels=labels or UNKNOWN_LABELS,
+        custom_labels=sent.custom_labels if sent else {},
+        warnings=accepted.warnings,
+        risk_factors=accepted.approval_factors,
+        estimated_downtime_seconds=downtime,
+        estimated_risk=answered.estimated_risk if answered else "",
+        recovery_attempt=attempt_number(request),
+        injection_detected=injection,
+        unverified=accepted.unverified,
+    )
+
+
+def policy_input(facts: PolicyFacts) -> dict[str, Any]:
+    """The `input` document of a policy evaluation, plain JSON.
+
+    An unknown environment is handed over as `production`, so that policies which compare with that word fail closed. A
+    confidence that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`;
+    an unknown downtime is left out too: in Rego `null` is smaller than any number.
+
+    Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, a risk factor
+    says so: what stands behind the cut could have asked for approval.
+    """
+    environment = facts.environment.strip().lower()
+    downtime = (
+        {}
+        if facts.estimated_downtime_seconds is None
+        else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
+    )
+    lists = (facts.warnings, facts.risk_factors, facts.custom_labels, *facts.custom_labels.values())
+    cut = [CUT] if any(len(found) > MAX_PARTS for found in lists) else []
+    whole = {
+        "affected_resource": _resource(facts.affected),
+        "remediation_target": _resource(facts.acted_on),
+        "target_resource": _resource(facts.target),
+        "environment": PRODUCTION if environment in {"", UNKNOWN_ENVIRONMENT} else environment,
+        "priority": facts.priority,
+        "business_priority": facts.priority,
+        "severity": facts.severity,
+        "signal_type": facts.signal_type,
+        "confidence": facts.confidence or 0.0,
+        "confidence_threshold": facts.confidence_threshold,
+        "warnings": list(facts.warnings),
+        "failed_detections": list(facts.detected_labels.failed_detections),
+        "detected_labels": _known_labels(facts.detected_labels),
+        "custom_labels": {name: list(values) for name, values in facts.custom_labels.items()},
+        "risk_factors": [*cut, *facts.risk_factors],
+        "action_type": facts.action_type,
+        "action": {"action": action_name(facts.action_type), "risk_level": facts.estimated_risk} | downtime,
+        "is_recovery_attempt": facts.recovery_attempt is not None,
+        "recovery_attempt_number": facts.recovery_attempt or 0,
+        "injection_detected": facts.injection_detected,
+        "unverified": facts.unverified,
+    }
+    return {name: _handed_over(value) for name, value in (whole | downtime).items()}
+
+
+def _handed_over(value: Any) -> Any:
+    """The value with its texts redacted, on one line and bounded."""
+    if isinstance(value, str):
+        return one_line(redact(value), MAX_TEXT_CHARS)
+    if isinstance(value, list):
+        return [_handed_over(part) for part in value[:MAX_PARTS]]
+    if isinstance(value, dict):
+        parts = itertools.islice(value.items(), MAX_PARTS)
+        return {_handed_over(name): _handed_over(part) for name, part in parts}
+    return value
+
+
+def merge_approval(policy: Approval, factors: Sequence[str]) -> Approval:
+    """The policy's decision and the approval factors of the verdict: a factor requires approval, nothing lifts it."""
+    reasons = tuple(dict.fromkeys((*policy.reasons, *factors)))
+    return Approval(
+        required=policy.required or bool(factors), reasons=reasons, risk_factors=policy.risk_factors
+    )
+
+
+def _resource(ref: ObjectRef) -> dict[str, str]:
+    return {
+        "kind": ref.kind,
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "api_version": ref.api_version,
+    }
+
+
+def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
+    """Labels that are known, in both spellings: policies exist in either."""
+    known = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
+    return known | {camel_case(name): value for name, value in known.items()}

@@ -1,0 +1,1 @@
+"""Everything an answer is checked for."""

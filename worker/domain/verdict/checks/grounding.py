@@ -1,0 +1,131 @@
+"""Whether an object was really seen: only what the cluster said counts, never what was asked of it.
+
+An object in the namespace of the signal, or of cluster scope, is seen where its name stands as a whole word; a name
+that could be any word of a text must stand where names stand (behind its kind or namespace, in a name field, first in
+a table row). In any other namespace the object itself must have been read, or stand with its namespace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from worker.domain.cluster.kinds import KINDS, canonical_kind
+from worker.domain.untrusted.evidence import Evidence
+from worker.domain.values.objects import ObjectRef
+
+ENRICHMENT = "enrichment:"
+READS = frozenset({"get_resource", "get_resource_context", "enrichment:object", "enrichment:pod"})
+CLUSTER_SOURCES = frozenset(
+    {"get_resource", "get_resource_context", "list_resources", "get_events", "get_pod_logs"}
+)
+"""Tools whose bodies come from the cluster. Metrics do not count: a query can make up any label."""
+
+BEFORE = r"(?<![a-zA-Z0-9.-])"
+AFTER = r"(?![a-zA-Z0-9-]|\.[a-zA-Z0-9])"
+NOT_IN_PATH = r"(?<![a-zA-Z0-9./-])"
+NOT_AN_IMAGE = rf"{AFTER}(?![:@][a-zA-Z0-9])"
+NOT_READ = ("Secrets are never read", "owner chain may go on: ")
+GONE = "does not exist"
+
+
+def from_cluster(items: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """The items in which the cluster has answered."""
+    return tuple(
+        item
+        for item in items
+        if item.ok and (item.source in CLUSTER_SOURCES or item.source.startswith(ENRICHMENT))
+    )
+
+
+def seen_in(ref: ObjectRef, items: Iterable[Evidence], home: str) -> tuple[Evidence, ...]:
+    """The items that show the object. `home` is the namespace of the signal, empty for cluster scope."""
+    if not ref.name:
+        return ()
+    near = not ref.namespace or ref.namespace == home
+    stands = _named(ref) if near else None
+    return tuple(
+        item
+        for item in from_cluster(items)
+        if not _unread(ref, item)
+        and (
+            _was_read(ref, item)
+            or (stands.search(item.body) is not None if stands else False)
+            or _located(ref, item)
+        )
+    )
+
+
+def stands_in(word: str, items: Iterable[Evidence]) -> bool:
+    """Whether the word stands by itself in anything the cluster said."""
+    whole = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(word)}(?![a-zA-Z0-9-])")
+    return bool(word) and any(whole.search(item.body) for item in from_cluster(items))
+
+
+def _was_read(ref: ObjectRef, item: Evidence) -> bool:
+    """Whether the item is this very object, whole or in part. The scope of a read that succeeded is made by code."""
+    named = item.scope == str(ref) or item.scope.startswith(f"{ref}, part ")
+    return item.source in READS and named and not item.body.startswith(GONE)
+
+
+def _unread(ref: ObjectRef, item: Evidence) -> bool:
+    """A look at the owners of an object names it even when it could not be read."""
+    if item.source != "get_resource_context":
+        return False
+    secret, note = NOT_READ
+    at = item.body.find(note)
+    unread = at >= 0 and item.body.startswith(str(ref), at + len(note))
+    return unread or (secret in item.body and item.scope == str(ref))
+
+
+def _named(ref: ObjectRef) -> re.Pattern[str]:
+    name, kind = re.escape(ref.name), re.escape(ref.kind)
+    home = re.escape(ref.namespace)
+    service = rf"{BEFORE}{name}\.{home}(?![a-zA-Z0-9-])" if home else r"(?!)"
+    if not ref.name.isalpha():
+        return re.compile(rf"{BEFORE}{name}{AFTER}|{service}")
+    inside = rf"(?:{home}/)?" if home else ""
+    forms = [
+        rf"\b(?i:{kind})(?:s|es)?(?:\.[a-z0-9.]+)?[\s:=\"'`/(\[]{{1,3}}{inside}{name}{AFTER}",
+        rf"\"[A-Za-z]*[nN]ame\"\s*:\s*\"{name}\"",
+        rf"^{name} \| ",
+        service,
+    ]
+    if home:
+        forms += [rf"{NOT_IN_PATH}{home}/{name}{NOT_AN_IMAGE}", rf"^{home} \| {name} \| "]
+    elif ref.kind == "Node":
+        forms.append(rf" \| {name}(?= \| |$)")
+    return re.compile("|".join(forms), re.MULTILINE)
+
+
+def _located(ref: ObjectRef, item: Evidence) -> bool:
+    """Whether kind, namespace and name stand together."""
+    if not ref.namespace:
+        return False
+    name, namespace = re.escape(ref.name), re.escape(ref.namespace)
+    written = re.compile(rf"(?:([A-Za-z]+)[ /])?{NOT_IN_PATH}{namespace}/{name}{NOT_AN_IMAGE}")
+    if any(_may_be(ref, found[1] or "") for found in written.finditer(item.body)):
+        return True
+    if re.search(rf"{BEFORE}{name}\.{namespace}(?![a-zA-Z0-9-])", item.body):
+        return True
+    member = rf'\{{"kind":\s*"{re.escape(ref.kind)}",\s*"name":\s*"{name}",\s*"namespace":\s*"{namespace}"'
+    return re.search(member, item.body) is not None or _in_table(ref, item)
+
+
+def _may_be(ref: ObjectRef, word: str) -> bool:
+    """Whether a word before `namespace/name` leaves it open, or says, that the object is of this kind."""
+    kind = canonical_kind(word)
+    return kind not in KINDS or kind == canonical_kind(ref.kind)
+
+
+def _in_table(ref: ObjectRef, item: Evidence) -> bool:
+    """Whether a row of a table of this kind is the object."""
+    name, namespace = re.escape(ref.name), re.escape(ref.namespace)
+    if item.source == "list_resources":
+        if re.match(rf"{re.escape(ref.kind)} in {namespace}(?::| where )", item.scope):
+            return re.search(rf"^{name} \| ", item.body, re.MULTILINE) is not None
+        if not item.scope.startswith(f"{ref.kind} in all namespaces"):
+            return False
+    elif ref.kind != "Pod":
+        return False
+    return re.search(rf"^{namespace} \| {name} \| ", item.body, re.MULTILINE) is not None

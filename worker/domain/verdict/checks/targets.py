@@ -1,0 +1,343 @@
+"""Which object a workflow acts on, and the parameters that name it.
+
+The model proposes, code disposes: when the workflow covers the affected resource or something that owns it, that is
+the target, whatever the model wrote. Only when the workflow covers another kind does the model's choice count, and
+then the object must exist and stand in the evidence.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from schemas.enrichment import snake_case
+from worker.domain.catalog.selection import component_of, covers_kind
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflows import WILDCARD, Parameter, Workflow
+from worker.domain.verdict.checks.parameters import problem
+from worker.domain.verdict.problems import Problem, ProblemKind
+
+DEPLOYMENT: Final = "Deployment"
+KIND_PARAMETER: Final = "TARGET_RESOURCE_KIND"
+DEPLOYMENT_PARAMETERS: Final = frozenset({"DEPLOYMENT_NAME", "TARGET_DEPLOYMENT"})
+TARGET_PARAMETERS: Final = MappingProxyType(
+    {
+        "TARGET_RESOURCE_NAME": "name",
+        "TARGET_NAME": "name",
+        "DEPLOYMENT_NAME": "name",
+        "TARGET_DEPLOYMENT": "name",
+        KIND_PARAMETER: "kind",
+        "TARGET_RESOURCE_NAMESPACE": "namespace",
+        "TARGET_NAMESPACE": "namespace",
+        "NAMESPACE": "namespace",
+        "TARGET_RESOURCE_API_VERSION": "api_version",
+    }
+)
+"""Parameters that name the object a workflow acts on (Kubernaut workflow schema), and the part each one holds."""
+NAMES_AN_OBJECT: Final = re.compile(
+    r"(?:^|_)(?:NAME|NAMESPACE|NODE|POD|PVC|CLAIM|DEPLOYMENT|STATEFULSET|DAEMONSET|CONFIGMAP|SECRET|SERVICE)$"
+)
+"""How names of other parameters end that name an object."""
+
+
+def spelling(name: str) -> str:
+    """A parameter name as TARGET_PARAMETERS spells it: `target_namespace` and `targetNamespace` are the same."""
+    flat = name.strip().replace("-", "_")
+    return (flat if flat.isupper() else snake_case(flat)).upper()
+
+
+def target_part(name: str) -> str | None:
+    """The part of the target that a parameter holds; None for any other parameter."""
+    return TARGET_PARAMETERS.get(spelling(name))
+
+
+def names_an_object(name: str) -> bool:
+    """Whether a parameter, by its name, holds the name of some object."""
+    return NAMES_AN_OBJECT.search(spelling(name)) is not None
+
+
+class Existence(enum.StrEnum):
+    """What the cluster says about an object.
+
+    `absent` is not found, and the evidence shows that it was deleted or was never there. `unverifiable` means that
+    the cluster gave no answer (forbidden, timeout): neither there nor not there.
+    """
+
+    EXISTS = "exists"
+    NOT_FOUND = "not_found"
+    ABSENT = "absent"
+    UNVERIFIABLE = "unverifiable"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedObject:
+    """An object that an answer names, after it has been looked up.
+
+    `namespaced` is None when the kind is not known to the cluster. `owners` follow the controller references, nearest
+    first; `owners_note` says why there may be more, or others. `seen_in` are ids of the evidence that shows it;
+    `requested` means that the request names it. `outside` says why it need not concern the signal at all.
+    """
+
+    ref: ObjectRef
+    existence: Existence = Existence.EXISTS
+    namespaced: bool | None = None
+    owners: tuple[ObjectRef, ...] = ()
+    seen_in: tuple[str, ...] = ()
+    requested: bool = False
+    detail: str = ""
+    outside: str = ""
+    owners_note: str = ""
+
+    @property
+    def unverified(self) -> bool:
+        """Whether the cluster did not say that it exists, or whom it belongs to."""
+        return self.existence is Existence.UNVERIFIABLE or bool(self.owners_note)
+
+    @property
+    def chain(self) -> tuple[ObjectRef, ...]:
+        """The object itself and its owners, nearest first."""
+        return (self.ref, *self.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChoice:
+    """The object a workflow will act on, and the parameters with everything that names it in place."""
+
+    target: ObjectRef | None
+    parameters: Mapping[str, Any]
+    problems: tuple[Problem, ...] = ()
+    factors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
+    """Components the workflow can act on; empty when it does not say. A list of kinds goes before its labels."""
+    kind = workflow.parameter(KIND_PARAMETER)
+    if kind is not None and kind.enum:
+        return tuple(str(k) for k in kind.enum)
+    declared = workflow.labels.get("component", ())
+    if declared and WILDCARD not in declared:
+        return declared
+    only_deployments = any(spelling(p.name) in DEPLOYMENT_PARAMETERS for p in workflow.parameters)
+    return (DEPLOYMENT,) if only_deployments else ()
+
+
+def other_target(workflow: Workflow, given: Mapping[str, Any], affected: ResolvedObject) -> ObjectRef | None:
+    """The object the parameters name where the workflow covers nothing in the chain of the affected resource.
+
+    It has to be looked up before the answer can be judged. None when the target is in the chain, or no name is given.
+    The namespace is that of the affected resource unless given: the cluster decides whether the kind has one.
+    """
+    kinds = covered_kinds(workflow)
+    named = _named(given)
+    if _candidates(affected, kinds) or not named.get("name"):
+        return None
+    kind, api_version = _other_kind(named.get("kind", ""), kinds)
+    if not kind:
+        return None
+    namespace = named.get("namespace") or affected.ref.namespace
+    return ObjectRef(kind, named["name"], namespace, named.get("api_version") or api_version)
+
+
+def choose_target(
+    workflow: Workflow,
+    given: Mapping[str, Any],
+    affected: ResolvedObject,
+    other: ResolvedObject | None = None,
+    unseen: frozenset[str] = frozenset(),
+) -> TargetChoice:
+    """The target and the completed parameters. `other` is what `other_target` named, looked up.
+
+    `unseen` are the given parameters whose value stands in no evidence.
+    """
+    candidates = _candidates(affected, covered_kinds(workflow))
+    if candidates:
+        target = _best_candidate(candidates, given)
+        problems, notes = _conflicts(given, target, affected.chain)
+        parameters, more = _filled(workflow, given, target, affected.chain)
+        wrong, factors = _beside(workflow, given, target, affected.chain, unseen)
+        return TargetChoice(target, parameters, (*problems, *wrong), factors, (*notes, *more))
+    meant = other_target(workflow, given, affected)
+    wrong = _other_problem(workflow, meant, other)
+    if wrong or other is None:
+        return TargetChoice(None, dict(given), wrong)
+    problems, notes = _conflicts(given, other.ref, (other.ref,))
+    parameters, more = _filled(workflow, given, other.ref, (other.ref,))
+    factor = f"{workflow.workflow_id} acts on {other.ref}, not on the affected resource {affected.ref}"
+    wrong, factors = _beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen)
+    return TargetChoice(other.ref, parameters, (*problems, *wrong), (factor, *factors), (*notes, *more))
+
+
+def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectRef, ...]:
+    return tuple(m for m in affected.chain if not kinds or covers_kind(kinds, m.kind, m.api_version))
+
+
+def _named(given: Mapping[str, Any]) -> dict[str, str]:
+    """Parts of a target that the given parameters state, the first stated one of each."""
+    named: dict[str, str] = {}
+    for name, part in _target_names(given):
+        value = given[name]
+        if isinstance(value, str) and value.strip():
+            named.setdefault(part, value.strip())
+            if spelling(name) in DEPLOYMENT_PARAMETERS:
+                named.setdefault("kind", DEPLOYMENT)
+    return named
+
+
+def _other_kind(kind: str, kinds: Sequence[str]) -> tuple[str, str]:
+    """Kind and API version of the covered component that is meant; empty when it is not one of them."""
+    meant = [k for k in kinds if not kind or component_of(k)[1] == kind.lower()]
+    if len({component_of(k)[1] for k in meant}) != 1:
+        return "", ""
+    api_version, _, spelt = meant[0].strip().rpartition("/")
+    return spelt, api_version
+
+
+def _best_candidate(candidates: Sequence[ObjectRef], given: Mapping[str, Any]) -> ObjectRef:
+    named = _named(given)
+
+    def agreement(member: ObjectRef) -> int:
+        same_kind = named.get("kind", "").lower() == member.kind.lower()
+        return int(same_kind) + 2 * int(named.get("name") == member.name)
+
+    return max(candidates, key=agreement)
+
+
+def _conflicts(
+    given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Given parts that name something else: another member of the chain is corrected, anything else is a problem."""
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for name, part in _target_names(given):
+        value, expected = given[name], _expected(name, target, chain)
+        if value is None or value == "" or expected is None or value == expected:
+            continue
+        shown = one_line(str(value), 80) if isinstance(value, str) else type(value).__name__
+        if isinstance(value, str) and _belongs_to_chain(part, value, target, chain):
+            notes.append(f"parameter {name}: {shown} was corrected to {expected or 'nothing'} ({target})")
+        else:
+            problems.append(
+                problem(name, f"must be {expected or 'empty'}: the target is {target}, not {shown}")
+            )
+    return tuple(problems), tuple(notes)
+
+
+def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Those of the names that hold a part of the target, in the order of TARGET_PARAMETERS, and the parts."""
+    order = list(TARGET_PARAMETERS)
+    found = [(name, part) for name in dict.fromkeys(names) if (part := target_part(name))]
+    return sorted(found, key=lambda pair: order.index(spelling(pair[0])))
+
+
+def _beside(
+    workflow: Workflow,
+    given: Mapping[str, Any],
+    target: ObjectRef,
+    chain: Sequence[ObjectRef],
+    unseen: frozenset[str],
+) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Problems and approval factors of declared parameters that name an object beside the target."""
+    problems: list[Problem] = []
+    factors: list[str] = []
+    namespaces = {target.namespace, *(member.namespace for member in chain)}
+    for name, value in given.items():
+        if value in (None, "") or workflow.parameter(name) is None or not names_an_object(name):
+            continue
+        shown = one_line(str(value), 80)
+        if target_part(name):
+            if _expected(name, target, chain) is not None:
+                continue
+            if name in unseen:
+                problems.append(problem(name, f"{shown} stands in no evidence: look at it before naming it"))
+            else:
+                factors.append(f"parameter {name} names {shown}, which is not the target {target}")
+        elif spelling(name).endswith("NAMESPACE") and value not in namespaces:
+            factors.append(f"parameter {name} names another namespace: {shown}")
+        elif name in unseen:
+            factors.append(f"parameter {name} names {shown}, which stands in no evidence")
+    return tuple(problems), tuple(factors)
+
+
+def _expected(name: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> str | None:
+    """What a target parameter must hold; None when nothing is known about it."""
+    if spelling(name) in DEPLOYMENT_PARAMETERS and target.kind != DEPLOYMENT:
+        return next((m.name for m in chain if m.kind == DEPLOYMENT), None)
+    part = TARGET_PARAMETERS[spelling(name)]
+    if part == "api_version":
+        return target.api_version or None
+    return str(getattr(target, part))
+
+
+def _belongs_to_chain(part: str, value: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> bool:
+    if part == "api_version" or (part == "namespace" and not target.namespace):
+        return True
+    return any(str(getattr(member, part)).lower() == value.strip().lower() for member in chain)
+
+
+def _filled(
+    workflow: Workflow, given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The given parameters with every declared target parameter set. Undeclared ones say nothing new: left out."""
+    parameters = dict(given)
+    notes: list[str] = []
+    for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):
+        expected, declared = _expected(name, target, chain), workflow.parameter(name)
+        if declared is None:
+            if parameters.pop(name, None) is not None:
+                notes.append(f"parameter {name} is not declared by {workflow.workflow_id} and was left out")
+            continue
+        if expected is None:
+            continue
+        if part == "namespace" and not expected and not declared.required:
+            parameters.pop(name, None)
+            continue
+        if not parameters.get(name) and expected:
+            notes.append(f"parameter {name} was filled in: {expected}")
+        parameters[name] = _spelt_as_declared(declared, expected)
+    return parameters, tuple(notes)
+
+
+def _spelt_as_declared(parameter: Parameter, value: str) -> str:
+    return next((str(e) for e in parameter.enum if str(e).lower() == value.lower()), value)
+
+
+def _other_problem(
+    workflow: Workflow, meant: ObjectRef | None, other: ResolvedObject | None
+) -> tuple[Problem, ...]:
+    """Why the object that is meant cannot be the target although nothing in the chain can."""
+    kinds = " or ".join(covered_kinds(workflow))
+    name = next((p.name for p in workflow.parameters if target_part(p.name) == "name"), "")
+    if not name:
+        message = (
+            f"{workflow.workflow_id} acts on {kinds}, not on the affected resource: choose another workflow"
+        )
+        return (Problem(ProblemKind.WORKFLOW_UNKNOWN, "selected_workflow.workflow_id", message),)
+    if meant is None:
+        return (problem(name, f"must name the {kinds} that {workflow.workflow_id} is to act on"),)
+    if other is None or (other.ref.kind.lower(), other.ref.name) != (meant.kind.lower(), meant.name):
+        return (problem(name, f"{meant} could not be looked up"),)
+    if other.existence is not Existence.EXISTS:
+        return (problem(name, f"cannot act on {other.ref}: {other.detail or _NOT_THERE[other.existence]}"),)
+    if not other.seen_in and not other.requested:
+        return (problem(name, f"{other.ref} stands in no evidence: look at it before acting on it"),)
+    return ()
+
+
+_NOT_THERE = {
+    Existence.NOT_FOUND: "it was not found in the cluster",
+    Existence.ABSENT: "it is not in the cluster any more",
+    Existence.UNVERIFIABLE: "it could not be verified",
+}
+
+
+def within_scope(resolved: ResolvedObject) -> ResolvedObject:
+    """The same object without a namespace when its kind has none."""
+    if resolved.namespaced is False and resolved.ref.namespace:
+        return replace(resolved, ref=replace(resolved.ref, namespace=""))
+    return resolved

@@ -1,0 +1,190 @@
+"""From how a run ended to status, review, reason and workflow: one table, as a pure function.
+
+A row that needs a person goes before the rows that need none; among the former the first one that holds decides.
+Flags are computed here and never taken from the model.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.analysis import HumanReviewReason, Status
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.verdict.problems import ProblemKind
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Rejected, Verdict
+
+DEFAULT_MIN_CONFIDENCE = 0.7
+DETAIL_CHARS = 600
+UNDECIDED = frozenset({InvestigationOutcome.INCONCLUSIVE, InvestigationOutcome.INSUFFICIENT_DATA})
+REASON_OF_PROBLEM = {
+    ProblemKind.UNREADABLE: HumanReviewReason.LLM_PARSING_ERROR,
+    ProblemKind.RCA: HumanReviewReason.RCA_INCOMPLETE,
+    ProblemKind.WORKFLOW_UNKNOWN: HumanReviewReason.WORKFLOW_NOT_FOUND,
+    ProblemKind.WORKFLOW_MISMATCH: HumanReviewReason.IMAGE_MISMATCH,
+    ProblemKind.PARAMETERS: HumanReviewReason.PARAMETER_VALIDATION_FAILED,
+    ProblemKind.FORBIDDEN: HumanReviewReason.OPERATOR_ESCALATION,
+}
+
+
+class Stop(enum.StrEnum):
+    """What ended a run before its attempts were used up."""
+
+    BUDGET_SPENT = "the budget of the investigation is spent"
+    MODELS_DOWN = "no model could be reached"
+    CONTEXT_FULL = "the conversation does not fit into the model"
+    CATALOG_DOWN = "the workflow catalog could not be read"
+
+
+class WorkflowFate(enum.StrEnum):
+    """Where the chosen workflow goes."""
+
+    KEPT = "kept"
+    ALTERNATIVE = "alternative"
+    NONE = "none"
+
+
+class ApprovalRule(enum.StrEnum):
+    """Who decides about approval: the policy may only add to `required`; nothing is to be approved for `not_needed`."""
+
+    POLICY = "policy"
+    REQUIRED = "required"
+    NOT_NEEDED = "not_needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended. Several conditions may hold at once.
+
+    `verdict`: the accepted answer, or the last one of as many invalid answers as are allowed. With a `stop` an invalid
+    answer was not the last one allowed and does not decide. `dead_letter` is the reason of a dead letter, else empty.
+    `doubts` speak against an answer that finds nothing to do (`settled.doubts`).
+    """
+
+    verdict: Verdict | None = None
+    stop: Stop | None = None
+    stop_detail: str = ""
+    expired: bool = False
+    cancelled: bool = False
+    dead_letter: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What the result says. `is_actionable` is None when that was not assessed."""
+
+    status: Status
+    reason: HumanReviewReason | None = None
+    detail: str = ""
+    workflow: WorkflowFate = WorkflowFate.NONE
+    approval: ApprovalRule = ApprovalRule.NOT_NEEDED
+    approval_reasons: tuple[str, ...] = ()
+    is_actionable: bool | None = None
+
+    @property
+    def needs_human_review(self) -> bool:
+        """Whether a person must look."""
+        return self.reason is not None
+
+
+def conclude(ending: Ending, min_confidence: float = DEFAULT_MIN_CONFIDENCE) -> Conclusion:
+    """The row of the table that applies."""
+    accepted = ending.verdict if isinstance(ending.verdict, Accepted) else None
+    if ending.dead_letter:
+        detail = f"the request was dead-lettered: {ending.dead_letter}"
+        return _review(HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail, Status.FAILED)
+    for reason, detail in _reviews(ending, accepted, min_confidence):
+        if reason is HumanReviewReason.LOW_CONFIDENCE and accepted is not None:
+            return _low_confidence(detail, accepted)
+        return _review(reason, detail)
+    if accepted is None:
+        return _review(
+            HumanReviewReason.INVESTIGATION_INCONCLUSIVE, "the investigation ended without an answer"
+        )
+    return _without_review(accepted)
+
+
+def _reviews(
+    ending: Ending, accepted: Accepted | None, min_confidence: float
+) -> Iterator[tuple[HumanReviewReason, str]]:
+    """Every reason for a review that holds, in the order of the table."""
+    if accepted is not None:
+        yield from _doubts(accepted, min_confidence, catalog_was_read=ending.stop is not Stop.CATALOG_DOWN)
+    elif isinstance(ending.verdict, Rejected) and ending.stop is None:
+        yield _last_rejection(ending.verdict)
+    if accepted is not None and accepted.misaligned:
+        yield HumanReviewReason.ALIGNMENT_CHECK_FAILED, accepted.misaligned
+    if accepted is not None and ending.doubts:
+        said = f"the answer is {accepted.outcome}, which needs a person"
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"{said}: {'; '.join(ending.doubts)}"
+    if ending.stop is not None:
+        detail = f"{ending.stop}: {ending.stop_detail}" if ending.stop_detail else str(ending.stop)
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail
+    if ending.expired:
+        yield HumanReviewReason.DECISION_EXPIRED, "the time for a decision (expires_at) is over"
+    if ending.cancelled:
+        yield HumanReviewReason.OPERATOR_ESCALATION, "the request was cancelled"
+
+
+def _doubts(
+    accepted: Accepted, min_confidence: float, *, catalog_was_read: bool
+) -> Iterator[tuple[HumanReviewReason, str]]:
+    """Reasons that lie in the answer itself. A catalog that was never read offered no workflow to choose."""
+    chosen, outcome, confidence = accepted.workflow, accepted.outcome, accepted.confidence
+    decides = chosen is not None or outcome in NOTHING_TO_DO
+    if decides and confidence is not None and confidence < min_confidence:
+        detail = f"confidence {confidence:g} is under the minimum of {min_confidence:g}"
+        yield HumanReviewReason.LOW_CONFIDENCE, detail
+    if outcome in UNDECIDED:
+        said = f": {accepted.answer.rationale}" if accepted.answer.rationale.strip() else ""
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"the investigation outcome is {outcome}{said}"
+    elif not decides and catalog_was_read:
+        said = accepted.answer.rationale.strip() or "the answer selects no workflow"
+        yield HumanReviewReason.NO_MATCHING_WORKFLOWS, said
+
+
+def review_reason(rejected: Rejected) -> HumanReviewReason:
+    """Why a person must look if this answer is the last one."""
+    return _last_rejection(rejected)[0]
+
+
+def _last_rejection(rejected: Rejected) -> tuple[HumanReviewReason, str]:
+    order = list(REASON_OF_PROBLEM)
+    first = min(rejected.problems, key=lambda p: order.index(p.kind), default=None)
+    if first is None:
+        return HumanReviewReason.LLM_PARSING_ERROR, "no answer could be read"
+    others = len(rejected.problems) - 1
+    where = f"{first.path}: " if first.path else ""
+    more = f" (and {others} more)" if others else ""
+    return REASON_OF_PROBLEM[first.kind], f"{where}{one_line(first.message, DETAIL_CHARS - 200)}{more}"
+
+
+def _review(reason: HumanReviewReason, detail: str, status: Status = Status.NEEDS_HUMAN_REVIEW) -> Conclusion:
+    return Conclusion(status, reason, one_line(detail, DETAIL_CHARS))
+
+
+def _low_confidence(detail: str, accepted: Accepted) -> Conclusion:
+    return Conclusion(
+        Status.NEEDS_HUMAN_REVIEW,
+        HumanReviewReason.LOW_CONFIDENCE,
+        detail,
+        WorkflowFate.ALTERNATIVE if accepted.workflow is not None else WorkflowFate.NONE,
+        ApprovalRule.REQUIRED,
+        (detail, *accepted.approval_factors),
+    )
+
+
+def _without_review(accepted: Accepted) -> Conclusion:
+    if accepted.workflow is not None:
+        rule = ApprovalRule.REQUIRED if accepted.approval_factors else ApprovalRule.POLICY
+        return Conclusion(
+            Status.COMPLETED,
+            workflow=WorkflowFate.KEPT,
+            approval=rule,
+            approval_reasons=accepted.approval_factors,
+            is_actionable=True,
+        )
+    resolved = accepted.outcome is InvestigationOutcome.PROBLEM_RESOLVED
+    return Conclusion(Status.RESOLVED if resolved else Status.NOT_ACTIONABLE, is_actionable=False)

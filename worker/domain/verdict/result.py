@@ -1,0 +1,220 @@
+"""The published result, put together from the verdict, the policy's decision and what was spent.
+
+What the catalog knows about a workflow overwrites whatever the model said about it; flags come from `outcome`; all free
+text is redacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from schemas import analysis
+from schemas.enrichment import DetectedLabels
+from schemas.failure import excerpt
+from schemas.incident import Signal
+from schemas.recovery import RecoveryRequest
+from schemas.taxonomy import RequestKind
+from worker.domain.untrusted.evidence import Evidence, one_line
+from worker.domain.untrusted.redaction.redact import redact, redact_json
+from worker.domain.values.limits import Spent, usage_of
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import FailedExecution
+from worker.domain.verdict.approval.text import without_secrets
+from worker.domain.verdict.checks.repetition import repeats
+from worker.domain.verdict.outcome import Conclusion, WorkflowFate
+from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable
+
+SUMMARY_CHARS = 240
+TEXT_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """What a result is made of."""
+
+    request: Signal
+    digest: str
+    conclusion: Conclusion
+    approval: analysis.Approval
+    completed_at: datetime
+    prompt_version: str
+    accepted: Accepted | None = None
+    attempts: Sequence[Attempt] = ()
+    evidence: Sequence[Evidence] = ()
+    detected_labels: DetectedLabels | None = None
+    spent: Spent = field(default_factory=Spent)
+    model: str = ""
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def build(parts: Ingredients) -> analysis.AnalysisResult:
+    """The result. Raises pydantic's ValidationError when the parts contradict each other: a programming error."""
+    accepted, conclusion = parts.accepted, parts.conclusion
+    last = parts.attempts[-1] if parts.attempts else None
+    return analysis.AnalysisResult(
+        kind=RequestKind.RECOVERY if isinstance(parts.request, RecoveryRequest) else RequestKind.INCIDENT,
+        incident_id=parts.request.incident_id,
+        remediation_id=parts.request.remediation_id,
+        status=conclusion.status,
+        analysis=redact(accepted.answer.prose or accepted.answer.summary) if accepted else "",
+        root_cause_analysis=_root_cause(accepted) if accepted else None,
+        affected_resource=_resource(actionable(accepted)) if accepted else None,
+        selected_workflow=_workflow(accepted)
+        if accepted and conclusion.workflow is WorkflowFate.KEPT
+        else None,
+        alternative_workflows=_alternatives(accepted, conclusion) if accepted else (),
+        needs_human_review=conclusion.needs_human_review,
+        human_review_reason=conclusion.reason,
+        human_review_detail=redact(conclusion.detail),
+        is_actionable=conclusion.is_actionable,
+        approval=without_secrets(parts.approval, redact),
+        warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
+        detected_labels=parts.detected_labels,
+        evidence=tuple(
+            analysis.EvidenceItem(id=e.id, source=e.source, summary=_word(e.scope)) for e in parts.evidence
+        ),
+        validation_attempts=tuple(_attempt(a, parts.completed_at) for a in parts.attempts),
+        usage=usage_of(parts.spent),
+        context_used=analysis.ContextUsed(**redact_json(dict(accepted.answer.context_used)))
+        if accepted
+        else None,
+        model=parts.model,
+        prompt_version=parts.prompt_version,
+        request_digest=parts.digest,
+        notes=_texts([*parts.notes, *_resolution_notes(accepted), *(accepted.notes if accepted else ())]),
+        raw_analysis=excerpt(redact(last.text)) if last else "",
+        completed_at=parts.completed_at,
+        **_recovery(parts),
+    )
+
+
+def _resolution_notes(accepted: Accepted | None) -> list[str]:
+    if accepted is None or actionable(accepted) == accepted.affected:
+        return []
+    return [f"{accepted.affected} belongs to {accepted.root_owner}, which is named as the affected resource"]
+
+
+def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:
+    answer = accepted.answer
+    return analysis.RootCauseAnalysis(
+        summary=redact(answer.summary),
+        severity=accepted.severity,
+        signal_type=_word(accepted.signal_type),
+        contributing_factors=_texts(answer.contributing_factors),
+    )
+
+
+def _resource(ref: ObjectRef) -> analysis.AffectedResource:
+    return analysis.AffectedResource(
+        kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
+    )
+
+
+def _workflow(accepted: Accepted) -> analysis.SelectedWorkflow | None:
+    workflow, chosen = accepted.workflow, accepted.answer.selected_workflow
+    if workflow is None or chosen is None:
+        return None
+    downtime = workflow.estimated_downtime_seconds
+    return analysis.SelectedWorkflow(
+        workflow_id=workflow.workflow_id,
+        version=workflow.version,
+        title=workflow.title,
+        action_type=workflow.action_type,
+        container_image=workflow.container_image,
+        confidence=accepted.confidence or 0.0,
+        rationale=redact(chosen.rationale),
+        estimated_risk=_word(chosen.estimated_risk),
+        estimated_downtime_seconds=chosen.estimated_downtime_seconds if downtime is None else downtime,
+        parameters=dict(accepted.parameters),
+    )
+
+
+def _alternatives(accepted: Accepted, conclusion: Conclusion) -> tuple[analysis.AlternativeWorkflow, ...]:
+    kept = [
+        analysis.AlternativeWorkflow(
+            workflow_id=a.workflow_id, confidence=a.confidence, rationale=redact(a.rationale)
+        )
+        for a in accepted.alternatives
+    ]
+    if conclusion.workflow is WorkflowFate.ALTERNATIVE and (chosen := _workflow(accepted)):
+        moved = analysis.AlternativeWorkflow(
+            workflow_id=chosen.workflow_id, confidence=chosen.confidence, rationale=chosen.rationale
+        )
+        kept.insert(0, moved)
+    return tuple(kept)
+
+
+def _attempt(attempt: Attempt, at: datetime) -> analysis.ValidationAttempt:
+    problems = attempt.verdict.problems if isinstance(attempt.verdict, Rejected) else ()
+    return analysis.ValidationAttempt(
+        attempt=attempt.number,
+        is_valid=not problems,
+        errors=_texts(f"{p.path}: {p.message}" if p.path else p.message for p in problems),
+        workflow_id=_word(attempt.workflow_id) or None,
+        timestamp=at,
+    )
+
+
+def _texts(texts: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(redact(text) for text in texts))
+
+
+def _word(text: str) -> str:
+    return one_line(redact(text[:TEXT_CHARS]), SUMMARY_CHARS)
+
+
+def _recovery(parts: Ingredients) -> dict[str, Any]:
+    if not isinstance(parts.request, RecoveryRequest):
+        return {}
+    accepted = parts.accepted
+    kept = accepted if parts.conclusion.workflow is WorkflowFate.KEPT else None
+    return {
+        "is_recovery_attempt": True,
+        "recovery_attempt_number": parts.request.recovery_attempt_number,
+        "can_recover": kept is not None,
+        "analysis_confidence": (kept.confidence or 0.0) if kept else 0.0,
+        "recovery_analysis": _recovery_analysis(accepted) if accepted else None,
+        "recovery_strategy": _recovery_strategy(accepted, kept, parts.request) if accepted else None,
+    }
+
+
+def _recovery_analysis(accepted: Accepted) -> analysis.RecoveryAnalysis:
+    said = (accepted.answer.recovery_analysis or {}).get("previous_attempt_assessment")
+    said = said if isinstance(said, Mapping) else {}
+    assessment = analysis.PreviousAttemptAssessment(
+        failure_understood=_flag(said.get("failure_understood")),
+        failure_reason_analysis=_text(said.get("failure_reason_analysis")),
+        state_changed=_flag(said.get("state_changed")),
+        current_signal_type=_text(said.get("current_signal_type")),
+    )
+    return analysis.RecoveryAnalysis(
+        previous_attempt_assessment=assessment, current_rca=_root_cause(accepted)
+    )
+
+
+def _recovery_strategy(
+    accepted: Accepted, kept: Accepted | None, request: RecoveryRequest
+) -> analysis.RecoveryStrategy:
+    said = accepted.answer.recovery_strategy or {}
+    differs = None
+    if kept is not None and kept.workflow is not None:
+        failed = request.previous_execution.selected_workflow
+        before = FailedExecution(failed.workflow_id, failed.parameters)
+        differs = not repeats(kept.workflow, kept.parameters, before)
+    return analysis.RecoveryStrategy(
+        approach=_text(said.get("approach")),
+        differs_from_previous=differs,
+        why_different=_text(said.get("why_different")),
+    )
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _text(value: object) -> str:
+    return redact(value[:TEXT_CHARS]) if isinstance(value, str) else ""
