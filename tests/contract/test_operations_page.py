@@ -67,7 +67,7 @@ def test_alerts_ask_for_metrics_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("section", "reasons"), [("A person must look", HumanReviewReason), ("Dead letters", DeadLetterReason)]
+    ("section", "reasons"), [("Human review", HumanReviewReason), ("Dead letters", DeadLetterReason)]
 )
 def test_every_reason_has_something_to_do(section, reasons):
     assert {str(reason) for reason in reasons} == table_names(section)
