@@ -19,7 +19,7 @@ from tests.corpus_files import (
     payload_rows,
     reply_rows,
 )
-from worker.domain.intake.decode import Decoded, Rejected, decode
+from worker.domain.intake.decode import Decoded, InvalidRequest, decode
 
 NOW = datetime(2026, 5, 11, 21, 43, tzinfo=UTC)
 
@@ -65,7 +65,7 @@ IGNORED = {
 }
 
 
-def outcome_of(file: str, *, recovery: bool = False) -> Decoded | Rejected:
+def outcome_of(file: str, *, recovery: bool = False) -> Decoded | InvalidRequest:
     kind = RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
     return decode(corpus_path(f"payloads/{file}").read_bytes(), kind, NOW)
 
@@ -78,7 +78,7 @@ def wanted(row: PayloadRow) -> bool:
 def test_payload_is_accepted_or_rejected_as_the_index_says(row):
     outcome = outcome_of(row.file, recovery=row.is_recovery)
     assert wanted(row) == isinstance(outcome, Decoded), outcome
-    if isinstance(outcome, Rejected):
+    if isinstance(outcome, InvalidRequest):
         assert all(error.expected for error in outcome.errors)
 
 
@@ -89,14 +89,14 @@ def test_every_choice_is_ours_to_make():
 @pytest.mark.parametrize(("file", "code"), CODES.items())
 def test_rejection_names_the_kind_of_fault(file, code):
     outcome = outcome_of(file)
-    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome, InvalidRequest)
     assert code == outcome.code
 
 
 @pytest.mark.parametrize(("file", "path"), PATHS.items())
 def test_rejection_names_the_place(file, path):
     outcome = outcome_of(file, recovery="recovery" in file)
-    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome, InvalidRequest)
     assert [path] == [error.path for error in outcome.errors]
 
 
@@ -110,7 +110,7 @@ def test_fields_that_are_not_read_are_listed(file, fields):
 @pytest.mark.parametrize("file", ["19-error-message-600kb.json", "23-truncated-inside-string.json"])
 def test_ids_are_found_in_a_body_that_is_no_json(file):
     outcome = outcome_of(file)
-    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome, InvalidRequest)
     number = file.partition("-")[0]
     assert (f"rr-9001-{number}", "inc-9001") == (outcome.remediation_id, outcome.incident_id)
 

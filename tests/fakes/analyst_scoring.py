@@ -11,16 +11,13 @@ from typing import Any
 
 from schemas.analysis import AnalysisResult
 from schemas.incident import IncidentRequest
-from schemas.taxonomy import RequestKind
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.analyse import Analysis, Outside, Rules
-from worker.domain.audit.trail import AuditTrail, Subject
-from worker.domain.journal.job import Job
-from worker.domain.journal.recorded import RecordedRun
-from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.intake.accepted import AcceptedRequest
+from worker.domain.journal.run import Run
 from worker.domain.values.conversation import (
     CallUsage,
     Finish,
@@ -194,13 +191,18 @@ async def analyse(
 ) -> AnalysisResult:
     """One request through enrichment, loop, verdict and policy."""
     request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
-    run = RecordedRun(await MemoryJournal().open(request.remediation_id, "run-1"), MemoryEvents(), "run-1")
     delivery = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 1, 1, NOW)
-    subject = Subject(request, RequestKind.INCIDENT, request.remediation_id, delivery)
-    trail = AuditTrail(run, MemoryEvents(), StillClock(), subject, redact=redact, max_attempts=3)
+    run = Run(
+        AcceptedRequest(request, delivery),
+        await MemoryJournal().open(request.remediation_id, "run-1"),
+        MemoryEvents(),
+        StillClock(),
+        name="run-1",
+        proceed=_go_on,
+        new_token=lambda: "0123456789ab",
+    )
     outside = Outside(cluster, catalog, model, MemoryPolicy(), StillClock(), lambda: 0.5, external=external)
-    job = Job(subject, "0" * 64, run, trail, _go_on, lambda: "0123456789ab")
-    return await Analysis(outside, Rules()).run(job)
+    return await Analysis(outside, Rules()).run(run)
 
 
 async def _go_on() -> None:

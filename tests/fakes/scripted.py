@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from schemas.analysis import AnalysisResult, Status
-from schemas.incident import IncidentRequest, Signal, request_digest
+from schemas.incident import IncidentRequest, Signal
 from schemas.recovery import RecoveryRequest
 from schemas.subjects import request_key
 from schemas.taxonomy import RequestKind
@@ -23,12 +23,9 @@ from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.domain.analyse import Analysis, Outside, Rules
-from worker.domain.audit.trail import AuditTrail, Subject
+from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.intake.context import attempt_number
-from worker.domain.journal.job import Job
-from worker.domain.journal.recorded import RecordedRun
-from worker.domain.journal.start import start
-from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.journal.run import Run
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import Halted, HaltReason
 from worker.domain.values.objects import Manifest
@@ -319,20 +316,25 @@ class World:
         """The journal of a request."""
         return await self.journal.open(request_key(request.remediation_id, attempt_number(request)), run)
 
-    async def open(self, request: Signal, run: str = "run-1", inner: JournalRun | None = None) -> Job:
-        """A job that `run` has begun; with `inner` on that journal."""
-        job = self.job(request, inner or await self.opened(request, run), run)
-        await start(job.run, job.trail, job.subject, job.digest, alone=False, at=self.clock.now())
-        return job
+    async def open(self, request: Signal, run: str = "run-1", inner: JournalRun | None = None) -> Run:
+        """A run that has started; with `inner` on that journal."""
+        started = self.run(request, inner or await self.opened(request, run), run)
+        await started.start(alone=False, at=self.clock.now())
+        return started
 
-    def job(self, request: Signal, inner: JournalRun, run: str = "run-1") -> Job:
-        """A job with the same fence token in every run, so that results compare. Not begun."""
+    def run(self, request: Signal, inner: JournalRun, name: str = "run-1", **message: Any) -> Run:
+        """A run that has not started, with the same fence token for every name, so that results compare."""
         kind = RequestKind.RECOVERY if isinstance(request, RecoveryRequest) else RequestKind.INCIDENT
-        key = request_key(request.remediation_id, attempt_number(request))
-        subject = Subject(request, kind, key, replace(DELIVERY, subject=f"rca.request.{kind}"))
-        recorded = RecordedRun(inner, self.events, run)
-        trail = AuditTrail(recorded, self.events, self.clock, subject, redact=redact, max_attempts=3)
-        return Job(subject, request_digest(request), recorded, trail, self._proceed, tokens())
+        accepted = AcceptedRequest(request, replace(DELIVERY, subject=f"rca.request.{kind}"), **message)
+        return Run(
+            accepted,
+            inner,
+            self.events,
+            self.clock,
+            name=name,
+            proceed=self._proceed,
+            new_token=tokens(),
+        )
 
     async def _proceed(self) -> None:
         if self.halt is not None:

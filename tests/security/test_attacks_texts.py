@@ -18,7 +18,6 @@ from tests.fakes.memory_policy import MemoryPolicy
 from tests.fakes.scripted import FAILED, LOGS, World, chosen, incident, recovery, shop
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.investigation.prompt.sender import sender_texts
-from worker.domain.journal.start import start
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.untrusted.injection import instructions, suspicious_lines
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -377,18 +376,9 @@ async def test_no_secret_in_what_the_model_says_is_passed_on():
 
 async def test_no_secret_in_the_name_of_an_ignored_field_is_passed_on():
     world, request = World(), incident()
-    made = world.job(request, await world.opened(request))
-    ignored = (f"x.{SECRET}",)
-    await start(
-        made.run,
-        made.trail,
-        made.subject,
-        made.digest,
-        alone=False,
-        at=world.clock.now(),
-        ignored_fields=ignored,
-    )
-    await world.analysis().run(made)
+    run = world.run(request, await world.opened(request), ignored_fields=(f"x.{SECRET}",))
+    await run.start(alone=False, at=world.clock.now())
+    await world.analysis().run(run)
     accepted = world.events.audits[0].payload
     assert 1 == len(accepted.ignored_fields)
     assert not spilled(world.events.audits)

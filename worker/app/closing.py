@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 from pydantic import ValidationError
@@ -22,10 +20,9 @@ from schemas.failure import (
     excerpt,
 )
 from worker.app.metrics import Metrics
-from worker.domain.audit.trail import Subject
-from worker.domain.intake.decode import Rejected
-from worker.domain.journal.job import Job, unanswered
-from worker.domain.journal.start import buried
+from worker.domain.intake.accepted import AcceptedRequest
+from worker.domain.intake.decode import InvalidRequest
+from worker.domain.journal.run import Run, buried, unanswered
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.delivery import ACK, Delivery, Settlement, term
@@ -39,70 +36,53 @@ READ_BYTES = 2 * EXCERPT_BYTES
 log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """One decoded message. `replayed`: a dead letter that was sent again, whose `failed` result may be replaced."""
-
-    subject: Subject
-    digest: str
-    body: bytes
-    ignored_fields: Sequence[str] = ()
-    replayed: bool = False
-
-    @property
-    def delivery(self) -> Delivery:
-        """Where it came from."""
-        return self.subject.delivery
-
-
 class Closing:
     """Publishes what became of messages, and says how they are settled then. Raises Unavailable, LostClaim."""
 
     def __init__(self, events: Events, clock: Clock, metrics: Metrics) -> None:
         self._events, self._clock, self._metrics = events, clock, metrics
 
-    async def answer(self, result: AnalysisResult, taken: Taken) -> Settlement:
+    async def answer(self, result: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
         """Publish the result, once; whoever published it, the message is done."""
-        stored = await self._events.result(result, replace_failed=taken.replayed)
-        if stored.request_digest != taken.digest:
-            return await self.conflict(taken, answered(stored))
+        stored = await self._events.result(result, replace_failed=accepted.replayed)
+        if stored.request_digest != accepted.digest:
+            return await self.conflict(accepted, answered(stored))
         self._metrics.published(result)
         log.info(
             "result_published",
-            request=taken.subject.key,
+            request=accepted.key,
             status=result.status,
             reason=result.human_review_reason,
             llm_calls=result.usage.llm_calls,
         )
         return ACK
 
-    async def bury(self, job: Job, taken: Taken, reason: DeadLetterReason, error: str) -> Settlement:
+    async def bury(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
         """First the `failed` result, by the same fence as any other; then the dead letter; then the end.
 
         A successor finds both in the journal, and does the same again.
         """
-        step = buried(job.run.steps, taken.delivery.sequence)
+        accepted = run.accepted
+        step = buried(run.steps, accepted.delivery.sequence)
         result = _read(step)
         if step is None or result is None:
-            result, step = await self._prepare(job, taken, reason, error)
-        stored = await self._events.result(result, replace_failed=taken.replayed)
-        if stored.request_digest != taken.digest:
-            return await self.conflict(taken, answered(stored))
+            result, step = await self._prepare(run, reason, error)
+        stored = await self._events.result(result, replace_failed=accepted.replayed)
+        if stored.request_digest != accepted.digest:
+            return await self.conflict(accepted, answered(stored))
         if stored.status is not Status.FAILED:
             return ACK  # somebody has answered it after all
-        letter = _letter(step, taken.delivery)
-        await self._events.dead_letter(letter, taken.body)
+        letter = _letter(step, accepted.delivery)
+        await self._events.dead_letter(letter, accepted.body)
         self._metrics.published(result)
         self._metrics.dead_letters.labels(letter.reason).inc()
         log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
         return term(f"dead letter: {letter.reason}")
 
-    async def _prepare(
-        self, job: Job, taken: Taken, reason: DeadLetterReason, error: str
-    ) -> tuple[AnalysisResult, Step]:
-        phase = next((s.kind for s in reversed(job.run.steps) if s.kind not in {BEGIN, END}), "")
-        result = unanswered(job, Ending(dead_letter=f"{reason}: {error}"), self._clock.now())
-        body, delivery = result.model_dump_json().encode(), taken.delivery
+    async def _prepare(self, run: Run, reason: DeadLetterReason, error: str) -> tuple[AnalysisResult, Step]:
+        phase = next((s.kind for s in reversed(run.steps) if s.kind not in {BEGIN, END}), "")
+        result = unanswered(run, Ending(dead_letter=f"{reason}: {error}"), self._clock.now())
+        body, delivery = result.model_dump_json().encode(), run.accepted.delivery
         failed = audit.ResponseFailed(
             reason=reason,
             error=error,
@@ -110,8 +90,8 @@ class Closing:
             result_sha256=hashlib.sha256(body).hexdigest(),
             usage=result.usage,
         )
-        job.trail.record(failed, audit.Outcome.FAILURE)
-        await job.run.append(
+        run.trail.record(failed, audit.Outcome.FAILURE)
+        await run.append(
             BURIED,
             body,
             message=delivery.sequence,
@@ -119,22 +99,22 @@ class Closing:
             error=error,
             deliveries=delivery.deliveries,
         )
-        return result, job.run.steps[-1]
+        return result, run.steps[-1]
 
-    async def conflict(self, taken: Taken, why: str) -> Settlement:
+    async def conflict(self, accepted: AcceptedRequest, why: str) -> Settlement:
         """The key belongs to another request: the answer to that one must not pass for the answer to this one."""
-        request, key = taken.subject.request, taken.subject.key
+        request, key = accepted.request, accepted.key
         error = FieldError(
             path="remediation_id",
             expected=f"an id that was not used before: {key} {why}; publish this one under a new id",
             got=one_line(request.remediation_id, 80),
         )
-        rejected = Rejected(
+        rejected = InvalidRequest(
             ValidationCode.KEY_CONFLICT, (error,), request.remediation_id, request.incident_id, key
         )
-        return await self.reject(rejected, taken.body, taken.delivery)
+        return await self.reject(rejected, accepted.body, accepted.delivery)
 
-    async def reject(self, rejected: Rejected, body: bytes, delivery: Delivery) -> Settlement:
+    async def reject(self, rejected: InvalidRequest, body: bytes, delivery: Delivery) -> Settlement:
         """Publish everything that is wrong with a message, with the start of it."""
         errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
         failure = ValidationFailure(

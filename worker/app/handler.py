@@ -11,27 +11,22 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
-from schemas.incident import request_digest
-from schemas.subjects import REPLAY_HEADER, Subjects, kv_key, request_key
-from schemas.taxonomy import RequestKind
+from schemas.subjects import Subjects, kv_key
 from worker.app.admission import Admission
-from worker.app.closing import Closing, Taken, answered, short
+from worker.app.closing import Closing, answered, short
 from worker.app.metrics import Metrics
 from worker.domain.analyse import Analysis, Rules
-from worker.domain.audit.trail import AuditTrail, Subject
-from worker.domain.intake.context import attempt_number
-from worker.domain.intake.decode import Rejected, decode
+from worker.domain.intake.accepted import AcceptedRequest, accept
+from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import Passage, passage
-from worker.domain.journal.job import Job
-from worker.domain.journal.recorded import RecordedRun
-from worker.domain.journal.start import buried, start
+from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
@@ -57,7 +52,6 @@ NOT_NOW_SECONDS = 1.0
 STEPPED_ASIDE = "stepped_aside"
 RELEASE_TRIES = 10
 """Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
-AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -147,209 +141,188 @@ class Handler:
 
         Raises LostClaim when somebody works on it after all, Unavailable.
         """
-        taken = self._read(body, headers, delivery)
-        if isinstance(taken, Rejected):
-            await self._closing.reject(taken, body, delivery)
+        accepted = self._accept(body, headers, delivery)
+        if isinstance(accepted, InvalidRequest):
+            await self._closing.reject(accepted, body, delivery)
             return
-        run = await self._look_up(taken)
+        run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return
-        job = self._job(taken, run)
         error = f"delivered {delivery.deliveries} times without an end"
-        async with self._claimed(job, taken, alone=False):
+        async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
-                    await self._closing.answer(await self._analysis.run(job), taken)
+                    await self._closing.answer(await self._analysis.run(run), accepted)
                     return
             except (JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
-            await self._closing.bury(job, taken, DeadLetterReason.MAX_DELIVERIES, error)
+            await self._closing.bury(run, DeadLetterReason.MAX_DELIVERIES, error)
 
     async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        taken = self._read(body, headers, delivery)
-        if isinstance(taken, Rejected):
-            return await self._closing.reject(taken, body, delivery)
+        accepted = self._accept(body, headers, delivery)
+        if isinstance(accepted, InvalidRequest):
+            return await self._closing.reject(accepted, body, delivery)
         last_run = ""
         while True:
-            made = await self._attempt(taken, last_run)
+            made = await self._attempt(accepted, last_run)
             if isinstance(made, Settlement):
                 return made
             last_run = made.run
             if not await self._admission.hold(made.seconds):
                 return retry(NOT_NOW_SECONDS)
 
-    def _read(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Taken | Rejected:
-        parsed = self._subjects.parse_request(delivery.subject)
-        kind = parsed[0] if parsed else RequestKind.INCIDENT
-        decoded = decode(body, kind, delivery.stored_at, self._rules.cluster_name)
-        if isinstance(decoded, Rejected):
-            return decoded
-        request = decoded.request
-        key = request_key(request.remediation_id, attempt_number(request))
-        subject = Subject(request, kind, key, delivery)
-        replayed = REPLAY_HEADER in headers
-        return Taken(subject, request_digest(request), body, decoded.ignored_fields, replayed)
+    def _accept(
+        self, body: bytes, headers: Mapping[str, str], delivery: Delivery
+    ) -> AcceptedRequest | InvalidRequest:
+        return accept(body, headers, delivery, self._subjects, self._rules.cluster_name)
 
-    async def _attempt(self, taken: Taken, last_run: str) -> Settlement | Hold:
-        run = await self._look_up(taken)
+    async def _attempt(self, accepted: AcceptedRequest, last_run: str) -> Settlement | Hold:
+        run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return run
         if last_run and (last := owner(run.steps)) and last.run != last_run:
-            raise LostClaim(f"{taken.subject.key}: taken over while it was held")
-        message, urgency = taken.delivery.sequence, taken.delivery.urgency
+            raise LostClaim(f"{accepted.key}: taken over while it was held")
+        message, urgency = accepted.delivery.sequence, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = passage(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
         async with self._admission.running(message, urgency, alone=how is Passage.ALONE) as admitted:
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
-            job = self._job(taken, run)
-            async with self._claimed(job, taken, alone=how is Passage.ALONE):
+            async with self._started(run, alone=how is Passage.ALONE):
                 if how is Passage.NEVER or buried(run.steps, message):
                     error = f"the process died {counts.deaths} times with this request"
-                    return await self._closing.bury(job, taken, DeadLetterReason.PROCESS_DEATHS, error)
-                return await self._serve(job, taken, counts)
+                    return await self._closing.bury(run, DeadLetterReason.PROCESS_DEATHS, error)
+                return await self._serve(run, counts)
 
-    async def _look_up(self, taken: Taken) -> Settlement | RecordedRun:
+    async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
         """The run to be begun, or what is to be done about a request that has its result or is another message's."""
-        stored = await self._ports.results.find(taken.subject.kind, taken.subject.key)
-        if stored is not None and stored.request_digest != taken.digest:
-            return await self._closing.conflict(taken, answered(stored))
+        stored = await self._ports.results.find(accepted.kind, accepted.key)
+        if stored is not None and stored.request_digest != accepted.digest:
+            return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
-            log.info("already_answered", request=taken.subject.key)
+            log.info("already_answered", request=accepted.key)
             return ACK
-        run = await self._open(taken)
-        if settled := await self._not_ours(taken, run):
+        run = await self._open(accepted)
+        if settled := await self._not_ours(accepted, run):
             return settled
-        if stored is not None and not (taken.replayed or buried(run.steps, taken.delivery.sequence)):
-            log.info("already_answered", request=taken.subject.key)
+        if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.sequence)):
+            log.info("already_answered", request=accepted.key)
             return ACK
         return run
 
-    async def _open(self, taken: Taken) -> RecordedRun:
-        token = self._new_token()
-        run = RecordedRun(
-            await self._ports.journal.open(kv_key(taken.subject.key), token), self._ports.events, token
+    async def _open(self, accepted: AcceptedRequest) -> Run:
+        name = self._new_token()
+        run = Run(
+            accepted,
+            await self._ports.journal.open(kv_key(accepted.key), name),
+            self._ports.events,
+            self._ports.clock,
+            name=name,
+            proceed=partial(self._proceed, accepted),
+            new_token=self._new_token,
+            max_attempts=self._rules.analysis.limits.attempts,
+            signer=self._ports.signer,
         )
         if run.flaw:
-            log.warning("journal_unreadable", request=taken.subject.key, why=run.flaw)
+            log.warning("journal_unreadable", request=accepted.key, why=run.flaw)
         return run
 
-    async def _not_ours(self, taken: Taken, run: RecordedRun) -> Settlement | None:
+    async def _proceed(self, accepted: AcceptedRequest) -> None:
+        """Called before each paid call. Raises Halted or SteppedAside when it must not be made."""
+        expires_at = accepted.request.expires_at
+        if expires_at is not None and expires_at <= self._ports.clock.now():
+            raise Halted(HaltReason.EXPIRED)
+        if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
+            raise Halted(HaltReason.CANCELLED)
+        if self._admission.steps_aside(accepted.delivery.sequence):
+            raise SteppedAside
+
+    async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """What is to be done about a request whose key another message works for."""
         last = owner(run.steps)
         if last is None:
             return None
-        if last.digest != taken.digest:
-            return await self._closing.conflict(taken, "is taken by another request that is being analysed")
-        if last.message == taken.delivery.sequence or buried(run.steps, last.message):
+        if last.digest != accepted.digest:
+            return await self._closing.conflict(
+                accepted, "is taken by another request that is being analysed"
+            )
+        if last.message == accepted.delivery.sequence or buried(run.steps, last.message):
             return None
-        if not await self._is_queued(last.message, taken):
+        if not await self._is_queued(last.message, accepted):
             return None
-        log.info("published_twice", request=taken.subject.key, first=last.message)
+        log.info("published_twice", request=accepted.key, first=last.message)
         return ACK  # the other one stays in the queue until there is a result
 
-    async def _is_queued(self, sequence: int, taken: Taken) -> bool:
+    async def _is_queued(self, sequence: int, accepted: AcceptedRequest) -> bool:
         """Whether that message is still there, and asks the same: a stream that was made anew counts from 1 again."""
         stored = await self._ports.requests.read(sequence)
         if stored is None:
             return False
-        delivery = replace(taken.delivery, subject=stored.subject, sequence=sequence)
-        other = self._read(stored.body, stored.headers, delivery)
-        if isinstance(other, Rejected):
+        delivery = replace(accepted.delivery, subject=stored.subject, sequence=sequence)
+        other = self._accept(stored.body, stored.headers, delivery)
+        if isinstance(other, InvalidRequest):
             return False
-        return (other.subject.key, other.digest) == (taken.subject.key, taken.digest)
-
-    def _job(self, taken: Taken, run: RecordedRun) -> Job:
-        trail = AuditTrail(
-            run,
-            self._ports.events,
-            self._ports.clock,
-            taken.subject,
-            redact=redact,
-            max_attempts=self._rules.analysis.limits.attempts,
-            signer=self._ports.signer,
-        )
-
-        async def proceed() -> None:
-            expires_at = taken.subject.request.expires_at
-            if expires_at is not None and expires_at <= self._ports.clock.now():
-                raise Halted(HaltReason.EXPIRED)
-            if await self._ports.cancellations.cancelled(kv_key(taken.subject.key)):
-                raise Halted(HaltReason.CANCELLED)
-            if self._admission.steps_aside(taken.delivery.sequence):
-                raise SteppedAside
-
-        notes = (AFRESH,) if run.flaw else ()
-        return Job(taken.subject, taken.digest, run, trail, proceed, self._new_token, notes)
+        return (other.key, other.digest) == (accepted.key, accepted.digest)
 
     @contextlib.asynccontextmanager
-    async def _claimed(self, job: Job, taken: Taken, *, alone: bool) -> AsyncIterator[None]:
-        """The run has begun. An orderly release of it is no death, nor is a broker that fails."""
+    async def _started(self, run: Run, *, alone: bool) -> AsyncIterator[None]:
+        """Start the run. When it is cancelled or the broker fails, record that it was released and did not die."""
         try:
-            await start(
-                job.run,
-                job.trail,
-                job.subject,
-                job.digest,
-                alone=alone,
-                at=self._ports.clock.now(),
-                ignored_fields=taken.ignored_fields,
-                replayed=taken.replayed,
-            )
+            await run.start(alone=alone, at=self._ports.clock.now())
             yield
         except asyncio.CancelledError:
-            await self._release(job.run, tries=1)
+            await self._release(run, tries=1)
             raise
         except Unavailable:
-            await self._release(job.run, tries=RELEASE_TRIES)
+            await self._release(run, tries=RELEASE_TRIES)
             raise
 
-    async def _release(self, run: RecordedRun, tries: int) -> None:
+    async def _release(self, run: Run, tries: int) -> None:
         """Raises LostClaim: a run that was replaced must not give back what another one has now."""
         for _ in range(tries if run.begun else 0):
             with contextlib.suppress(Unavailable):
                 await run.end(RELEASED)
                 return
 
-    async def _serve(self, job: Job, taken: Taken, counts: Counts) -> Settlement | Hold:
+    async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
         try:
-            return await self._closing.answer(await self._answer(job), taken)
+            return await self._closing.answer(await self._answer(run), run.accepted)
         except (LostClaim, Unavailable):
             raise
         except Retry as e:
-            return await self._later(job, taken, counts, e)
+            return await self._later(run, counts, e)
         except GiveUp as e:
-            return await self._given_up(job, taken, e)
+            return await self._given_up(run, e)
         except SteppedAside:
-            await job.run.end(RELEASED, reason=STEPPED_ASIDE)
-            log.info("suspect_stepped_aside", request=taken.subject.key)
-            return Hold(0.0, job.run.name)
+            await run.end(RELEASED, reason=STEPPED_ASIDE)
+            log.info("suspect_stepped_aside", request=run.accepted.key)
+            return Hold(0.0, run.name)
         except JournalGap as e:
-            return await self._closing.bury(job, taken, DeadLetterReason.JOURNAL_GAP, short(e))
+            return await self._closing.bury(run, DeadLetterReason.JOURNAL_GAP, short(e))
         except Exception as e:
             log.exception("analysis_failed", error=short(e))
-            return await self._failed(job, taken, counts, e)
+            return await self._failed(run, counts, e)
 
-    async def _answer(self, job: Job) -> AnalysisResult:
+    async def _answer(self, run: Run) -> AnalysisResult:
         try:
-            result = await self._analysis.run(job)
+            result = await self._analysis.run(run)
         except Halted as e:
             ending = Ending(
                 expired=e.reason is HaltReason.EXPIRED, cancelled=e.reason is HaltReason.CANCELLED
             )
-            return await self._analysis.without_answer(job, ending)
+            return await self._analysis.without_answer(run, ending)
         except JournalGap as e:
-            if job.run.flaw:
+            if run.flaw:
                 raise
-            log.warning("journal_unreadable", request=job.subject.key, why=short(e))
-            await job.run.begin_afresh(short(e))
-            return await self._answer(replace(job, notes=(AFRESH,)))
-        asked = any(step.kind == LLM and step.run == job.run.name for step in job.run.steps)
+            log.warning("journal_unreadable", request=run.accepted.key, why=short(e))
+            await run.restart(short(e))
+            return await self._answer(run)
+        asked = any(step.kind == LLM and step.run == run.name for step in run.steps)
         if asked and self._admission.unblock():
             log.info("model_unblocked")
         return result
 
-    async def _later(self, job: Job, taken: Taken, counts: Counts, problem: Retry) -> Settlement | Hold:
+    async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
         attempt, now = counts.failures + 1, self._ports.clock.now()
         delay = next_delay(
             self._rules.retries,
@@ -361,31 +334,31 @@ class Handler:
         )
         if delay is None:
             ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
-            return await self._closing.answer(await self._analysis.without_answer(job, ending), taken)
-        await job.run.end(FAILED, reason=problem.reason)
+            return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
+        await run.end(FAILED, reason=problem.reason)
         self._metrics.retries.labels(problem.reason).inc()
         log.warning(
             "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
-        return Hold(delay, job.run.name) if delay <= self._rules.hold_seconds else retry(delay)
+        return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
 
-    async def _given_up(self, job: Job, taken: Taken, problem: GiveUp) -> Settlement | Hold:
+    async def _given_up(self, run: Run, problem: GiveUp) -> Settlement | Hold:
         if problem.reason not in BLOCKING:
             log.error("model_gave_up", reason=problem.reason, error=short(problem))
             ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
-            return await self._closing.answer(await self._analysis.without_answer(job, ending), taken)
-        await job.run.end(RELEASED, reason=problem.reason)
+            return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
+        await run.end(RELEASED, reason=problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(f"{problem.reason}: {short(problem)}")
-        if tried := self._admission.tried(taken.delivery.sequence):
-            return Hold(probe_pause(self._rules.probe_seconds, tried), job.run.name)
+        if tried := self._admission.tried(run.accepted.delivery.sequence):
+            return Hold(probe_pause(self._rules.probe_seconds, tried), run.name)
         return retry(self._rules.probe_seconds)
 
-    async def _failed(self, job: Job, taken: Taken, counts: Counts, problem: Exception) -> Settlement:
+    async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
         """A bug, ours or a library's: tried again a few times, then a person gets it."""
         attempt = counts.errors + 1
         if attempt >= self._rules.max_failures:
-            return await self._closing.bury(job, taken, DeadLetterReason.INTERNAL_ERROR, short(problem))
-        await job.run.end(FAILED, reason=INTERNAL_ERROR)
+            return await self._closing.bury(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
+        await run.end(FAILED, reason=INTERNAL_ERROR)
         self._metrics.retries.labels(INTERNAL_ERROR).inc()
         return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))

@@ -34,8 +34,8 @@ from worker.domain.investigation.steps import Judged
 from worker.domain.investigation.toolbox.optional import optional_tools
 from worker.domain.investigation.toolbox.specs import tool_specs
 from worker.domain.investigation.toolbox.toolbox import Toolbox
-from worker.domain.journal.job import Job, conclude_with, unanswered
 from worker.domain.journal.resume import JournaledSteps
+from worker.domain.journal.run import Run, unanswered
 from worker.domain.journal.second_reader import Opinion, SecondReader
 from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
@@ -111,22 +111,22 @@ class Analysis:
     def __init__(self, outside: Outside, rules: Rules) -> None:
         self._outside, self._rules = outside, rules
 
-    async def run(self, job: Job) -> AnalysisResult:
+    async def run(self, run: Run) -> AnalysisResult:
         """The result of the request, not yet published.
 
         Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
         """
-        if finished := done(job.run, RESULT):
+        if finished := done(run, RESULT):
             result = _read(TypeAdapter(AnalysisResult), finished[-1].data)
             kept = finished[-1].notes
         else:
-            await job.proceed()
-            opening = await self._opening(job)
-            work = _Work(job, self._outside, self._rules, opening)
+            await run.proceed()
+            opening = await self._opening(run)
+            work = _Work(run, self._outside, self._rules, opening)
             finding = await investigate(work.investigation())
             result, kept = await work.result(finding), work.kept(finding)
-            await job.proceed()
-            await conclude_with(job, result, **kept)
+            await run.proceed()
+            await run.conclude(result, **kept)
         await self._remember(result, kept)
         return result
 
@@ -137,17 +137,19 @@ class Analysis:
             with contextlib.suppress(HistoryUnavailable):
                 await self._outside.history.remember(ObjectRef(*kept["owner"]), record)
 
-    async def without_answer(self, job: Job, ending: Ending) -> AnalysisResult:
+    async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that no answer was accepted for: expired, cancelled, models down. Not yet published."""
         now = self._outside.clock.now()
-        return await conclude_with(job, unanswered(job, ending, now))
+        result = unanswered(run, ending, now)
+        await run.conclude(result)
+        return result
 
-    async def _opening(self, job: Job) -> Opening:
-        if known := done(job.run, OPENING):
+    async def _opening(self, run: Run) -> Opening:
+        if known := done(run, OPENING):
             return _read(OPENING_STEP, known[0].data)
         started = self._outside.clock.monotonic()
-        opening = await self._first_look(job)
-        job.trail.record(
+        opening = await self._first_look(run)
+        run.trail.record(
             audit.EnrichmentCompleted(
                 evidence_ids=tuple(item.id for item in opening.evidence),
                 failed_sources=opening.failed_sources,
@@ -155,21 +157,21 @@ class Analysis:
                 duration_seconds=round(self._outside.clock.monotonic() - started, 3),
             )
         )
-        await job.run.append(OPENING, OPENING_STEP.dump_json(opening))
+        await run.append(OPENING, OPENING_STEP.dump_json(opening))
         return opening
 
-    async def _first_look(self, job: Job) -> Opening:
+    async def _first_look(self, run: Run) -> Opening:
         found = await enrich(
-            job.request,
+            run.request,
             self._outside.cluster,
             self._outside.clock,
             deadline_seconds=self._rules.enrichment_seconds,
         )
         log = EvidenceLog()
         numbered = tuple(log.add(replace(item, body=redact(item.body))) for item in found.evidence)
-        sent = sent_enrichment(job.request)
+        sent = sent_enrichment(run.request)
         labels = sent.detected_labels if sent and sent.detected_labels else found.detected_labels
-        token = job.new_token()
+        token = run.new_token()
         facts = PromptFacts(
             fence_token=token,
             evidence=numbered,
@@ -177,19 +179,19 @@ class Analysis:
             custom_labels=sent.custom_labels if sent else {},
             unknown_sources=found.failed_sources,
         )
-        text = opening_turn(job.request, facts)
+        text = opening_turn(run.request, facts)
         return Opening(text, token, numbered, labels, tuple(found.failed_sources), found.first_look)
 
 
 class _Work:
     """One investigation: evidence, tools, reviewer, and the last review."""
 
-    def __init__(self, job: Job, outside: Outside, rules: Rules, opening: Opening) -> None:
-        self._job, self._outside, self._rules, self._opening = job, outside, rules, opening
+    def __init__(self, run: Run, outside: Outside, rules: Rules, opening: Opening) -> None:
+        self._run, self._outside, self._rules, self._opening = run, outside, rules, opening
         self._evidence = EvidenceLog()
         for item in opening.evidence:
             self._evidence.add(item)
-        context, received = base_context(job.request), job.request.received_time
+        context, received = base_context(run.request), run.request.received_time
         lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
         self._optional = optional_tools(outside.metrics, outside.external, received)
         self._toolbox = Toolbox(
@@ -207,13 +209,13 @@ class _Work:
             cluster=outside.cluster,
             catalog=outside.catalog,
             evidence=self._evidence,
-            signal=signal_resource(job.request),
-            requested_names=requested_names(job.request),
+            signal=signal_resource(run.request),
+            requested_names=requested_names(run.request),
             context=context,
-            safety=job.request.safety_context,
-            failed=failed_execution(job.request),
+            safety=run.request.safety_context,
+            failed=failed_execution(run.request),
             extra_signal_types=rules.signal_types,
-            sender=sender_texts(job.request),
+            sender=sender_texts(run.request),
             lookback=lookback,
             failed_sources=opening.failed_sources,
         )
@@ -229,16 +231,16 @@ class _Work:
             run_tools=self._toolbox.run_all,
             judge=self._judge,
             steps=TriedSteps(
-                JournaledSteps(self._job.run, self._evidence, self._toolbox, self._job.proceed),
-                self._job.run,
+                JournaledSteps(self._run, self._evidence, self._toolbox, self._run.proceed),
+                self._run,
                 self._rules.tries,
                 self._outside.clock,
                 self._outside.jitter,
             ),
-            observer=self._job.trail,
+            observer=self._run.trail,
             clock=self._outside.clock,
             limits=self._rules.limits,
-            urgency=self._job.subject.delivery.urgency,
+            urgency=self._run.accepted.delivery.urgency,
         )
 
     async def _judge(self, reply: Reply) -> Judged:
@@ -269,8 +271,8 @@ class _Work:
         return build(
             Ingredients(
                 prompt_version=PROMPT_VERSION,
-                request=self._job.request,
-                digest=self._job.digest,
+                request=self._run.request,
+                digest=self._run.accepted.digest,
                 conclusion=conclusion,
                 approval=approval,
                 completed_at=self._outside.clock.now(),
@@ -292,17 +294,17 @@ class _Work:
             return Opinion(), spent
         reader = SecondReader(
             self._outside.shadow,
-            self._job.run,
-            self._job.proceed,
-            self._job.trail,
-            token=self._job.new_token(),
-            word=self._job.new_token(),
+            self._run,
+            self._run.proceed,
+            self._run.trail,
+            token=self._run.new_token(),
+            word=self._run.new_token(),
             calls=spent.llm_calls,
         )
         chosen = accepted.workflow.workflow_id if accepted.workflow else f"no workflow: {accepted.outcome}"
         started = self._outside.clock.monotonic()
         opinion, replies = await reader.read(
-            [*sender_texts(self._job.request), *self._evidence.items], chosen
+            [*sender_texts(self._run.request), *self._evidence.items], chosen
         )
         wall = spent.wall_seconds + self._outside.clock.monotonic() - started
         for reply in replies:
@@ -327,7 +329,7 @@ class _Work:
         }
         if not found and (self._outside.shadow is None or accepted is None):
             return
-        self._job.trail.record(
+        self._run.trail.record(
             audit.AlignmentChecked(
                 suspicious={**opinion.suspicious, **found},
                 second_model=self._outside.shadow.name if self._outside.shadow and accepted else None,
@@ -338,7 +340,7 @@ class _Work:
         )
 
     def _doubts(self, last: Verdict | None, opinion: Opinion) -> tuple[str, ...]:
-        affected, request = self._review.facts.affected if self._review else None, self._job.request
+        affected, request = self._review.facts.affected if self._review else None, self._run.request
         signal = signal_resource(request)
         look = self._opening.first_look
         found = doubts(last, affected, look, signal, request.safety_context, request.signal_type)
@@ -356,7 +358,7 @@ class _Work:
         return {"owner": [root.kind, root.name, root.namespace], "spec_hash": spec_hash}
 
     def _notes(self, finding: Finding) -> list[str]:
-        notes = [*self._job.notes, *(f"unknown: {source}" for source in self._opening.failed_sources)]
+        notes = [*self._run.notes, *(f"unknown: {source}" for source in self._opening.failed_sources)]
         return [*notes, SHRUNK] if finding.shrunk else notes
 
     def _planted(self) -> str:
@@ -371,17 +373,17 @@ class _Work:
         if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:
             return Approval(required=False)
         facts = policy_facts(
-            self._job.request,
+            self._run.request,
             accepted,
             labels=self._review.detected_labels if self._review else None,
             confidence_threshold=self._rules.confidence_threshold,
             injection=bool(planted),
         )
-        environment = stricter_environment(facts.environment, self._job.request.safety_context)
+        environment = stricter_environment(facts.environment, self._run.request.safety_context)
         decided = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
         forced = [*conclusion.approval_reasons, *planted, *([opinion.problem] if opinion.problem else [])]
         approval = merge_approval(decided, forced)
-        self._job.trail.record(
+        self._run.trail.record(
             audit.PolicyDecided(
                 policy=self._outside.policy.name, approval=approval, injection_detected=bool(planted)
             )

@@ -7,21 +7,18 @@ over publishes it again as it is. The server drops it then, and readers who see 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 from schemas import audit
 from schemas.chain import UNSEALED, genesis
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
-from schemas.incident import Signal
-from schemas.taxonomy import RequestKind
 from worker.domain.audit.record import finished, record_of
+from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.untrusted.redaction.redact import redact_json
+from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
-from worker.domain.values.delivery import Delivery
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
 from worker.domain.verdict.approval.text import without_secrets
@@ -45,16 +42,6 @@ CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What the events are about."""
-
-    request: Signal
-    kind: RequestKind
-    key: str
-    delivery: Delivery
-
-
 class RecordedSteps(Protocol):
     """The run whose steps keep the events: `record` keeps one for the next step, which publishes it.
 
@@ -73,7 +60,7 @@ class RecordedSteps(Protocol):
 class AuditTrail:
     """Tells of one run; the observer of its investigation.
 
-    `redact` removes secrets from everything free. Rejected answers also go to the validation subject, by `events`.
+    Secrets are removed from all free text. Rejected answers also go to the validation subject, by `events`.
     `signer` signs the end of the chain.
     """
 
@@ -82,35 +69,36 @@ class AuditTrail:
         run: RecordedSteps,
         events: Events,
         clock: Clock,
-        subject: Subject,
+        accepted: AcceptedRequest,
         *,
-        redact: Callable[[str], str],
         max_attempts: int,
         signer: Signer | None = None,
     ) -> None:
-        self._run, self._events, self._clock, self._subject = run, events, clock, subject
-        self._redact, self._max_attempts, self._signer = redact, max_attempts, signer
+        self._run, self._events, self._clock, self._accepted = run, events, clock, accepted
+        self._max_attempts, self._signer = max_attempts, signer
         self._asked_at = 0.0
         self._tool_calls = _tool_calls(run)
 
     def record(self, payload: audit.Payload, outcome: audit.Outcome = audit.Outcome.SUCCESS) -> None:
         """Keep one event for the next step of the run, which publishes it."""
-        subject, run, before = self._subject, self._run, self._run.tail
+        accepted, run, before = self._accepted, self._run, self._run.tail
         chain = before.chain if before else run.name
         number = before.sequence + 1 if before else 1
-        identity = f"{subject.key}:{subject.delivery.stream}:{subject.delivery.sequence}:{run.name}:{number}"
+        identity = (
+            f"{accepted.key}:{accepted.delivery.stream}:{accepted.delivery.sequence}:{run.name}:{number}"
+        )
         event = audit.AuditEvent(
             event_id=str(uuid.uuid5(EVENT_NAMESPACE, identity)),
             chain=chain,
             sequence=number,
-            prev=before.hash if before else genesis(subject.key, chain),
+            prev=before.hash if before else genesis(accepted.key, chain),
             hash=UNSEALED,
             event_type=payload.event_type,
             outcome=outcome,
             time=self._clock.now(),
-            correlation_id=subject.request.remediation_id,
-            request_key=subject.key,
-            incident_id=subject.request.incident_id,
+            correlation_id=accepted.request.remediation_id,
+            request_key=accepted.key,
+            incident_id=accepted.request.incident_id,
             payload=self._clean(payload),
         )
         run.record(record_of(finished(event, self._signer)))
@@ -172,9 +160,7 @@ class AuditTrail:
                 attempt=attempt.number,
                 max_attempts=self._max_attempts,
                 is_valid=not problems,
-                errors=tuple(
-                    self._redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems
-                ),
+                errors=tuple(redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems),
                 workflow_id=self._preview(one_line(attempt.workflow_id, READ_CHARS)) or None,
                 human_review_reason=review_reason(verdict) if isinstance(verdict, Rejected) else None,
                 is_final_attempt=last,
@@ -183,22 +169,21 @@ class AuditTrail:
         )
 
     def _rejected(self, attempt: Attempt, verdict: Rejected) -> ValidationFailure:
-        delivery, request = self._subject.delivery, self._subject.request
+        delivery, request = self._accepted.delivery, self._accepted.request
         return ValidationFailure(
             code=CODES[verdict.problems[0].kind],
-            path=self._redact(verdict.problems[0].path),
+            path=redact(verdict.problems[0].path),
             errors=tuple(
-                FieldError(path=self._redact(p.path), expected=self._redact(p.message))
-                for p in verdict.problems
+                FieldError(path=redact(p.path), expected=redact(p.message)) for p in verdict.problems
             ),
             origin_stream=delivery.stream,
             origin_sequence=delivery.sequence,
             origin_subject=delivery.subject,
-            request_key=self._subject.key,
+            request_key=self._accepted.key,
             remediation_id=request.remediation_id,
             incident_id=request.incident_id,
             attempt=attempt.number,
-            excerpt=excerpt(self._redact(attempt.text)),
+            excerpt=excerpt(redact(attempt.text)),
             failed_at=self._clock.now(),
         )
 
@@ -217,7 +202,7 @@ class AuditTrail:
             }
             return payload.model_copy(update={"suspicious": words, "problem": self._preview(payload.problem)})
         if isinstance(payload, audit.PolicyDecided):
-            return payload.model_copy(update={"approval": without_secrets(payload.approval, self._redact)})
+            return payload.model_copy(update={"approval": without_secrets(payload.approval, redact)})
         return payload
 
     def _arguments(self, arguments: dict[str, Any]) -> dict[str, str]:
@@ -226,7 +211,7 @@ class AuditTrail:
         return {one_line(self._preview(name), NAME_CHARS): self._preview(str(value)) for name, value in shown}
 
     def _preview(self, text: str) -> str:
-        return self._redact(text[:READ_CHARS])[:PREVIEW_CHARS]
+        return redact(text[:READ_CHARS])[:PREVIEW_CHARS]
 
 
 def _text(turn: Turn) -> str:

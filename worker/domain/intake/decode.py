@@ -70,7 +70,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class InvalidRequest:
     """What is wrong with a message. The ids are for correlation only, and None when they can't be read.
 
     Values in `errors` are short, but secrets are not removed from them yet.
@@ -85,7 +85,7 @@ class Rejected:
 
 def decode(
     body: bytes, kind: RequestKind, received_at: datetime, cluster_name: str = ""
-) -> Decoded | Rejected:
+) -> Decoded | InvalidRequest:
     """Read a message body. `received_at` (aware) is the time of the message, for a sender that does not give one.
 
     With `cluster_name`, requests that name another cluster are rejected.
@@ -107,7 +107,7 @@ def decode(
 
 def _decode_text(
     text: str, kind: RequestKind, received_at: datetime, cluster_name: str
-) -> Decoded | Rejected:
+) -> Decoded | InvalidRequest:
     if text.startswith(BOM):
         return _unreadable(ValidationCode.NOT_JSON, "no byte order mark", "U+FEFF", text.encode())
     try:
@@ -123,7 +123,7 @@ def _decode_text(
         return _unreadable(ValidationCode.NOT_JSON, expected, _got(text[e.pos : e.pos + 20]), text.encode())
     if not isinstance(data, dict):
         flaw = data if isinstance(data, _Flaw) else _Flaw(ValidationCode.SCHEMA, "", _got(data))
-        return Rejected(flaw.code, (FieldError(path="", expected="a JSON object", got=flaw.got),))
+        return InvalidRequest(flaw.code, (FieldError(path="", expected="a JSON object", got=flaw.got),))
     flaws = list(_flaws(data, "", look_into_strings=bool(_SURROGATE_ESCAPE.search(text))))
     if flaws:
         return _rejected(
@@ -137,7 +137,7 @@ def _decode_text(
 
 def _validate(
     data: dict[str, Any], kind: RequestKind, received_at: datetime, cluster_name: str
-) -> Decoded | Rejected:
+) -> Decoded | InvalidRequest:
     model = _REQUEST_MODELS[kind]
     timed = data if data.get("received_time") is not None else data | {"received_time": received_at}
     try:
@@ -292,7 +292,7 @@ def _bounded(items: Iterable[Any], more: Callable[[int], Any]) -> tuple[Any, ...
 
 def _rejected(
     code: ValidationCode, errors: Iterable[FieldError], data: Mapping[str, Any], kind: RequestKind
-) -> Rejected:
+) -> InvalidRequest:
     listed = _bounded(
         errors, lambda more: FieldError(path="", expected=f"no errors: {more} more are not listed")
     )
@@ -304,17 +304,17 @@ def _rejected(
     )
     has_key = remediation_id and (attempt or kind is RequestKind.INCIDENT)
     key = request_key(remediation_id, attempt) if remediation_id and has_key else None
-    return Rejected(code, listed, remediation_id, incident_id, key)
+    return InvalidRequest(code, listed, remediation_id, incident_id, key)
 
 
-def _unreadable(code: ValidationCode, expected: str, got: str, body: bytes) -> Rejected:
+def _unreadable(code: ValidationCode, expected: str, got: str, body: bytes) -> InvalidRequest:
     """Without an object to look into, the ids are searched in the text."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace")
     ids = {
         name: _readable(_ID, found[1]) if (found := p.search(text)) else None
         for name, p in _ID_IN_TEXT.items()
     }
-    return Rejected(code, (FieldError(path="", expected=expected, got=got),), **ids)
+    return InvalidRequest(code, (FieldError(path="", expected=expected, got=got),), **ids)
 
 
 def _readable(adapter: TypeAdapter[_T], value: Any) -> _T | None:

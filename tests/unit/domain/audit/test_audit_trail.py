@@ -12,15 +12,14 @@ from schemas.analysis import Approval, HumanReviewReason
 from schemas.audit import AuditEvent
 from schemas.chain import event_hash, genesis, head_text
 from schemas.failure import EXCERPT_BYTES, ValidationCode
-from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import START, FixedClock
 from tests.fakes.memory_model import calls, says
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.scripted import DELIVERY, incident
 from tests.fakes.verdicts import DEPLOYMENT, answer
-from worker.domain.audit.trail import CODES, PREVIEW_CHARS, AuditTrail, Subject
-from worker.domain.journal.recorded import RecordedRun
-from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.audit.trail import CODES, PREVIEW_CHARS, AuditTrail
+from worker.domain.intake.accepted import AcceptedRequest
+from worker.domain.journal.run import Run
 from worker.domain.values.conversation import (
     CallUsage,
     ModelRequest,
@@ -45,11 +44,9 @@ class Trail(AuditTrail):
     def __init__(self, delivery=DELIVERY, journal=None, events=None, run="run-1", signer=None):
         self.events, self.clock = events or MemoryEvents(), FixedClock()
         self.inner = Kept() if journal is None else journal
-        subject = Subject(incident(), RequestKind.INCIDENT, "rr-1", delivery)
-        self.run = RecordedRun(self.inner, self.events, run)
-        super().__init__(
-            self.run, self.events, self.clock, subject, redact=redact, max_attempts=3, signer=signer
-        )
+        accepted = AcceptedRequest(incident(), delivery)
+        self.run = Run(accepted, self.inner, self.events, self.clock, name=run, proceed=None, new_token=None)
+        super().__init__(self.run, self.events, self.clock, accepted, max_attempts=3, signer=signer)
 
     @property
     def told(self):

@@ -14,7 +14,7 @@ from schemas.fields import MAX_BODY_BYTES, MAX_DEPTH
 from schemas.incident import IncidentRequest
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
-from worker.domain.intake.decode import MAX_LISTED, Decoded, Rejected, decode
+from worker.domain.intake.decode import MAX_LISTED, Decoded, InvalidRequest, decode
 
 NOW = datetime(2026, 5, 11, 21, 43, tzinfo=UTC)
 BASE: dict[str, Any] = {
@@ -31,7 +31,7 @@ BASE: dict[str, Any] = {
 
 def read(
     body: bytes | dict[str, Any], kind: RequestKind = RequestKind.INCIDENT, **options: Any
-) -> Decoded | Rejected:
+) -> Decoded | InvalidRequest:
     return decode(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, NOW, **options)
 
 
@@ -45,13 +45,13 @@ def accepted(
 
 def rejected(
     body: bytes | dict[str, Any], kind: RequestKind = RequestKind.INCIDENT, **options: Any
-) -> Rejected:
+) -> InvalidRequest:
     outcome = read(body, kind, **options)
-    assert isinstance(outcome, Rejected), outcome
+    assert isinstance(outcome, InvalidRequest), outcome
     return outcome
 
 
-def said(outcome: Rejected) -> list[str]:
+def said(outcome: InvalidRequest) -> list[str]:
     return [str(error) for error in outcome.errors]
 
 
@@ -306,7 +306,7 @@ FIELDS = sorted(IncidentRequest.model_fields.keys() | RecoveryRequest.model_fiel
 SURROUNDED = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4)
 
 
-def is_sound(outcome: Decoded | Rejected) -> bool:
+def is_sound(outcome: Decoded | InvalidRequest) -> bool:
     """Whatever is decoded or reported can be written as UTF-8."""
     if isinstance(outcome, Decoded):
         json.dumps(outcome.ignored_fields).encode()

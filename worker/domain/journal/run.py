@@ -1,0 +1,202 @@
+"""One run that works on an accepted request: a journal run whose audit events are part of its steps.
+
+An event is recorded first, kept with the next step, and published when that step is stored. So every published event is
+in the journal, byte for byte, and a successor publishes it again as it is in case the first attempt failed. An event
+that did not reach the journal was never published, and its step is recorded anew. Events cost no write of their own.
+
+This is also why their chain cannot fork: a fenced run cannot store its step, so its events are never published, and the
+run that fenced it continues from the last event in the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from schemas import audit
+from schemas.analysis import AnalysisResult, Approval
+from schemas.incident import Signal
+from worker.domain.audit.trail import AuditTrail
+from worker.domain.intake.accepted import AcceptedRequest
+from worker.domain.investigation.prompt import PROMPT_VERSION
+from worker.domain.journal.resume import spent_of
+from worker.domain.journal.steps import done, flaw, unconfirmed, usable
+from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
+from worker.domain.values.step_kinds import BEGIN, BURIED, CLAIM, END, RESULT, TRIED, UNREADABLE
+from worker.domain.verdict.outcome import Ending, conclude
+from worker.domain.verdict.result import Ingredients, build
+
+AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
+NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED})
+"""Steps that describe a run and hold nothing that was read or paid for."""
+
+
+class Run:
+    """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
+
+    `proceed` is awaited before each paid call. It raises Halted when nobody waits for the answer any more, SteppedAside
+    when other requests go first. `new_token` returns random hexadecimal text for fences. `signer` signs the end of the
+    audit chain.
+    """
+
+    def __init__(
+        self,
+        accepted: AcceptedRequest,
+        journal: JournalRun,
+        events: Events,
+        clock: Clock,
+        *,
+        name: str,
+        proceed: Callable[[], Awaitable[None]],
+        new_token: Callable[[], str],
+        max_attempts: int = 3,
+        signer: Signer | None = None,
+    ) -> None:
+        self.accepted, self.name = accepted, name
+        self.proceed, self.new_token = proceed, new_token
+        self._journal, self._events = journal, events
+        self.steps: list[Step] = list(journal.past)
+        """Everything in the journal, including the steps of this run and those it cannot continue from."""
+        self.begun = False
+        """Other runs may be fenced: this run must end in an orderly way, or it counts as dead."""
+        self.flaw = flaw(self.steps)
+        """Why this run starts afresh instead of continuing from the journal; empty when it continues."""
+        self._past = usable(self.steps)
+        self._recorded: list[AuditRecord] = []
+        self._tail, self._lost_tail = _last_event(self.steps)
+        self.trail = AuditTrail(self, events, clock, accepted, max_attempts=max_attempts, signer=signer)
+
+    @property
+    def request(self) -> Signal:
+        """The request it works on."""
+        return self.accepted.request
+
+    @property
+    def past(self) -> Sequence[Step]:
+        """The steps that this run continues from."""
+        return self._past
+
+    @property
+    def tail(self) -> AuditRecord | None:
+        """The event that the next one follows; None when the next one begins a chain."""
+        return self._recorded[-1] if self._recorded else self._tail
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks about this run for the result."""
+        return (AFRESH,) if self.flaw else ()
+
+    def record(self, record: AuditRecord) -> None:
+        """Keep an event for the next step."""
+        self._recorded.append(record)
+
+    async def start(self, *, alone: bool, at: datetime) -> None:
+        """Publish the events that earlier runs left, then fence these runs. `alone`: no other run is in this process.
+
+        Raises LostClaim when another run was faster, Unavailable. A run that only has to publish what is finished
+        records no event: the chain has its end already.
+        """
+        for record in unconfirmed(self.steps):
+            await self._events.audit(record)
+        message = self.accepted.delivery.sequence
+        if not (done(self, RESULT) or buried(self.steps, message)):
+            self.trail.record(self._resumed() if self.steps else self._accepted())
+        self.begun = True
+        await self.append(
+            BEGIN,
+            alone=alone,
+            digest=self.accepted.digest,
+            message=message,
+            at=at.isoformat(),
+            afresh=bool(self.flaw),
+        )
+
+    async def restart(self, why: str) -> None:
+        """Begin again without the past: a step could be decoded and turned out to make no sense."""
+        first = next(step for step in reversed(self.steps) if step.kind == BEGIN)
+        self.flaw, self._past, self._recorded = why, (), []
+        await self.append(BEGIN, **{**first.notes, "afresh": True})
+
+    async def append(
+        self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
+    ) -> None:
+        """Store a step with the events recorded since the last one, then publish them."""
+        told = (*self._recorded, *events)
+        self._recorded = []
+        await self._journal.append(kind, data, events=told, **notes)
+        self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, told))
+        self._tail = told[-1] if told else self._tail
+        for record in told:
+            await self._events.audit(record)
+
+    async def conclude(self, result: AnalysisResult, **kept: Any) -> None:
+        """Make the result the last step of the request: from now on every run publishes this one."""
+        workflow = result.selected_workflow
+        self.trail.record(
+            audit.ResponseComplete(
+                status=result.status,
+                human_review_reason=result.human_review_reason,
+                workflow_id=workflow.workflow_id if workflow else None,
+                confidence=workflow.confidence if workflow else None,
+                approval_required=result.approval.required,
+                result_sha256=hashlib.sha256(result.model_dump_json().encode()).hexdigest(),
+                usage=result.usage,
+            )
+        )
+        await self.append(RESULT, result.model_dump_json().encode(), **kept)
+
+    async def end(self, outcome: str, **notes: Any) -> None:
+        """Record how this run ended: it did not die."""
+        await self.append(END, outcome=outcome, **notes)
+
+    def _accepted(self) -> audit.RequestAccepted:
+        return audit.RequestAccepted(
+            kind=self.accepted.kind,
+            subject=self.accepted.delivery.subject,
+            request_digest=self.accepted.digest,
+            ignored_fields=self.accepted.ignored_fields,
+            replayed=self.accepted.replayed,
+        )
+
+    def _resumed(self) -> audit.RequestResumed:
+        return audit.RequestResumed(
+            run=self.name,
+            replayed_steps=sum(step.kind not in NOT_REPLAYED for step in self.past),
+            deliveries=self.accepted.delivery.deliveries,
+            continues=(self._lost_tail.hash or None) if self._lost_tail else None,
+        )
+
+
+def unanswered(run: Run, ending: Ending, completed_at: datetime) -> AnalysisResult:
+    """A result without an answer, with what all runs have spent so far."""
+    return build(
+        Ingredients(
+            prompt_version=PROMPT_VERSION,
+            request=run.request,
+            digest=run.accepted.digest,
+            conclusion=conclude(ending),
+            approval=Approval(required=False),
+            completed_at=completed_at,
+            spent=spent_of(run.steps),
+            notes=run.notes,
+        )
+    )
+
+
+def buried(steps: Sequence[Step], message: int) -> Step | None:
+    """The step that made a message a dead letter."""
+    ours = (s for s in reversed(steps) if s.kind == BURIED and s.notes.get("message") == message)
+    return next(ours, None)
+
+
+def _last_event(steps: Sequence[Step]) -> tuple[AuditRecord | None, AuditRecord | None]:
+    """The last event; or, as the second, the last readable one when a later one may be lost."""
+    lost = False
+    for step in reversed(steps):
+        lost = lost or step.kind == UNREADABLE
+        if step.events:
+            last = step.events[-1]
+            return (None, last) if lost or not last.hash else (last, None)
+    return None, None
