@@ -1,9 +1,12 @@
-"""Who may publish and subscribe what on NATS: the roles around a worker, with the least they need.
+"""What each role around a worker may publish and subscribe to on NATS: least privilege, generated from the code.
 
-Worker and operator share the account that holds the streams. Every other role has an account of its own and imports
-what it needs. Permissions alone would not keep it out: whoever may publish anything may name any subject as the reply,
-and what the server answers (an acknowledgement, a message it was asked for) is then published there, into the stream
-of results for one. Answers to an import come back to the importing account and go nowhere else.
+Worker, provisioner and operator share the account that holds the streams. Every other role has an account of its own and
+imports what it needs. Permissions alone would not be enough: a client that may publish anything may name any subject as
+the reply, and the server's answer (an acknowledgement, or a message it was asked for) is then published there, for example
+into the stream of results. The answer to an import goes back to the importing account and nowhere else.
+
+Whoever can update a stream can empty it (a short `max_age`) or feed it from elsewhere (`sources`). Only the provisioner can,
+and nothing that runs all the time has its credentials.
 
 An account without JetStream can't import `$JS.API` under that name. Roles outside ask for it below `<STEM>.API`: clients
 call that the API prefix (`nc.jetstream(prefix="RCA.API")`).
@@ -28,10 +31,12 @@ class Role(enum.StrEnum):
 
     WORKER = "worker"
     """Takes requests, publishes everything else."""
+    PROVISIONER = "provisioner"
+    """Creates and updates streams, durables and buckets, and does nothing else. It reads and publishes no message."""
     OPERATOR = "operator"
-    """Makes streams and durables, cancels requests, looks after dead letters, verifies the trail of audit events."""
+    """Submits and cancels requests, handles dead letters, verifies the audit trail. It cannot change a stream."""
     GATEWAY = "gateway"
-    """Publishes requests, cancels them, hears which were rejected."""
+    """Publishes requests, cancels them, reads which were rejected."""
     AIANALYSIS = "aianalysis"
     """Reads results."""
     EXECUTOR = "executor"
@@ -40,7 +45,7 @@ class Role(enum.StrEnum):
     """Reads audit events, and the results they lead to."""
 
 
-INSIDE: Final = (Role.WORKER, Role.OPERATOR)
+INSIDE: Final = (Role.WORKER, Role.PROVISIONER, Role.OPERATOR)
 """Roles in the account of the streams."""
 
 
@@ -117,23 +122,31 @@ def _worker(s: Subjects) -> Rights:
     return tuple(asked), ()
 
 
+def _provisioner(s: Subjects) -> Rights:
+    asked = [
+        *_looking(s),
+        *(_api(f"STREAM.{verb}", name) for verb in ("CREATE", "UPDATE") for name in streams(s)),
+        # Some clients write DURABLE.
+        *(
+            _api(f"CONSUMER.{verb}", name)
+            for verb in ("CREATE", "DURABLE.CREATE")
+            for name in _all_durables(s)
+        ),
+        _api(
+            "CONSUMER.CREATE", f"{s.results_stream}.{Role.AIANALYSIS}.>"
+        ),  # with a filter, as clients write it
+    ]
+    return tuple(asked), ()
+
+
 def _operator(s: Subjects) -> Rights:
-    cancel, results = f"KV_{s.cancel_bucket}", s.results_stream
     # Requests: does one wait that is cancelled? Rejections: was this one published before?
-    read = (s.dlq_stream, results, cancel, s.audit_stream, s.requests_stream, s.validation_stream)
-    durables = [*_durables(s), (results, Role.AIANALYSIS)]
-    made = [f"{stream}.{durable}" for stream, durable in durables]
+    cancel = f"KV_{s.cancel_bucket}"
+    read = (s.dlq_stream, s.results_stream, cancel, s.audit_stream, s.requests_stream, s.validation_stream)
     asked = [
         *s.request_subjects(),
         f"$KV.{s.cancel_bucket}.>",
-        f"{API}.INFO",
-        f"{API}.STREAM.NAMES",
-        f"{API}.STREAM.LIST",
-        *(_api(f"STREAM.{verb}", name) for verb in ("INFO", "CREATE", "UPDATE") for name in streams(s)),
-        *(_api(f"CONSUMER.{verb}", name) for verb in ("NAMES", "LIST") for name in streams(s)),
-        # Some clients write DURABLE.
-        *(_api(f"CONSUMER.{verb}", name) for verb in ("INFO", "CREATE", "DURABLE.CREATE") for name in made),
-        _api("CONSUMER.CREATE", f"{results}.{Role.AIANALYSIS}.>"),  # with a filter, as clients write it
+        *_looking(s),
         *(_api("STREAM.MSG.GET", name) for name in read),
         _api("STREAM.MSG.DELETE", s.dlq_stream),
     ]
@@ -167,6 +180,7 @@ def _audit_reader(s: Subjects) -> Rights:
 
 RIGHTS: Final = {
     Role.WORKER: _worker,
+    Role.PROVISIONER: _provisioner,
     Role.OPERATOR: _operator,
     Role.GATEWAY: _gateway,
     Role.AIANALYSIS: _aianalysis,
@@ -185,6 +199,23 @@ def streams(s: Subjects) -> tuple[str, ...]:
 def _durables(s: Subjects) -> Iterable[tuple[str, str]]:
     """Of the worker: (stream, durable)."""
     return [*((s.requests_stream, lane.value) for lane in Lane), (s.dlq_stream, EXHAUSTED)]
+
+
+def _all_durables(s: Subjects) -> list[str]:
+    """Of the worker and of the consumers of results, as the API names them."""
+    return [f"{stream}.{durable}" for stream, durable in (*_durables(s), (s.results_stream, Role.AIANALYSIS))]
+
+
+def _looking(s: Subjects) -> list[str]:
+    """Configuration and state of every stream and durable."""
+    return [
+        f"{API}.INFO",
+        f"{API}.STREAM.NAMES",
+        f"{API}.STREAM.LIST",
+        *(_api("STREAM.INFO", name) for name in streams(s)),
+        *(_api(f"CONSUMER.{verb}", name) for verb in ("NAMES", "LIST") for name in streams(s)),
+        *(_api("CONSUMER.INFO", name) for name in _all_durables(s)),
+    ]
 
 
 def _api(verb: str, what: str) -> str:

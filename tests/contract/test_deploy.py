@@ -461,7 +461,7 @@ def test_every_role_has_a_user_with_its_permissions(role):
     assert f"{{user: {role}, password: $RCA_NATS_{name}_PASSWORD, permissions: $RCA_{name}}}" in text
 
 
-@pytest.mark.parametrize(("pod", "role"), [("rca-worker", Role.WORKER), ("rca-provision", Role.OPERATOR)])
+@pytest.mark.parametrize(("pod", "role"), [("rca-worker", Role.WORKER), ("rca-provision", Role.PROVISIONER)])
 def test_pods_speak_as_their_role(pod, role):
     (container,) = PODS[pod]["spec"]["containers"]
     given = {v["name"]: v.get("value") or v["valueFrom"]["secretKeyRef"]["name"] for v in container["env"]}
@@ -474,7 +474,7 @@ def test_pods_speak_as_their_role(pod, role):
 
 @pytest.mark.parametrize(
     ("service", "role"),
-    [("worker", Role.WORKER), ("provision", Role.OPERATOR), ("submit", Role.OPERATOR)],
+    [("worker", Role.WORKER), ("provision", Role.PROVISIONER), ("submit", Role.OPERATOR)],
 )
 def test_compose_services_speak_as_their_role(service, role):
     given = SERVICES[service]["environment"]

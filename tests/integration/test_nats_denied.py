@@ -87,6 +87,19 @@ PUBLISH = {
         "RCA.API.STREAM.MSG.GET.RCA_REQUESTS",
         "RCA.API.STREAM.INFO.RCA_DLQ",
     ],
+    Role.PROVISIONER: [
+        "rca.request.incident",
+        "rca.result.incident.x",
+        "rca.audit.request.accepted",
+        "$KV.RCA_JOURNAL.x.1",
+        "$KV.RCA_CANCEL.x",
+        "$JS.API.STREAM.CREATE.OTHER",
+        "$JS.API.STREAM.MSG.GET.RCA_REQUESTS",
+        "$JS.API.STREAM.MSG.DELETE.RCA_AUDIT",
+        "$JS.API.CONSUMER.CREATE.RCA_AUDIT.x",
+        "$JS.API.CONSUMER.MSG.NEXT.RCA_REQUESTS.p0",
+        "$SYS.REQ.SERVER.PING",
+    ],
     Role.OPERATOR: [
         "rca.result.incident.x",
         "rca.audit.request.accepted",
@@ -94,6 +107,9 @@ PUBLISH = {
         "$KV.RCA_JOURNAL.x.1",
         "$KV.RCA_HISTORY.x",
         "$JS.API.STREAM.CREATE.OTHER",
+        "$JS.API.STREAM.UPDATE.RCA_AUDIT",
+        "$JS.API.STREAM.UPDATE.RCA_RESULTS",
+        "$JS.API.CONSUMER.CREATE.RCA_REQUESTS.p0",
         "$JS.API.STREAM.MSG.GET.KV_RCA_JOURNAL",
         "$JS.API.STREAM.MSG.DELETE.RCA_REQUESTS",
         "$JS.API.CONSUMER.CREATE.RCA_AUDIT.x",
@@ -107,6 +123,7 @@ SUBSCRIBE = {
     Role.AIANALYSIS: ["rca.request.>", "rca.dlq.>", "rca.audit.>", "$KV.RCA_JOURNAL.>", "$SYS.>", ">"],
     Role.EXECUTOR: ["rca.result.>", "rca.outcome.>", "rca.request.>", ">"],
     Role.AUDIT_READER: ["rca.result.>", "rca.dlq.>", "rca.request.>", "$JS.EVENT.>", ">"],
+    Role.PROVISIONER: ["_INBOX.>", "_INBOX_rca_operator.>", "rca.>", "rca.request.>", "$SYS.>", ">"],
     Role.OPERATOR: ["_INBOX.>", "_INBOX_rca_worker.>", "rca.request.>", "$KV.RCA_JOURNAL.>", "$SYS.>", ">"],
 }
 FORBIDDEN = [
@@ -118,9 +135,9 @@ FORBIDDEN = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory):
-    """Provisioned by the operator."""
+    """With its streams, as the provisioner makes them."""
     async with shipped_server(tmp_path_factory.mktemp("denied")) as server:
-        async with connected(settings_of(server, Role.OPERATOR)) as nc:
+        async with connected(settings_of(server, Role.PROVISIONER)) as nc:
             await provision(nc, wanted(Subjects()))
         yield server
 

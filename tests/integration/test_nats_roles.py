@@ -121,10 +121,10 @@ async def until(condition):
 
 async def exhaust(p, remediation_id):
     """A request that the server delivers no more."""
-    operator, worker = p.speakers[Role.OPERATOR], p.speakers[Role.WORKER]
-    config = (await operator.js.consumer_info("RCA_REQUESTS", "p3")).config
+    provisioner, worker = p.speakers[Role.PROVISIONER], p.speakers[Role.WORKER]
+    config = (await provisioner.js.consumer_info("RCA_REQUESTS", "p3")).config
     config.max_deliver = 1
-    await operator.js.add_consumer("RCA_REQUESTS", config)
+    await provisioner.js.add_consumer("RCA_REQUESTS", config)
     await p.speakers[Role.GATEWAY].js.publish("rca.request.incident.p3", body(remediation_id))
     puller = await worker.js.pull_subscribe_bind(consumer="p3", stream="RCA_REQUESTS")
     [message] = await puller.fetch(1, timeout=PATIENCE_SECONDS)
@@ -136,7 +136,7 @@ async def exhaust(p, remediation_id):
 async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
     model = Model()
     async with place(tmp_path, model) as p:
-        await _operator_makes_everything(p)
+        await _the_provisioner_makes_everything(p)
         heard = await p.speakers[Role.AIANALYSIS].nc.subscribe("rca.result.incident.*")
         events = await p.speakers[Role.AUDIT_READER].nc.subscribe("rca.audit.>")
         await exhaust(p, "rr-exhausted")
@@ -157,11 +157,12 @@ async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
         assert [] == p.server.violations()
 
 
-async def _operator_makes_everything(p):
-    made = await p.rca(Role.OPERATOR, "provision")
+async def _the_provisioner_makes_everything(p):
+    made = await p.rca(Role.PROVISIONER, "provision")
     assert (0, len(wanted(SUBJECTS))) == (made.code, made.out.count("created")), made.err
-    operator = p.speakers[Role.OPERATOR]
-    await operator.js.add_consumer("RCA_RESULTS", durable_name="aianalysis", ack_policy="explicit")
+    await p.speakers[Role.PROVISIONER].js.add_consumer(
+        "RCA_RESULTS", durable_name="aianalysis", ack_policy="explicit"
+    )
     assert 0 == (await p.rca(Role.OPERATOR, "provision", "--check")).code
 
 
@@ -251,7 +252,7 @@ def _file(tmp_path, content):
 async def test_a_command_that_is_denied_something_says_so_at_once(tmp_path, arguments, subject):
     file = _file(tmp_path, BODY)
     async with shipped_server(tmp_path) as server:
-        async with connected(settings_of(server, Role.OPERATOR)) as nc:
+        async with connected(settings_of(server, Role.PROVISIONER)) as nc:
             await provision(nc, wanted(SUBJECTS))
         env = environment_of(server, Role.GATEWAY)
         ended = await rca(*(argument.format(file=file) for argument in arguments), env=env)
@@ -262,7 +263,7 @@ async def test_a_command_that_is_denied_something_says_so_at_once(tmp_path, argu
 
 async def test_a_worker_with_the_rights_of_somebody_else_is_not_ready_and_says_why(tmp_path):
     async with place(tmp_path, Model()) as p:
-        async with connected(settings_of(p.server, Role.OPERATOR)) as nc:
+        async with connected(settings_of(p.server, Role.PROVISIONER)) as nc:
             await provision(nc, wanted(SUBJECTS))
         async with p.worker(Role.OPERATOR) as worker:
             await until(lambda: _troubled(worker, "denies us to publish to '$js.api.consumer.msg.next.rca_"))
@@ -283,9 +284,9 @@ async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
 async def test_an_nkey_in_place_of_a_password_has_the_rights_of_its_role(tmp_path):
     """As docs/nats.md says."""
     pair = key()
-    changes = {"{user: operator, password: $RCA_NATS_OPERATOR_PASSWORD,": f"{{nkey: {pair.public},"}
+    changes = {"{user: provisioner, password: $RCA_NATS_PROVISIONER_PASSWORD,": f"{{nkey: {pair.public},"}
     async with shipped_server(tmp_path, changes=changes) as server:
-        with_password = settings_of(server, Role.OPERATOR)
+        with_password = settings_of(server, Role.PROVISIONER)
         seed = _file(tmp_path, pair.seed.encode())
         settings = with_password.model_copy(update={"user": "", "nkey_file": seed})
         async with connected(settings) as nc:
@@ -303,7 +304,7 @@ async def _publish(settings, subject):
 async def test_roles_of_another_prefix_reach_their_own_streams(tmp_path):
     subjects = Subjects("east.rca")
     async with shipped_server(tmp_path, subjects.prefix) as server:
-        async with connected(settings_of(server, Role.OPERATOR, subjects)) as nc:
+        async with connected(settings_of(server, Role.PROVISIONER, subjects)) as nc:
             await provision(nc, wanted(subjects))
         async with connected(settings_of(server, Role.GATEWAY, subjects)) as nc:
             ack = await nc.jetstream().publish("east.rca.request.incident", b"{}")

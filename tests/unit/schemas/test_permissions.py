@@ -68,3 +68,16 @@ def test_only_the_worker_writes_results():
 
 def test_all_streams_are_known():
     assert 10 == len(set(streams(Subjects())))
+
+
+@pytest.mark.parametrize(("role", "subjects"), PAIRS)
+def test_only_the_provisioner_changes_streams_and_consumers(role, subjects):
+    changing = [s for s in access(role, subjects).publish if ".CREATE." in s or ".UPDATE." in s]
+    assert bool(changing) == (role is Role.PROVISIONER)
+
+
+def test_the_provisioner_moves_no_message():
+    rights = access(Role.PROVISIONER, Subjects())
+    assert all(subject.startswith("$JS.API.") for subject in rights.publish)
+    assert not [subject for subject in rights.publish if ".MSG." in subject]
+    assert ("_INBOX_rca_provisioner.>",) == rights.subscribe

@@ -17,7 +17,8 @@ HEADER = """\
 # Who may do what on NATS. Made by `rca permissions`: do not edit, make it again.
 #
 # Include it in the server's configuration and refer to its parts in `accounts`, as nats.conf does:
-#   ${stem}_EXPORTS in the account {stem}, which has JetStream; ${stem}_WORKER and ${stem}_OPERATOR for its users;
+#   ${stem}_EXPORTS in the account {stem}, which has JetStream; ${stem}_WORKER, ${stem}_PROVISIONER and
+#     ${stem}_OPERATOR for its users;
 #   ${stem}_<ROLE>_IMPORTS in the account {stem}_<ROLE> of every other role; ${stem}_<ROLE> for its users.
 """
 
