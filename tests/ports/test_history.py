@@ -22,7 +22,7 @@ from tests.fakes.messages import NOON, new_id
 from tests.nats_servers import connect, provisioned
 from worker.adapters.datastorage import DataStorageHistory
 from worker.adapters.nats.history import MAX_KEPT, NatsHistory
-from worker.adapters.nats.publish import FencedStream
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import Past, PastRemediation, SpecMatch

@@ -17,7 +17,7 @@ from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
-from worker.adapters.nats.publish import FencedStream
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
 from worker.domain.journal.steps import RELEASED, count, done, flaw, paid, usable
 from worker.domain.values.errors import LostClaim, Unavailable
@@ -334,7 +334,7 @@ async def test_a_foreign_writer_fences_too(own_server):
 async def test_without_server_or_bucket_it_is_unavailable(own_server):
     journal, key = journal_on(own_server), request_key(new_id())
     run = await journal.open(key, "run")
-    journal._log._patience_seconds = 0.2  # from here on nothing can succeed
+    journal._stream._patience_seconds = 0.2  # from here on nothing can succeed
     await own_server.js.delete_stream("OBJ_RCA_JOURNAL")
     with pytest.raises(Unavailable):
         await run.append("tools", os.urandom(INLINE_BYTES + 1))

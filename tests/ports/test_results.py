@@ -12,7 +12,8 @@ from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryEvents, MemoryResults
 from tests.fakes.messages import new_id, review_result
 from tests.nats_servers import PATIENCE_SECONDS, connect, provisioned, three_servers
-from worker.adapters.nats.publish import FencedStream, NatsEvents, NatsResults
+from worker.adapters.nats.publish import NatsEvents, NatsResults
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import Unavailable
 
 

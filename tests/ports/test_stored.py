@@ -11,8 +11,9 @@ from schemas.subjects import REPLAY_HEADER, kv_key, request_key
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests
 from tests.fakes.messages import dead, new_id
 from tests.nats_servers import PATIENCE_SECONDS, connect
-from worker.adapters.nats.publish import FencedStream, NatsEvents
+from worker.adapters.nats.publish import NatsEvents
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, NatsRequests
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import StoredRequest
 

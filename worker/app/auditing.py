@@ -15,14 +15,12 @@ from schemas.permissions import API
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
-from worker.adapters.nats.archive import NatsArchive
-from worker.adapters.nats.publish import FencedStream
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.check import AuditCheck
 from worker.domain.audit.findings import Facts, Report, StoredResult
 from worker.domain.audit.record import read_record
 from worker.domain.values.ports import SignatureCheck
 
-PATIENCE_SECONDS = 30.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
 Progress = Callable[[int, int], None]
 """Told how many messages of how many were read; of a file, how many bytes."""
@@ -55,9 +53,9 @@ class Auditing:
         Results are read first: each of them has all its events in the stream by then.
         """
         now = now or datetime.now(UTC)
-        queue = await self._archive(self._subjects.requests_stream).extent(now)
+        queue = await self._stream(self._subjects.requests_stream).extent(now)
         results = await self._results(only, now)
-        archive, check = self._archive(self._subjects.audit_stream), AuditCheck(keys, only=only)
+        archive, check = self._stream(self._subjects.audit_stream), AuditCheck(keys, only=only)
         extent = await archive.extent(now)
         async for message in archive.messages(extent):
             check.add(message.sequence, message.body, message.stored_at)
@@ -66,29 +64,26 @@ class Auditing:
 
     async def events(self, *, only: str = "") -> AsyncIterator[bytes]:
         """The events as they are stored, oldest first; with `only` those of one request key."""
-        archive = self._archive(self._subjects.audit_stream)
+        archive = self._stream(self._subjects.audit_stream)
         async for message in archive.messages(await archive.extent(datetime.now(UTC))):
             if not only or _is_of(message.body, only):
                 yield message.body
 
     async def _results(self, only: str, now: datetime) -> dict[str, StoredResult]:
-        stream, found = self._subjects.results_stream, dict[str, StoredResult]()
+        found = dict[str, StoredResult]()
+        archive = self._stream(self._subjects.results_stream)
         if only:
             kind = RequestKind.RECOVERY if "." in only else RequestKind.INCIDENT
-            if stored := await self._log(stream).newest(self._subjects.result(kind, only)):
+            if stored := await archive.newest(self._subjects.result(kind, only)):
                 found[only] = _result(stored.body, stored.stored_at)
             return found
-        archive = self._archive(stream)
         async for message in archive.messages(await archive.extent(now)):
             key = message.subject.removeprefix(f"{self._subjects.prefix}.result.").partition(".")[2]
             found[key] = _result(message.body, message.stored_at)
         return found
 
-    def _archive(self, stream: str) -> NatsArchive:
-        return NatsArchive(self._log(stream), self._nc, stream, api_prefix=self._api_prefix)
-
-    def _log(self, stream: str) -> FencedStream:
-        return FencedStream(self._nc, stream, patience_seconds=PATIENCE_SECONDS, api_prefix=self._api_prefix)
+    def _stream(self, stream: str) -> FencedStream:
+        return FencedStream(self._nc, stream, api_prefix=self._api_prefix)
 
 
 def check_file(

@@ -28,7 +28,7 @@ from schemas.failure import ValidationFailure
 from schemas.incident import request_digest
 from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
-from worker.adapters.nats.publish import FencedStream
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.values.errors import Unavailable
 

@@ -11,8 +11,9 @@ from nats.aio.client import Client
 from schemas.analysis import AnalysisResult
 from schemas.subjects import Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
-from worker.adapters.nats.publish import FencedStream, NatsResults
+from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
+from worker.adapters.nats.stream import FencedStream
 from worker.app.client import readable_key
 
 PATIENCE_SECONDS = 10.0

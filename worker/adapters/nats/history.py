@@ -7,19 +7,19 @@ that is known, whether the executor wrote once or again after its assessment. No
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.outcome import RemediationOutcome
 from schemas.subjects import Subjects, history_key
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import HistoryUnavailable, Unavailable
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import Past, PastRemediation
+from worker.domain.values.together import together
 
 FORMAT = 1
 MAX_KEPT = 100
@@ -28,29 +28,6 @@ WRITE_ATTEMPTS = 8
 SPEC_DRIFT = "specdrift"
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-class StoredMessage(Protocol):
-    """A message of a stream."""
-
-    @property
-    def sequence(self) -> int: ...
-    @property
-    def body(self) -> bytes: ...
-
-
-class Newest(Protocol):
-    """A stream that is read."""
-
-    async def newest(self, subject: str) -> StoredMessage | None:
-        """The last message on a subject. Raises Unavailable."""
-
-
-class ReplacingStream(Newest, Protocol):
-    """A stream that is read and written, one message a subject."""
-
-    async def create(self, subject: str, body: bytes, *, msg_id: str, replacing: int = 0) -> StoredMessage:
-        """Store a message over the one of that sequence; what is stored there now. Raises Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +47,7 @@ BOOK = TypeAdapter(_Book)
 class NatsHistory:
     """Implements History. `records` is the stream of the bucket."""
 
-    def __init__(self, records: ReplacingStream, outcomes: Newest, subjects: Subjects) -> None:
+    def __init__(self, records: FencedStream, outcomes: FencedStream, subjects: Subjects) -> None:
         self._records, self._outcomes, self._subjects = records, outcomes, subjects
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
@@ -79,7 +56,7 @@ class NatsHistory:
         book, _ = await self._read(target)
         newest = book.remediations[-MAX_JOINED:]
         try:
-            return Past(tuple(await asyncio.gather(*(self._joined(item, target) for item in newest))))
+            return Past(tuple(await together([self._joined(item, target) for item in newest])))
         except Unavailable as error:
             raise _unavailable(target, error) from error
 

@@ -1,14 +1,14 @@
 """The journal of requests in a KV bucket: one numbered list per request, appended to by create only.
 
 The list is also the lock. A run appends `begin` at the next free number; from then on every append of an older run
-meets a taken number and raises LostClaim. No lease, no clock and no liveness check is needed for that. What it can't
-do is see whether the older run still lives: one that is frozen in a paid call when its message is redelivered has
-that one call paid twice, as after a kill.
+meets a taken number and raises LostClaim. That needs no lease, no clock and no liveness check. It does not show whether
+the older run still lives: one that is frozen in a paid call when its message is redelivered has that one call paid
+twice, as after a kill.
 
 A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. Steps above
-INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look
-into the bucket. nats-py's own KV class isn't used: its `create` answers "exists" for an entry of our own whose ack was
-lost, and "not found" to the loser of a race on replicas.
+INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as
+NATS ADR-8 and ADR-20 say, so any client can look into the bucket. nats-py's own KV class isn't used: its `create`
+answers "exists" for an entry of our own whose ack was lost, and "not found" to the loser of a race on replicas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
@@ -25,40 +25,19 @@ from nats.js.object_store import ObjectStore
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.subjects import kv_key
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import read_record
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import UNREADABLE
+from worker.domain.values.together import together
 
 FORMAT = 2
 INLINE_BYTES = 256 * 1024
 STEP_BYTES = 16 * 1024 * 1024
 OBJECT_REQUEST_SECONDS = 5.0
 MAX_DIGITS = 7
-
-
-class StoredMessage(Protocol):
-    """A message of the bucket's stream. `ours`: the very call that answers with it has stored it."""
-
-    @property
-    def subject(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def ours(self) -> bool: ...
-
-
-class FencedLog(Protocol):
-    """The bucket's stream. All methods ask its leader and raise Unavailable."""
-
-    async def newest(self, subject: str) -> StoredMessage | None:
-        """The last message on a subject, wildcards allowed."""
-
-    async def subjects(self, pattern: str) -> Sequence[str]:
-        """All subjects with messages that match."""
-
-    async def create(self, subject: str, body: bytes, *, msg_id: str) -> StoredMessage:
-        """Store the first message of a subject. What is stored there now, which may be another writer's."""
+READS_AT_ONCE = 16
 
 
 class _Version(BaseModel):
@@ -92,10 +71,10 @@ class _Head(_Version):
 
 
 class NatsJournal:
-    """Implements Journal. `log` is the stream of the bucket, `nc` serves the object store of the same name."""
+    """Implements Journal. `stream` is that of the bucket, `nc` serves the object store of the same name."""
 
-    def __init__(self, log: FencedLog, nc: Client, bucket: str) -> None:
-        self._log, self._bucket = log, bucket
+    def __init__(self, stream: FencedStream, nc: Client, bucket: str) -> None:
+        self._stream, self._bucket = stream, bucket
         self._js = nc.jetstream(timeout=OBJECT_REQUEST_SECONDS)
 
     async def open(self, request_key: str, run: str) -> NatsJournalRun:
@@ -128,7 +107,7 @@ class NatsJournal:
             await self._put_object(name, data)
         lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
         body = b"\n".join([*lines, b"" if large else data])
-        stored = await self._log.create(self._subject(key, str(step.number)), body, msg_id=name)
+        stored = await self._stream.create(self._subject(key, str(step.number)), body, msg_id=name)
         if stored.body == body:
             if not stored.ours:  # stored by an earlier try, whose ack was lost: others may have gone on since
                 await self._check_last(key, step)
@@ -138,7 +117,7 @@ class NatsJournal:
         return False
 
     async def _check_last(self, key: str, step: Step) -> None:
-        newest = await self._log.newest(self._subject(key, "*"))
+        newest = await self._stream.newest(self._subject(key, "*"))
         if newest is not None and _number(newest.subject) > step.number:
             raise LostClaim(f"{key}: another run has gone on after step {step.number}")
 
@@ -147,23 +126,22 @@ class NatsJournal:
 
     async def _steps(self, key: str) -> list[Step]:
         """All steps in order. `*` is one token: an incident's list never picks up a recovery of the same id."""
-        newest = await self._log.newest(self._subject(key, "*"))
+        newest = await self._stream.newest(self._subject(key, "*"))
         if newest is None:
             return []
         total = _number(newest.subject)
         if not total:  # somebody has put something else there: what the last step is must be looked up
-            total = max(map(_number, await self._log.subjects(self._subject(key, "*"))), default=0)
-        steps = list[Step]()
-        for number in range(1, total + 1):
-            if number == _number(newest.subject):
-                message: StoredMessage | None = newest
-            else:
-                message = await self._log.newest(self._subject(key, str(number)))
+            total = max(map(_number, await self._stream.subjects(self._subject(key, "*"))), default=0)
+
+        async def step(number: int) -> Step:
+            known = number == _number(newest.subject)
+            message = newest if known else await self._stream.newest(self._subject(key, str(number)))
             try:
-                steps.append(await self._decode(number, message.body if message else None))
+                return await self._decode(number, message.body if message else None)
             except _Unreadable as e:
-                steps.append(Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"}))
-        return steps
+                return Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"})
+
+        return await together([step(number) for number in range(1, total + 1)], at_once=READS_AT_ONCE)
 
     async def _decode(self, number: int, body: bytes | None) -> Step:
         if body is None:

@@ -14,9 +14,10 @@ from schemas.subjects import EXHAUSTED, Subjects
 from schemas.subjects import Lane as LaneName
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.provision import Action
-from worker.adapters.nats.publish import FencedStream, NatsEvents, NatsResults
+from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import Lane
 from worker.adapters.nats.stored import NatsCancellations, NatsRequests
+from worker.adapters.nats.stream import FencedStream
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.exhausted import ExhaustedDesk

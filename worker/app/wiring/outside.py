@@ -19,7 +19,7 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
 from worker.adapters.nats.history import NatsHistory
-from worker.adapters.nats.publish import FencedStream
+from worker.adapters.nats.stream import FencedStream
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, RegoPolicy, read_files

@@ -1,0 +1,318 @@
+"""One JetStream stream: read from its leader, written at most once per subject, or appended to.
+
+A message that may exist only once per subject carries `Nats-Expected-Last-Subject-Sequence`. That fence holds as long
+as the message is kept, whereas the deduplication by `Nats-Msg-Id` ends with its window. The server refuses a second
+write in four ways:
+
+    10071            wrong last sequence: the usual one. On one server also for a known Msg-Id: the fence comes first.
+    duplicate=True   known Msg-Id, which replicas look up before the fence. It does not prove that the message is
+                     stored: the server still says so after the message was deleted.
+    10158            replicas: the same Msg-Id is on its way through Raft.
+    10164            replicas: another write to the subject is on its way through Raft.
+
+None of them says whose bytes are stored, and a timeout says nothing at all. Every answer but a clean ack therefore
+leads to the same place: read back from the leader, or try again.
+
+After a leader was killed an election takes 4 to 9 s, and requests time out meanwhile: keep the patience above 10 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+from nats.js import api
+from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.fields import Timestamp
+from schemas.permissions import API
+from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
+from worker.domain.values.errors import Unavailable
+
+T = TypeVar("T")
+
+WRONG_SEQUENCE, DUPLICATE_IN_FLIGHT, WRITE_IN_FLIGHT, NO_MESSAGE = 10071, 10158, 10164, 10037
+REFUSED: Final = frozenset({WRONG_SEQUENCE, DUPLICATE_IN_FLIGHT, WRITE_IN_FLIGHT})
+TRANSIENT = (
+    TimeoutError,  # nats-py raises its own subclass in some places and the plain one in others
+    NoStreamResponseError,
+    nats.errors.NoRespondersError,
+    nats.errors.OutboundBufferLimitError,
+)
+OUR_MISTAKE = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
+
+REQUEST_SECONDS = 2.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
+NEVER = datetime.min.replace(tzinfo=UTC)
+WALKS, WALK_SEQUENCES = 8, 16
+"""A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the leader of its stream has it. `ours`: this very call stored it.
+
+    Only reading fills in `headers` and `stored_at` (in UTC).
+    """
+
+    subject: str
+    sequence: int
+    body: bytes
+    ours: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stored_at: datetime = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a stream holds: from the first to the last sequence (last below first when it is empty).
+
+    `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
+    may have expired; None when none can have. A message above the age limit expires, so one that is younger and gone
+    was deleted by somebody, wherever the stream begins.
+    """
+
+    first: int
+    last: int
+    oldest: datetime | None
+    kept_since: datetime | None
+
+
+class _State(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    messages: int
+    first_seq: int
+    first_ts: Timestamp
+    last_seq: int
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    max_age: int = 0
+    """In nanoseconds; 0 for none."""
+
+
+class _Info(BaseModel):
+    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out `first_ts`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    state: _State
+    config: _Config
+
+
+class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied on
+    pass
+
+
+class FencedStream:
+    """One stream: written once per subject, or appended to with deduplication by message id; read from its leader.
+
+    It needs no consumer, and so no right to create one. Every method raises Unavailable when nothing is known after
+    `patience_seconds`, and ValueError for a message that can't be sent at all (above the server's `max_payload`, an
+    invalid subject).
+    """
+
+    def __init__(
+        self,
+        nc: Client,
+        stream: str,
+        *,
+        patience_seconds: float = BROKER_PATIENCE_SECONDS,
+        api_prefix: str = API,
+        spread: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._nc, self._stream, self._api_prefix = nc, stream, api_prefix
+        self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
+        self._patience_seconds, self._spread = patience_seconds, spread
+
+    # --- reading
+
+    async def newest(self, subject: str) -> StoredMessage | None:
+        """The last message on a subject, wildcards allowed; None when there is none."""
+        return await self._patiently(f"read {subject}", lambda: self._read(subject=subject))
+
+    async def at(self, sequence: int) -> StoredMessage | None:
+        """The message with this sequence; None when there is none."""
+        return await self._patiently(f"read {self._stream}", lambda: self._read(seq=sequence))
+
+    async def after(self, sequence: int, subject: str = ">") -> StoredMessage | None:
+        """The first message after it on a subject, wildcards allowed; None when there is none."""
+        return await self._patiently(
+            f"read {self._stream}", lambda: self._read(seq=sequence + 1, subject=subject, next=True)
+        )
+
+    async def subjects(self, pattern: str) -> list[str]:
+        """All subjects with messages that match."""
+
+        async def attempt() -> list[str]:
+            with self._translated():
+                info = await self._js.stream_info(self._stream, subjects_filter=pattern)
+            return list(info.state.subjects or {})
+
+        return await self._patiently(f"list {pattern}", attempt)
+
+    async def extent(self, now: datetime) -> Extent:
+        """Which messages the stream holds."""
+
+        async def attempt() -> bytes:
+            subject = f"{self._api_prefix}.STREAM.INFO.{self._stream}"
+            with self._translated():
+                return (await self._nc.request(subject, timeout=REQUEST_SECONDS)).data
+
+        reply = await self._patiently(f"read {self._stream}", attempt)
+        try:
+            info = _Info.model_validate_json(reply)
+        except ValidationError as e:  # or the error of a server without this stream
+            raise Unavailable(f"{self._stream}: there is no such stream; run `rca provision`") from e
+        state, age = info.state, timedelta(microseconds=info.config.max_age // 1_000)
+        oldest, limit = state.first_ts if state.messages else None, now - age
+        may_have_expired = age and state.first_seq > 1
+        return Extent(
+            max(1, state.first_seq),
+            state.last_seq,
+            oldest,
+            min(oldest or limit, limit) if may_have_expired else None,
+        )
+
+    async def messages(self, extent: Extent) -> AsyncIterator[StoredMessage]:
+        """All messages of the extent that are still there, in order. Gaps in it cost no requests."""
+        walks: deque[asyncio.Task[list[StoredMessage]]] = deque()
+        try:
+            for first in range(extent.first, extent.last + 1, WALK_SEQUENCES):
+                last = min(first + WALK_SEQUENCES - 1, extent.last)
+                walks.append(asyncio.create_task(self._walk(first, last)))
+                if len(walks) == WALKS:
+                    for found in await walks.popleft():
+                        yield found
+            while walks:
+                for found in await walks.popleft():
+                    yield found
+        finally:
+            for walk in walks:
+                walk.cancel()
+
+    async def _walk(self, first: int, last: int) -> list[StoredMessage]:
+        messages: list[StoredMessage] = []
+        while first <= last and (found := await self.after(first - 1)) is not None and found.sequence <= last:
+            messages.append(found)
+            first = found.sequence + 1
+        return messages
+
+    # --- writing
+
+    async def create(
+        self,
+        subject: str,
+        body: bytes,
+        *,
+        msg_id: str,
+        headers: Mapping[str, str] | None = None,
+        replacing: int = 0,
+    ) -> StoredMessage:
+        """Store the only message of a subject. Returns what is stored there now, which may be another writer's.
+
+        `replacing` is the sequence of the one message that may be replaced.
+        """
+        fenced: dict[str, str] = {**(headers or {})}
+        fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(replacing)
+
+        async def attempt() -> StoredMessage:
+            problem = ""
+            try:
+                ack = await self._send(subject, body, msg_id, fenced)
+                if not ack.duplicate:
+                    return StoredMessage(subject, ack.seq, body, ours=True)
+            except _NotYet as e:
+                problem = str(e)
+            stored = await self._read(subject=subject)
+            if stored is None or stored.sequence <= replacing:
+                raise _NotYet(problem or "called a duplicate, but not stored")
+            return stored
+
+        return await self._patiently(f"publish {subject}", attempt)
+
+    async def add(
+        self, subject: str, body: bytes, *, msg_id: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Append a message. The same id again inside the stream's duplicate window changes nothing."""
+        await self._patiently(f"publish {subject}", lambda: self._send(subject, body, msg_id, headers or {}))
+
+    async def remove(self, sequence: int) -> bool:
+        """Delete a message. Returns whether it was there; a message that is gone already is no error."""
+
+        async def attempt() -> bool:
+            if await self._read(seq=sequence) is None:
+                return False
+            with self._translated():
+                return await self._js.delete_msg(self._stream, sequence)
+
+        return await self._patiently(f"remove {sequence}", attempt)
+
+    async def _send(self, subject: str, body: bytes, msg_id: str, headers: Mapping[str, str]) -> api.PubAck:
+        own = {**headers, api.Header.MSG_ID: msg_id, api.Header.EXPECTED_STREAM: self._stream}
+        size = len(body) + sum(len(name) + len(value) + 4 for name, value in own.items())
+        if size > self._nc.max_payload:  # nats-py looks at the body only, and the server ends the connection
+            raise ValueError(f"{subject}: a message of {size} bytes, at most {self._nc.max_payload}")
+        with self._translated():
+            return await self._js.publish(subject, body, headers=own)
+
+    async def _read(self, **what: Any) -> StoredMessage | None:
+        """Only 10037 means "none". A missing stream is a 404 too, and must not look like an empty one."""
+        try:
+            with self._translated():
+                message = await self._js.get_msg(self._stream, **what)
+        except Unavailable as e:
+            if isinstance(e.__cause__, NotFoundError) and e.__cause__.err_code == NO_MESSAGE:
+                return None
+            raise
+        return StoredMessage(
+            message.subject or "",
+            message.seq or 0,
+            message.data or b"",
+            headers=message.headers or {},
+            stored_at=message.time or datetime.now(UTC),
+        )
+
+    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
+        end = loop.time() + self._patience_seconds
+        while True:
+            try:
+                return await attempt()
+            except _NotYet as e:
+                if loop.time() > end:
+                    raise Unavailable(f"{what}: {e}") from e
+            await asyncio.sleep(pause * self._spread(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Vendor errors: try again, give up, or our own mistake."""
+        if not self._nc.is_connected and not self._nc.is_closed:
+            # nats-py would buffer every try and send them all after the reconnect
+            raise _NotYet("disconnected")
+        try:
+            yield
+        except APIError as e:
+            # 503 is also how a full stream answers (10077). 5xx passes; 4xx is a wrong configuration.
+            if e.err_code in REFUSED or e.code is None or e.code >= 500:
+                raise _NotYet(str(e)) from e
+            raise Unavailable(f"{self._stream}: {e}") from e
+        except TRANSIENT as e:
+            raise _NotYet(repr(e)) from e
+        except OUR_MISTAKE as e:
+            raise ValueError(f"{self._stream}: {e!r}") from e
+        except nats.errors.Error as e:
+            raise Unavailable(f"{self._stream}: {e!r}") from e

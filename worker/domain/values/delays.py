@@ -1,0 +1,58 @@
+"""Every delay that is not a setting, in seconds, with its reason. Settings hold those that a site may have to change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- calls to the broker
+
+BROKER_PATIENCE_SECONDS: Final = 30.0
+"""How long one call to JetStream is tried again: an election after the death of a leader takes 4 to 9 s."""
+LOOKUP_PATIENCE_SECONDS: Final = 10.0
+"""The same for a look-up whose caller has an own plan for failure: a command, or the search for an earlier result."""
+HISTORY_PATIENCE_SECONDS: Final = 3.0
+"""The same for what helps an analysis and is not needed for it."""
+SETTLE_PATIENCE_SECONDS: Final = 30.0
+"""How long an ack is tried again; after that the message is redelivered, and its result is found."""
+
+# --- messages that go back to the queue
+
+REDELIVERY_FIRST_SECONDS: Final = 5.0
+REDELIVERY_CAP_SECONDS: Final = 300.0
+"""A message whose outcome the broker could not store doubles its delay from the first to this one: the server's limit
+of 50 deliveries must outlast a long outage."""
+NOT_NOW_SECONDS: Final = 1.0
+"""For a message that this process may not run at the moment: another one may take it at once."""
+UNDECIDED_SECONDS: Final = 60.0
+"""For a message whose handler raised: it is a bug, and must not spin."""
+ADVISORY_RETRY_SECONDS: Final = 30.0
+"""For an advisory about an exhausted request whose dead letter could not be stored."""
+
+# --- models
+
+RATE_LIMIT_FLOOR_SECONDS: Final = 5.0
+"""Least pause after a rate limit that names none."""
+LONGEST_RETRY_AFTER_SECONDS: Final = 300.0
+"""The longest Retry-After that is believed: a server that names a date or a wrong unit is asked again."""
+PROBE_GROWTH: Final = 1.1
+LONGEST_PROBE: Final = 5.0
+"""Probes of a model that refuses every call come ever later, up to five times the first pause: each probe leaves steps
+in the journal of its request, which the next one reads, and over a weekend they must stay few."""
+
+# --- suspects
+
+SUSPECTS_WAIT_SECONDS: Final = 30.0
+"""How long urgent requests go before the suspects; then one suspect makes one call."""
+SUSPECT_HOLD_SECONDS: Final = 600.0
+"""How long a suspect waits for its turn beyond that before its message goes back: running analyses take their time."""
+
+# --- what is watched
+
+PROBE_SILENCE_SECONDS: Final = 8.0
+"""A lane whose pull requests were not answered for so long has lost its server or its consumer: pulls expire after 3 s."""
+STARTUP_LOOK_SECONDS: Final = 2.0
+"""Between two looks at what a worker waits for before it starts."""
+STARTUP_REPORT_SECONDS: Final = 5.0
+"""Between two log lines about it."""
+WATCH_SECONDS: Final = 5.0
+"""Between two looks at cluster, catalog and streams: a fault must be visible in readiness within 15 s."""

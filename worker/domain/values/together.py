@@ -1,0 +1,28 @@
+"""Several calls at the same time, none of which outlives the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def together(calls: Sequence[Awaitable[T]], *, at_once: int | None = None) -> list[T]:
+    """Await all calls, `at_once` of them at a time. Returns their results in order.
+
+    The first failure cancels the others and is raised as it is, where `asyncio.gather` would leave them running.
+    """
+    gate = asyncio.Semaphore(at_once or max(1, len(calls)))
+
+    async def one(call: Awaitable[T]) -> T:
+        async with gate:
+            return await call
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(call)) for call in calls]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
