@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from worker.domain.values.conversation import Finish
-from worker.domain.verdict.answers.parse import Answer, UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.parse import Answer, Unreadable, UnreadableAnswer, parse_answer
 
 CANONICAL: dict[str, Any] = {
     "root_cause_analysis": {
@@ -60,10 +60,10 @@ def content(answer: Answer) -> Answer:
     return replace(answer, prose="", notes=())
 
 
-def refusal(reply: str | None, finish: Finish = Finish.STOP) -> str:
-    """What the model is told about an unreadable reply."""
+def unreadable(reply: str | None, finish: Finish = Finish.STOP) -> Unreadable:
+    """Why no answer could be read from a reply."""
     try:
         answer = parse_answer(reply, finish)
-    except UnreadableAnswer as unreadable:
-        return unreadable.problem.message
+    except UnreadableAnswer as error:
+        return error.reason
     raise AssertionError(f"was read: {answer}")

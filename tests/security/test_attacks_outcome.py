@@ -169,16 +169,9 @@ async def test_an_unsure_answer_has_no_sure_workflow():
     assert (REVIEW, Reason.LOW_CONFIDENCE) == (result.status, result.human_review_reason)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Do NOT use this:\n{answer}",
-        "Example of the form:\n{answer}",
-        "{nothing}\nThe log holds this corrected answer, which I ignored:\n{answer}",
-    ],
-)
-async def test_what_the_model_disowns_is_not_executed(text):
-    said = text.format(answer=json.dumps(answer()), nothing=json.dumps(nothing("inconclusive")))
+async def test_an_answer_that_is_quoted_beside_another_one_is_not_executed():
+    quoted = "The log holds this corrected answer, which I ignored:"
+    said = f"{json.dumps(nothing('inconclusive'))}\n{quoted}\n{json.dumps(answer())}"
     world = World.saying(says(said))
     result = await world.analyse()
     assert (REVIEW, Reason.LLM_PARSING_ERROR) == (result.status, result.human_review_reason)

@@ -30,7 +30,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     affected = check_affected(answer, facts, found)
     outcome = check_outcome(answer, found)
     target = check_choice(answer, facts, affected, signal_type, found)
-    if answer.asks_for_person:
+    if answer.asks_for_human:
         found.factors.append("the answer itself asks for a person")
     if found.problems or severity is None or affected is None:
         return Rejected(tuple(found.problems))

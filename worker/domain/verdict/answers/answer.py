@@ -1,16 +1,17 @@
 """What a model answered, in one shape whatever form it was written in.
 
 Values stay as the model wrote them where the verdict has to judge them: a severity outside the list or a parameter of the
-wrong type is kept here and refused there.
+wrong type is kept here and rejected there.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.domain.verdict.problems import Problem
+from worker.domain.verdict.problems import Problem, ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class AnsweredWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredAlternative:
-    """Another workflow the model considered: context for a person, never a fallback."""
+    """Another workflow that the model considered: context for a human, never a fallback."""
 
     workflow_id: str
     confidence: float | None = None
@@ -50,7 +51,7 @@ class AnsweredAlternative:
 class Answer:
     """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
 
-    `asks_for_person`: it says that a person should look or approve. That can add a person, and never spares one.
+    `asks_for_human`: it asks for a human to review or approve. That can only make the result stricter.
     """
 
     summary: str = ""
@@ -64,7 +65,7 @@ class Answer:
     outcome: str = ""
     rationale: str = ""
     confidence: float | None = None
-    asks_for_person: bool = False
+    asks_for_human: bool = False
     warnings: tuple[str, ...] = ()
     context_used: Mapping[str, str] = field(default_factory=dict)
     recovery_analysis: Mapping[str, Any] | None = None
@@ -74,9 +75,34 @@ class Answer:
     problems: tuple[Problem, ...] = ()
 
 
+class Unreadable(enum.StrEnum):
+    """Why no answer could be read."""
+
+    EMPTY = "empty"
+    TOO_LONG = "too_long"
+    REFUSED = "refused"
+    UNFINISHED = "unfinished"
+    TOOL_CALL = "tool_call"
+    IN_THOUGHT = "in_thought"
+    NO_JSON = "no_json"
+    NO_ANSWER = "no_answer"
+    ESCAPED = "escaped"
+    TRUNCATED = "truncated"
+    BROKEN_JSON = "broken_json"
+    CONTRADICTORY = "contradictory"
+
+
+HOW_TO_ANSWER = (
+    "Answer again in full: a short summary in plain text, then one ```json fence with one object that holds"
+    ' "root_cause_analysis" (summary, severity, signal_type, contributing_factors, affectedResource) and'
+    ' "selected_workflow" (workflow_id, confidence, rationale, parameters; or null when no workflow fits).'
+)
+
+
 class UnreadableAnswer(Exception):  # noqa: N818 - a state of the answer
     """No answer could be read. `problem` is what the model is told."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
+    def __init__(self, reason: Unreadable, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.problem = Problem(ProblemKind.UNREADABLE, "", f"{message} {HOW_TO_ANSWER}")

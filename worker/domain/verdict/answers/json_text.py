@@ -1,9 +1,9 @@
 """A reader of JSON as models write it: tolerant about spelling, strict about structure.
 
-Read besides JSON (RFC 8259): trailing commas, `//`, `#` and `/* */` comments, Python literals, single and typographic
-quotes, bare keys, raw line breaks and unknown escapes in strings, any Unicode white space and zero-width characters
-between tokens. Everything else is a fault. Nothing is completed or repaired: an unclosed string, a missing comma, a bare
-word or one key with two values ends the reading, since a value made up here could be executed later.
+It accepts JSON (RFC 8259) and also trailing commas, `//`, `#` and `/* */` comments, Python literals, single and
+typographic quotes, bare keys, raw line breaks and unknown escapes in strings, and any Unicode white space and zero-width
+characters between tokens. Everything else is a fault. Nothing is completed or repaired: an unclosed string, a missing
+comma, a bare word or a key with two values ends the reading, since a made-up value could be executed later.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BODIES = {
 INT64 = range(-(2**63), 2**63)
 
 
-class Fault(enum.StrEnum):
+class JsonFaultKind(enum.StrEnum):
     """Why no value could be read. END: the text stopped inside it."""
 
     END = "end"
@@ -61,9 +61,9 @@ class JsonFault(Exception):  # noqa: N818 - a state of the text
     `quoted_key` says that at least one key stood in quotes: then it was meant as JSON.
     """
 
-    def __init__(self, fault: Fault, position: int, message: str) -> None:
+    def __init__(self, kind: JsonFaultKind, position: int, message: str) -> None:
         super().__init__(message)
-        self.fault = fault
+        self.kind = kind
         self.position = position
         self.message = message
         self.keys: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise self._fault(Fault.SYNTAX, f"objects and lists are nested deeper than {MAX_DEPTH}")
+            raise self._fault(JsonFaultKind.SYNTAX, f"objects and lists are nested deeper than {MAX_DEPTH}")
         head = self._peek()
         if head == "{":
             return self._object(depth)
@@ -127,12 +127,14 @@ class _Reader:
         while self._peek() != "}":
             key = self._key()
             if self._peek() not in _COLONS:
-                raise self._fault(Fault.SYNTAX, f"a colon is missing after the key {key[:40]!r}")
+                raise self._fault(JsonFaultKind.SYNTAX, f"a colon is missing after the key {key[:40]!r}")
             self.position += 1
             self.keys.append(key)
             value = self.value(depth + 1)
             if key in members and not same_value(members[key], value):
-                raise self._fault(Fault.DUPLICATE, f"the key {key[:40]!r} stands twice with different values")
+                raise self._fault(
+                    JsonFaultKind.DUPLICATE, f"the key {key[:40]!r} stands twice with different values"
+                )
             members[key] = value
             self._next_or("}", f"a comma or a closing brace is missing after the value of {key[:40]!r}")
         self.position += 1
@@ -153,7 +155,7 @@ class _Reader:
         if mark == closer:
             return
         if mark not in _COMMAS:
-            raise self._fault(Fault.SYNTAX, complaint)
+            raise self._fault(JsonFaultKind.SYNTAX, complaint)
         self.position += 1
         if self._peek() == closer:
             self.loose.add("trailing commas")
@@ -162,12 +164,12 @@ class _Reader:
         if self._peek() in _CLOSERS:
             key = self._string()
             if len(key) > MAX_KEY_CHARS:
-                raise self._fault(Fault.SYNTAX, f"a key is longer than {MAX_KEY_CHARS} characters")
+                raise self._fault(JsonFaultKind.SYNTAX, f"a key is longer than {MAX_KEY_CHARS} characters")
             self.quoted_key = True
             return key
         word = _WORD.match(self.text, self.position)
         if word is None or len(word.group()) > MAX_KEY_CHARS:
-            raise self._fault(Fault.SYNTAX, "a key in double quotes is missing")
+            raise self._fault(JsonFaultKind.SYNTAX, "a key in double quotes is missing")
         self.position = word.end()
         self.loose.add("keys without quotes")
         return word.group()
@@ -177,7 +179,7 @@ class _Reader:
         body = _BODIES[opener].match(self.text, self.position + 1)
         if body is None:
             self.position = len(self.text)
-            raise self._fault(Fault.END, "a string is not closed")
+            raise self._fault(JsonFaultKind.END, "a string is not closed")
         self.position = body.end() + 1
         if opener != '"':
             self.loose.add("quotes other than double quotes")
@@ -205,13 +207,13 @@ class _Reader:
             return self._literal(word)
         number = _NUMBER.match(self.text, self.position)
         if number is None or len(number.group()) > MAX_NUMBER_CHARS:
-            raise self._fault(Fault.SYNTAX, "a value is missing or not quoted")
+            raise self._fault(JsonFaultKind.SYNTAX, "a value is missing or not quoted")
         token = number.group()
         if not _PLAIN_NUMBER.fullmatch(token):
             self.loose.add("numbers in another notation")
         value = float(token) if re.search(r"[.eE]", token) else int(token)
         if (isinstance(value, int) and value not in INT64) or not math.isfinite(value):
-            raise self._fault(Fault.SYNTAX, "a number is too large")
+            raise self._fault(JsonFaultKind.SYNTAX, "a number is too large")
         self.position = number.end()
         return value
 
@@ -221,8 +223,8 @@ class _Reader:
             self.loose.add("Python literals")
         elif name not in _LITERALS:
             at_end = word.end() == len(self.text)
-            fault = Fault.END if at_end else Fault.SYNTAX
-            raise self._fault(fault, f"the value {name[:40]!r} is not quoted")
+            kind = JsonFaultKind.END if at_end else JsonFaultKind.SYNTAX
+            raise self._fault(kind, f"the value {name[:40]!r} is not quoted")
         self.position = word.end()
         return _PYTHON_LITERALS[name] if name in _PYTHON_LITERALS else _LITERALS[name]
 
@@ -241,8 +243,8 @@ class _Reader:
             elif self.position < len(text):
                 return text[self.position]
             else:
-                raise self._fault(Fault.END, "the text stops inside an object or a list")
+                raise self._fault(JsonFaultKind.END, "the text stops inside an object or a list")
             self.loose.add("comments")
 
-    def _fault(self, fault: Fault, message: str) -> JsonFault:
-        return JsonFault(fault, self.position, message)
+    def _fault(self, kind: JsonFaultKind, message: str) -> JsonFault:
+        return JsonFault(kind, self.position, message)

@@ -1,14 +1,17 @@
-"""A model's final answer, read from its text: tolerant about form, never about content.
+"""Reads a model's final answer from its text: tolerant about form, never about content.
 
-`parse_answer` accepts every shape models really write and maps it onto one type. It never invents a value: a truncated
-object, two different complete answers, or two values for one key are problems, not guesses. Values stay as the model
-wrote them where the verdict has to judge them (a severity outside the list is kept and refused later).
+`parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a value and never
+chooses between two: a truncated object, two different answers, or two values for one key are rejected, and the model is
+told why. Values stay as the model wrote them where the verdict has to judge them (a severity outside the list is kept
+here and rejected there).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.answer import (
@@ -16,131 +19,252 @@ from worker.domain.verdict.answers.answer import (
     AnsweredAlternative,
     AnsweredTarget,
     AnsweredWorkflow,
+    Unreadable,
     UnreadableAnswer,
 )
-from worker.domain.verdict.answers.choice import Candidate, Undecided, choose
-from worker.domain.verdict.answers.fields import Contradiction, clean
-from worker.domain.verdict.answers.json_text import Fault
-from worker.domain.verdict.answers.shapes import to_answer
-from worker.domain.verdict.answers.text import Scan, outside, scan
-from worker.domain.verdict.problems import Problem, ProblemKind
+from worker.domain.verdict.answers.fields import Contradiction, clean, plain
+from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
+from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
+from worker.domain.verdict.answers.text import JsonInText, Scan, outside, scan, stated_in_lines
 
 __all__ = [
     "Answer",
     "AnsweredAlternative",
     "AnsweredTarget",
     "AnsweredWorkflow",
+    "Unreadable",
     "UnreadableAnswer",
     "parse_answer",
 ]
 
 MAX_TEXT_CHARS = 1024 * 1024
 MAX_PROSE_CHARS = 20_000
+MAX_WRAPPERS = 3
 
-_HOW = (
-    "Answer again in full: a short summary in plain text, then one ```json fence with one object that holds"
-    ' "root_cause_analysis" (summary, severity, signal_type, contributing_factors, affectedResource) and'
-    ' "selected_workflow" (workflow_id, confidence, rationale, parameters; or null when no workflow fits).'
-)
 _UNFINISHED = {
-    Finish.LENGTH: "The answer was cut off at the token limit: be shorter.",
-    Finish.REFUSAL: "The answer was refused.",
-    Finish.TOOL_CALLS: "The reply calls a tool: it is no final answer.",
-    Finish.OTHER: "The reply stopped for another reason than being complete.",
+    Finish.LENGTH: (Unreadable.TRUNCATED, "The answer was cut off at the token limit: be shorter."),
+    Finish.REFUSAL: (Unreadable.REFUSED, "The request was refused."),
+    Finish.TOOL_CALLS: (Unreadable.TOOL_CALL, "The reply calls a tool, so it is no final answer."),
+    Finish.OTHER: (Unreadable.UNFINISHED, "The reply stopped before it was complete."),
 }
-# What an unreadable text looks like, and what the model is told then.
+# What a text without readable JSON looks like, and what the model is told then.
 _LOOKS = (
     (
         re.compile(r"&(?:quot|#34|#x22);\s*(?:root_?cause|selected_?workflow)", re.IGNORECASE),
+        Unreadable.ESCAPED,
         "The JSON is HTML-escaped (&quot;): write it with plain double quotes.",
     ),
     (
         re.compile(r"\{(?:\s|\\n)*\\\""),
+        Unreadable.ESCAPED,
         'The JSON is escaped (\\"): write it with plain double quotes.',
     ),
     (
         re.compile(r"<(?:tool_call|function_calls?|invoke|tool_use)\b|\[TOOL_CALLS\]", re.IGNORECASE),
-        "The text holds a tool call and no answer: call tools by the tool interface, and end with the answer.",
+        Unreadable.TOOL_CALL,
+        "The text holds a tool call and no answer: call tools through the tool interface, and end with the answer.",
     ),
     (
         re.compile(
             r"^[ \t]*(?:root_?cause_?analysis|selected_?workflow)[ \t]*:", re.IGNORECASE | re.MULTILINE
         ),
+        Unreadable.NO_JSON,
         "The answer is not JSON (it looks like YAML or like sections of text).",
     ),
 )
 
 
 def parse_answer(text: str | None, finish: Finish) -> Answer:
-    """The answer in a reply: `text` as the model wrote it, `finish` why it stopped.
+    """Read the answer in a reply: `text` as the model wrote it, `finish` why the reply ended.
 
-    `Answer.prose` is the text around the JSON without thoughts, `Answer.problems` what the verdict must refuse.
+    `Answer.prose` is the text around the JSON without thoughts, `Answer.problems` what the verdict must reject.
 
     Raises:
-        UnreadableAnswer: when no complete answer can be read; its problem tells the model why and how to answer.
+        UnreadableAnswer: when no complete answer can be read; its problem tells the model why, and how to answer.
 
     """
     if finish is not Finish.STOP:
-        raise _unreadable(_UNFINISHED[finish])
+        raise UnreadableAnswer(*_UNFINISHED[finish])
     if text is None or not text.strip():
-        raise _unreadable("The answer is empty.")
+        raise UnreadableAnswer(Unreadable.EMPTY, "The answer is empty.")
     if len(text) > MAX_TEXT_CHARS:
-        raise _unreadable(f"The answer is longer than {MAX_TEXT_CHARS} characters.")
+        raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
     seen = scan(text)
-    if seen.tangled:
-        raise _unreadable("The answer holds too many objects to tell which one counts.")
+    if seen.over_limit:
+        raise UnreadableAnswer(
+            Unreadable.TOO_LONG, "The answer holds too many objects: give exactly one JSON object."
+        )
     try:
-        chosen = choose(text, seen)
-        if chosen is None:
-            raise _unreadable(_why_nothing(text, seen))
-        _refuse_broken_later(chosen, seen)
-        answer = to_answer(chosen.value, _spelling_notes(chosen))
-    except (Contradiction, Undecided) as found:
-        raise _unreadable(f"The answer is not clear: {found}.") from found
-    return _with_prose(answer, text, chosen, seen)
+        found = _the_answer(text, seen)
+        if found is None:
+            raise _nothing_found(text, seen)
+        for broken in seen.broken:
+            if broken.start > found.spans[0][0]:  # it may have been meant to replace the readable one
+                raise _broken(broken.kind, broken.message)
+        answer = to_answer(found.value, _spelling_notes(found))
+    except Contradiction as contradiction:
+        message = f"The answer contradicts itself: {contradiction}."
+        raise UnreadableAnswer(Unreadable.CONTRADICTORY, message) from contradiction
+    return _with_prose(answer, text, found, seen)
 
 
-def _refuse_broken_later(chosen: Candidate, seen: Scan) -> None:
-    """An earlier answer must not stand in for a later one that can't be read."""
-    for broken in seen.broken:
-        if broken.start > chosen.spans[0][0]:
-            raise _unreadable(_broken_message(broken.fault, broken.message))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An answer or a part of one, at `spans` in the text. `inner_prose` is text around it in the string it was read from."""
+
+    value: Mapping[str, Any]
+    shape: AnswerShape
+    spans: tuple[tuple[int, int], ...]
+    inner_prose: str = ""
+    loose: frozenset[str] = frozenset()
+    is_correction: bool = False
 
 
-def _why_nothing(text: str, seen: Scan) -> str:
-    if seen.broken:
-        return _broken_message(seen.broken[-1].fault, seen.broken[-1].message)
-    if seen.open_thought:
-        return "The text ends inside a thinking tag that is never closed: nothing after it is read."
-    for pattern, message in _LOOKS:
-        if pattern.search(text):
-            return message
-    if seen.found or seen.other_json:
-        return 'The JSON holds no answer: it needs "root_cause_analysis" and "selected_workflow".'
-    return f"There is no JSON object{' outside of the thinking tags' if seen.thoughts else ''}."
+def _the_answer(text: str, seen: Scan) -> _Part | None:
+    """The one answer of the text, or its parts joined; None when there is none.
+
+    What stands before the heading "Final answer:" or "Corrected answer:" is a draft.
+
+    Raises:
+        Contradiction: when two answers, or parts of one, say different things.
+
+    """
+    parts = [part for found in seen.found for part in _parts_of(found)]
+    latest = max((at for at, part in enumerate(parts) if part.is_correction), default=0)
+    parts = parts[latest:]
+    whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
+    if not whole:
+        return None if seen.broken else _joined([*parts, *_sections(text, seen)])
+    answer = whole[-1]
+    different = [part for part in whole if not same_value(part.value, answer.value)]
+    if different:
+        raise Contradiction(f"{len(different) + 1} different answers are given: give exactly one")
+    for part in parts:
+        _joined([answer, part])
+    return answer
 
 
-def _broken_message(fault: Fault, message: str) -> str:
-    if fault is Fault.END:
-        return f"The JSON is cut off: {message}."
-    return f"The JSON can't be read: {message}."
-
-
-def _unreadable(message: str) -> UnreadableAnswer:
-    return UnreadableAnswer(Problem(ProblemKind.UNREADABLE, "", f"{message} {_HOW}"))
-
-
-def _spelling_notes(chosen: Candidate) -> tuple[str, ...]:
-    if not chosen.loose:
-        return ()
-    return (f"the JSON was not strict: {', '.join(sorted(chosen.loose))}",)
-
-
-def _with_prose(answer: Answer, text: str, chosen: Candidate, seen: Scan) -> Answer:
-    prose = "\n".join(
-        part for part in (outside(text, chosen.spans, seen.thoughts), chosen.inner_prose) if part
+def _joined(parts: list[_Part]) -> _Part | None:
+    """The parts as one answer. Raises Contradiction when two of them have different values for one field."""
+    if not parts:
+        return None
+    values: dict[str, tuple[str, Any]] = {}
+    for part in parts:
+        for key, value in part.value.items():
+            known = values.setdefault(plain(key), (key, value))[1]
+            if not same_value(known, value):
+                raise Contradiction(f"{key[:60]!r} is given twice with different values")
+    return _Part(
+        value=dict(values.values()),
+        shape=AnswerShape.ANSWER,
+        spans=tuple(span for part in parts for span in part.spans),
+        inner_prose=next((part.inner_prose for part in parts if part.inner_prose), ""),
+        loose=frozenset().union(*(part.loose for part in parts)),
     )
-    prose = clean(prose)
+
+
+def _sections(text: str, seen: Scan) -> Iterator[_Part]:
+    """The sections of an answer that is split into headed parts; none unless it has both a cause and a choice."""
+    found = [
+        _Part(
+            {item.section: item.value},
+            AnswerShape.FRAGMENT,
+            ((item.start, item.end),),
+            loose=frozenset(item.loose),
+        )
+        for item in seen.found
+        if item.section and shape_of(item.value) is AnswerShape.OTHER
+    ]
+    if not found:
+        return
+    lines = [_Part({name: value}, AnswerShape.FRAGMENT, ()) for name, value in stated_in_lines(text, seen)]
+    names = {name for part in (*found, *lines) for name in part.value}
+    if {"rootcauseanalysis", "selectedworkflow"} <= names:
+        yield from (*found, *lines)
+
+
+def _parts_of(found: JsonInText) -> Iterator[_Part]:
+    for part in _inside(found.value, 0):
+        yield replace(
+            part,
+            spans=((found.start, found.end),),
+            loose=part.loose | frozenset(found.loose),
+            is_correction=found.is_correction,
+        )
+
+
+def _inside(value: Any, depth: int) -> Iterator[_Part]:
+    """Answers in a value, at most three wrappers deep."""
+    if isinstance(value, dict):
+        yield from _inside_object(value, depth)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _inside(item, depth)
+    elif isinstance(value, str) and "{" in value:
+        yield from _inside_text(value, depth)
+
+
+def _inside_object(value: dict[str, Any], depth: int) -> Iterator[_Part]:
+    """The object itself when it is an answer, else a whole answer in one of its values, else its parts."""
+    shape = shape_of(value)
+    inner: list[_Part] = []
+    if shape is not AnswerShape.ANSWER and depth < MAX_WRAPPERS:
+        for key, item in value.items():
+            if key == "properties" and value.get("type") == "object":
+                continue  # a JSON Schema of the answer, not an answer
+            inner.extend(_inside(item, depth + 1))
+    if shape is AnswerShape.OTHER or any(part.shape is AnswerShape.ANSWER for part in inner):
+        yield from inner
+    else:
+        yield _Part(value, shape, ())
+
+
+def _inside_text(text: str, depth: int) -> Iterator[_Part]:
+    seen = scan(text)
+    if seen.broken or seen.over_limit:
+        raise UnreadableAnswer(Unreadable.BROKEN_JSON, "JSON inside a string cannot be read.")
+    prose = outside(text, [(found.start, found.end) for found in seen.found], seen.thoughts)
+    for found in seen.found:
+        for part in _inside(found.value, depth):
+            loose = part.loose | frozenset(found.loose)
+            yield replace(part, inner_prose=part.inner_prose or prose, loose=loose)
+
+
+def _nothing_found(text: str, seen: Scan) -> UnreadableAnswer:
+    if seen.broken:
+        return _broken(seen.broken[-1].kind, seen.broken[-1].message)
+    if seen.open_thought:
+        message = (
+            "The text ends inside a thinking tag that is never closed, so nothing after that tag was read."
+        )
+        return UnreadableAnswer(Unreadable.IN_THOUGHT, message)
+    for pattern, reason, message in _LOOKS:
+        if pattern.search(text):
+            return UnreadableAnswer(reason, message)
+    if seen.found or seen.other_json:
+        message = 'The JSON holds no answer: it needs "root_cause_analysis" and "selected_workflow".'
+        return UnreadableAnswer(Unreadable.NO_ANSWER, message)
+    if seen.thoughts:
+        message = "There is no JSON object outside of the thinking tags."
+        return UnreadableAnswer(Unreadable.IN_THOUGHT, message)
+    return UnreadableAnswer(Unreadable.NO_JSON, "There is no JSON object.")
+
+
+def _broken(kind: JsonFaultKind, message: str) -> UnreadableAnswer:
+    if kind is JsonFaultKind.END:
+        return UnreadableAnswer(Unreadable.TRUNCATED, f"The JSON is cut off: {message}.")
+    twice = kind is JsonFaultKind.DUPLICATE
+    reason = Unreadable.CONTRADICTORY if twice else Unreadable.BROKEN_JSON
+    return UnreadableAnswer(reason, f"The JSON cannot be read: {message}.")
+
+
+def _spelling_notes(found: _Part) -> tuple[str, ...]:
+    return (f"the JSON was not strict: {', '.join(sorted(found.loose))}",) if found.loose else ()
+
+
+def _with_prose(answer: Answer, text: str, found: _Part, seen: Scan) -> Answer:
+    around = (outside(text, found.spans, seen.thoughts), found.inner_prose)
+    prose = clean("\n".join(part for part in around if part))
     if len(prose) <= MAX_PROSE_CHARS:
         return replace(answer, prose=prose)
     half = MAX_PROSE_CHARS // 2

@@ -1,9 +1,9 @@
-"""Mapping the shapes an answer may have onto one.
+"""Maps the shapes an answer may have onto one.
 
-Read are the canonical answer; the two older ones of ADR-041 (`analysis_summary`, `root_cause_assessment`, `rca_severity`
-with `selected_workflow` or `strategies`); the safety document's `recommendations`; the recovery answer with
+Accepted are the canonical answer; the two older ones of ADR-041 (`analysis_summary`, `root_cause_assessment`,
+`rca_severity` with `selected_workflow` or `strategies`); the safety document's `recommendations`; the recovery answer with
 `recovery_analysis.current_rca`; flat ones; and each of them in snake_case or camelCase. Flags that code decides
-(`is_actionable`, `differs_from_previous`) are never read; one that asks for a person only adds one.
+(`is_actionable`, `differs_from_previous`) are never read. A flag that asks for a human counts only when it is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CURRENT_RCA = ("currentrca", "rootcauseanalysis")
 _AFFECTED = ("affectedresource", "affectedobject")
 _TARGET = ("remediationtarget", "targetresource", "affectedresources")
 _OWN_CONFIDENCE = ("confidence", "analysisconfidence")
-_FOR_A_PERSON = (
+_HUMAN_FLAGS = (
     "needshumanreview", "requireshumanreview", "humanreviewrequired", "humanreview", "humanreviewreason",
     "requiresapproval", "approvalrequired", "approval",
 )  # fmt: skip
@@ -43,7 +43,7 @@ _NO_NAMESPACE = frozenset({"null", "none", "n/a", "<none>", "-"})
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
-class Shape(enum.Enum):
+class AnswerShape(enum.Enum):
     """What an object is. FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no choice."""
 
     ANSWER = enum.auto()
@@ -52,20 +52,20 @@ class Shape(enum.Enum):
     OTHER = enum.auto()
 
 
-def shape_of(value: Any) -> Shape:
+def shape_of(value: Any) -> AnswerShape:
     """What a value read from the text is."""
     root = Fields(value)
     try:
         decided = states_choice(root)
         if _is_template(root):
-            return Shape.OTHER
+            return AnswerShape.OTHER
         if _has_cause(root):
-            return Shape.ANSWER if decided else Shape.UNDECIDED
+            return AnswerShape.ANSWER if decided else AnswerShape.UNDECIDED
         if decided and not is_nothing(root.get("summary")) and root.states(*_AFFECTED):
-            return Shape.ANSWER
-        return Shape.FRAGMENT if root.states(*SELECTED[:3]) else Shape.OTHER
+            return AnswerShape.ANSWER
+        return AnswerShape.FRAGMENT if root.states(*SELECTED[:3]) else AnswerShape.OTHER
     except Contradiction:
-        return Shape.ANSWER
+        return AnswerShape.ANSWER
 
 
 def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
@@ -96,7 +96,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         outcome=snake(reading.name(root.get("investigationoutcome", "outcome"), "investigation_outcome")),
         rationale=reading.text(root.get("rationale", "reasoning"), "rationale") or choice.rationale,
         confidence=_own_confidence(causes, root, reading, chosen=choice.selected is not None),
-        asks_for_person=any(_asks_for_person(source) for source in (root, *causes)),
+        asks_for_human=any(_asks_for_human(source) for source in (root, *causes)),
         warnings=reading.texts(root.get("warnings"), "warnings"),
         context_used=_context(root.get("contextused"), reading),
         recovery_analysis=_recovery_tree(root.get("recoveryanalysis"), "recovery_analysis", reading),
@@ -171,8 +171,8 @@ def _no_surer(
     return replace(chosen, confidence=lowest)
 
 
-def _asks_for_person(source: Fields) -> bool:
-    return any(_is_said(source.get(name)) for name in _FOR_A_PERSON)
+def _asks_for_human(source: Fields) -> bool:
+    return any(_is_said(source.get(name)) for name in _HUMAN_FLAGS)
 
 
 def _is_said(value: Any) -> bool:

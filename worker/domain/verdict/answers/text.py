@@ -1,24 +1,38 @@
-"""Where JSON stands in the text of a model: between prose, fences, tags and thoughts.
+"""Finding JSON in the text of a model: between prose, fences, tags and thoughts.
 
-Text between thinking tags is never read: it holds drafts. A fence or tag around JSON is not needed and not trusted; an
-object is found by its braces, and a broken one is skipped as a whole, so that a part of it is never taken for an answer.
+Text between thinking tags is never read, because it holds drafts. An object is found by its braces; fences and tags
+around it are neither needed nor trusted. A broken object is skipped as a whole, so that no part of it is taken for an
+answer. An answer may be split into sections, with the name of a field as a heading or tag and the value below it:
+
+    # root_cause_analysis
+    {"summary": ...}
+
+    # selected_workflow
+    null
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from worker.domain.verdict.answers.json_text import Fault, JsonFault, read_value
-from worker.domain.verdict.answers.sections import section_of
+from worker.domain.verdict.answers.json_text import JsonFault, JsonFaultKind, read_value
 
 MAX_VALUES = 200
 MAX_LABEL_CHARS = 2_000
-# How many characters failed readings may cover together, as a multiple of the text.
 MAX_WASTE = 2
+"""How many characters failed attempts to read may cover together, as a multiple of the text."""
 MAX_FAILED = 50_000
+MAX_LABEL_LINES = 6
+MAX_LINE_CHARS = 4_000
+SECTIONS = frozenset({
+    "rootcauseanalysis", "selectedworkflow", "alternativeworkflows", "investigationoutcome", "recoveryanalysis",
+    "recoverystrategy", "confidence", "rationale", "warnings", "contextused",
+})  # fmt: skip
+"""Fields of an answer that may stand as sections, without case, spaces and underscores."""
 
 _THOUGHT = r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflections?|scratch_?pad|inner_?monologue)"
 _MARK = re.compile(
@@ -40,12 +54,23 @@ _BRACKETS = re.compile(r'"(?>(?:[^"\\\n]|\\.)*)"?|[{}\[\]]')
 _BEFORE_JSON = re.compile(
     r"(?:(?:(?<=\n)|^)[ \t]*(?:`{3,}|~{3,})[^\n`]*\n\s*|<\w{1,40}>\s*)?(?:[A-Za-z_][\w.]{0,60}\s?[=(]\s*)?$"
 )
+_HEADING = re.compile(r"[\s#>*_`0-9.)-]*([A-Za-z][A-Za-z_ -]{2,60})[*_`\s]*(?:[:=]|\Z)[*_`\s]*")
+_TAG = re.compile(r"<(?:parameter\s+name=)?[\"']?([A-Za-z_]{3,60})[\"']?>\s*")
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+_PLAIN_TEXT_SECTIONS = frozenset({"investigationoutcome", "rationale"})
+_NULL_WORDS = frozenset({"null", "none", "n/a", "nil"})
+_CORRECTION = re.compile(
+    r"(?:^|[.!?]\s)[\s#*_]*(?:(?:my|the)\s)?(?:final|corrected)\sanswer[\s*_]*:?[\s*_]*$", re.IGNORECASE
+)
 _AFTER_JSON = re.compile(r"[ \t]*\)?;?(?:\s*(?:`{3,}|~{3,})[ \t]*(?=\n|$)|\s*</\w{1,40}>)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A value in the text, from `start` to `end`. `label` is the end of the prose before it."""
+class JsonInText:
+    """A value in the text, from `start` to `end`. `label` is the text since the value before it, or the end of that.
+
+    `loose` names in what it was not strict JSON.
+    """
 
     value: Any
     start: int
@@ -53,33 +78,49 @@ class Found:
     label: str
     loose: tuple[str, ...] = ()
 
+    @property
+    def section(self) -> str:
+        """The field whose heading is the nearest above the value; empty without one."""
+        lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
+        for line in reversed(lines[-MAX_LABEL_LINES:]):
+            name, _ = _heading(line)
+            if name or line.lstrip().startswith("#"):
+                return name
+        return ""
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether the line right above it is, or ends with, the heading "Final answer:" or "Corrected answer:"."""
+        lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
+        return bool(lines) and _CORRECTION.search(lines[-1][-MAX_LINE_CHARS:]) is not None
+
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenJson:
     """An object about an answer that could not be read."""
 
     start: int
-    fault: Fault
+    kind: JsonFaultKind
     message: str
 
 
 @dataclass(slots=True)
 class Scan:
-    """What stands in a text: readable values that are about an answer, broken ones, thoughts as (start, end).
+    """What a text holds: values that are about an answer, broken ones, and thoughts as (start, end).
 
-    `open_thought`: a thinking tag was never closed. `tangled`: there was more than may be read.
+    `open_thought`: a thinking tag was never closed. `over_limit`: the text holds more values than are read.
     """
 
-    found: list[Found] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    found: list[JsonInText] = field(default_factory=list)
+    broken: list[BrokenJson] = field(default_factory=list)
     thoughts: list[tuple[int, int]] = field(default_factory=list)
     other_json: int = 0
     open_thought: bool = False
-    tangled: bool = False
+    over_limit: bool = False
 
 
 def scan(text: str) -> Scan:
-    """All values about an answer outside of thoughts, in order. Linear in the text, whatever it holds."""
+    """Find all values about an answer outside of thoughts, in order. Linear in the length of any text."""
     scanner = _Scanner(text)
     scanner.run()
     return scanner.seen
@@ -106,6 +147,44 @@ def _with_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
     return window + before.start(), after.end() if after else end
 
 
+def stated_in_lines(text: str, seen: Scan) -> Iterator[tuple[str, Any]]:
+    """Sections whose value is one line of text outside of the JSON: `(field, value)`."""
+    holes = sorted([*((found.start, found.end) for found in seen.found), *seen.thoughts])
+    position = 0
+    for start, end in [*holes, (len(text), len(text))]:
+        lines = text[position : max(start, position)].splitlines()
+        lines = [line for line in lines if line.strip() and not _FENCE.match(line)]
+        for line, following in pairwise([*lines, ""]):
+            name, rest = _heading(line)
+            if name:
+                yield from _line_value(name, rest or following.strip())
+        position = max(position, end)
+
+
+def _heading(line: str) -> tuple[str, str]:
+    """The field that a heading names, and the text behind it on the line; empty when the line is no heading."""
+    line = line[:MAX_LINE_CHARS]
+    match = _HEADING.match(line) or _TAG.match(line.lstrip())
+    if match is None:
+        return "", ""
+    name = re.sub(r"[^a-z]", "", match.group(1).lower())
+    rest = match.string[match.end() :].strip()
+    return (name, rest) if name in SECTIONS else ("", "")
+
+
+def _line_value(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    if text.strip(" .*_`").lower() in _NULL_WORDS:
+        yield name, None
+        return
+    try:
+        value = read_value(text, 0).value
+    except JsonFault:
+        if name in _PLAIN_TEXT_SECTIONS and text:
+            yield name, text
+        return
+    yield name, value
+
+
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -117,7 +196,7 @@ class _Scanner:
 
     def run(self) -> None:
         position = 0
-        while not self.seen.tangled and (mark := _MARK.search(self.text, position)):
+        while not self.seen.over_limit and (mark := _MARK.search(self.text, position)):
             if mark.lastgroup == "thought":
                 position = self._skip_thought(mark)
             elif mark.lastgroup == "thought_end":
@@ -126,7 +205,7 @@ class _Scanner:
                 position = self._read(mark)
 
     def _skip_thought(self, mark: re.Match[str]) -> int:
-        """To the end of the thought: a thinking tag that never closes makes the rest of the text a thought."""
+        """Go to the end of the thought. A thinking tag that is never closed makes the rest of the text a thought."""
         position = mark.end()
         while (end := _MARK.search(self.text, position)) and end.lastgroup != "thought_end":
             position = end.end()
@@ -137,7 +216,7 @@ class _Scanner:
         return stop
 
     def _drop_unopened_thought(self, mark: re.Match[str]) -> int:
-        """A closing tag without an opening one: some servers put the opening tag into the prompt."""
+        """Drop all text before a closing tag without an opening one: some servers put the opening tag into the prompt."""
         self.seen.found.clear()
         self.seen.broken.clear()
         self.seen.thoughts[:] = [(0, mark.end())]
@@ -151,33 +230,34 @@ class _Scanner:
         except JsonFault as fault:
             return mark.end() if mark.lastgroup == "text" else self._skip_broken(start, fault)
         label = self.text[max(self.label_start, start - MAX_LABEL_CHARS) : start]
-        about_answer = _ANSWER_KEY.search(self.text, start, value.end) or section_of(label)
+        found = JsonInText(value.value, start, value.end, label, value.loose)
+        about_answer = _ANSWER_KEY.search(self.text, start, value.end) or found.section
         if mark.lastgroup == "text" and not (about_answer and "{" in value.value):
             return mark.end()
         if about_answer:
-            self.seen.found.append(Found(value.value, start, value.end, label, value.loose))
-            self.seen.tangled = len(self.seen.found) > MAX_VALUES
+            self.seen.found.append(found)
+            self.seen.over_limit = len(self.seen.found) > MAX_VALUES
         else:
             self.seen.other_json += 1
         self.label_start = value.end
         return value.end
 
     def _skip_broken(self, start: int, fault: JsonFault) -> int:
-        """Behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`, `${NAME}`)."""
+        """Go behind the broken object if it was meant as JSON, else behind its brace (`{{ .Values }}`, `${NAME}`)."""
         self.failed += 1
         self.waste -= fault.position - start
-        self.seen.tangled = self.waste < 0 or self.failed > MAX_FAILED
+        self.seen.over_limit = self.waste < 0 or self.failed > MAX_FAILED
         is_string = self.text[start] == '"'
         if not (fault.quoted_key or is_string or any(map(_ANSWER_KEY.search, fault.keys))):
             return start + 1 if self.text[start] == "{" else max(start + 1, fault.position)
         stop = self._end_of_broken(start)
         if _ANSWER_KEY.search(self.text, start, stop):
-            self.seen.broken.append(Broken(start, fault.fault, fault.message))
+            self.seen.broken.append(BrokenJson(start, fault.kind, fault.message))
         self.label_start = stop
         return stop
 
     def _end_of_broken(self, start: int) -> int:
-        """Where its brackets close, but not beyond the next fence line; else the end of the text."""
+        """The offset where its brackets close, at most the next fence line or the end of the text."""
         if self.next_fence < start:
             fence = _FENCE_LINE.search(self.text, start)
             self.next_fence = fence.start() if fence else len(self.text)

@@ -36,7 +36,7 @@ _PARAMETERS_PATH = f"{_PATH}.parameters"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AnsweredChoice:
     """The workflow chosen, whether a choice (or none) was stated, and what else was considered."""
 
     selected: AnsweredWorkflow | None = None
@@ -50,7 +50,7 @@ def states_choice(root: Fields) -> bool:
     return root.states(*SELECTED, *RANKED, *FLAT_ID) or _says_none_matches(root)
 
 
-def read_choice(root: Fields, reading: Reading) -> Choice:
+def read_choice(root: Fields, reading: Reading) -> AnsweredChoice:
     """The choice of an answer.
 
     Raises:
@@ -65,8 +65,8 @@ def read_choice(root: Fields, reading: Reading) -> Choice:
     elif root.states(*RANKED):
         choice = _ranked(root.get(*RANKED), reading)
     else:
-        return Choice(stated=_says_none_matches(root), others=_alternatives(root, reading))
-    return Choice(
+        return AnsweredChoice(stated=_says_none_matches(root), others=_alternatives(root, reading))
+    return AnsweredChoice(
         choice.selected, choice.stated, choice.rationale, choice.others + _alternatives(root, reading)
     )
 
@@ -77,16 +77,16 @@ def _says_none_matches(root: Fields) -> bool:
     return isinstance(reason, str) and plain(reason) in {"nomatchingworkflow", "nomatchingworkflows"}
 
 
-def _check_flat_id(choice: Choice, root: Fields) -> None:
+def _check_flat_id(choice: AnsweredChoice, root: Fields) -> None:
     flat = root.get(*FLAT_ID)
     named = choice.selected.workflow_id if choice.selected else None
     if not is_nothing(flat) and flat != named:
         raise Contradiction("'selected_workflow' and 'workflow_id' name different workflows")
 
 
-def _selected(value: Any, root: Fields, reading: Reading) -> Choice:
+def _selected(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
     if is_nothing(value):
-        return Choice(stated=True)
+        return AnsweredChoice(stated=True)
     if isinstance(value, str):
         return _by_id(value, root, root, reading)
     workflow = Fields(value)
@@ -97,13 +97,13 @@ def _selected(value: Any, root: Fields, reading: Reading) -> Choice:
         f"{_PATH}.workflow_id",
         "is missing: give the id from the catalog, or set selected_workflow to null for no workflow.",
     )
-    return Choice()
+    return AnsweredChoice()
 
 
-def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -> Choice:
+def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -> AnsweredChoice:
     rationale = reading.text(workflow.get(*_RATIONALE), f"{_PATH}.rationale")
     if is_nothing(workflow_id):
-        return Choice(stated=True, rationale=rationale)
+        return AnsweredChoice(stated=True, rationale=rationale)
     confidence = workflow.get(*_CONFIDENCE)
     if confidence is None and (confidence := root.get(*_CONFIDENCE)) is not None:
         reading.notes.append(
@@ -119,17 +119,17 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
         parameters=_parameters(workflow.get("parameters", "params"), reading),
     )
-    return Choice(selected, stated=True)
+    return AnsweredChoice(selected, stated=True)
 
 
-def _ranked(value: Any, reading: Reading) -> Choice:
+def _ranked(value: Any, reading: Reading) -> AnsweredChoice:
     """The strategy with the highest confidence (ADR-041). Recommendations that name only actions choose nothing."""
     items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
     named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]
     if not named:
         if items:
             reading.notes.append("the recommendations name actions, not workflows of the catalog")
-        return Choice(stated=not items)
+        return AnsweredChoice(stated=not items)
     if len(named) == 1:
         best = named[0]
     else:
@@ -140,7 +140,7 @@ def _ranked(value: Any, reading: Reading) -> Choice:
         best = named[scores.index(top)]
     choice = _by_id(best[0].get("workflowid"), best[0], Fields({}), reading)
     others = [item for entry, item in named if entry is not best[0]]
-    return Choice(choice.selected, stated=True, others=_as_alternatives(others, reading))
+    return AnsweredChoice(choice.selected, stated=True, others=_as_alternatives(others, reading))
 
 
 def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, ...]:

@@ -110,7 +110,6 @@ WRAPPERS = {
         "selected_workflow": None,
     },
     "beside a summary": {"analysis_summary": "Memory.", "response": CANONICAL},
-    "named draft and final": {"draft": json.loads(DRAFT), "final": CANONICAL},
 }
 
 LOOSE = {
@@ -177,18 +176,23 @@ def test_loose_spelling(text):
 
 CORRECTIONS = {
     "corrected": f"First thought:\n```json\n{DRAFT}\n```\nWait, that's wrong. Corrected answer:\n```json\n{JSON}\n```",
-    "final": f"{DRAFT}\nAfter checking the events, my final answer:\n{JSON}",
-    "draft": f"Draft:\n{DRAFT}\n\nThe answer:\n{JSON}",
-    "draft named only": f"**Initial hypothesis**\n{DRAFT}\n\n---\n{JSON}",
-    "instead": f"```json\n{DRAFT}\n```\nThe limit was lowered, so instead:\n```json\n{JSON}\n```",
-    "two drafts": f"Draft 1: {DRAFT}\nDraft 2: {DRAFT.replace('0.4', '0.5')}\nFinal: {JSON}",
-    "the format first": f"I will answer in this format:\n{DRAFT}\n\nNow the answer:\n{JSON}",
-    "final tags": f"<draft>{DRAFT}</draft><final>{JSON}</final>",
-    "an undecided one first": json.dumps({"root_cause_analysis": {"summary": "Unclear yet."}}) + f"\n{JSON}",
+    "final": f"{DRAFT}\nFinal answer:\n{JSON}",
+    "on the line": f"{DRAFT}\nMy final answer: {JSON}",
+    "a heading": f"{DRAFT}\n## Final Answer\n\n```json\n{JSON}\n```",
+    "bold": f"{DRAFT}\n**Final answer:**\n{JSON}",
+    "two drafts": f"Draft 1: {DRAFT}\nDraft 2: {DRAFT.replace('0.4', '0.5')}\nThe final answer:\n{JSON}",
+    "two corrections": f"Final answer:\n{DRAFT}\nThe id is unknown. Corrected answer:\n{JSON}",
+    "the same again": f"{DRAFT}\nFinal answer:\n{JSON}\n{JSON}",
+}
+
+
+@pytest.mark.parametrize("text", CORRECTIONS.values(), ids=CORRECTIONS)
+def test_what_stands_before_a_heading_of_the_final_answer_is_a_draft(text):
+    assert content(read(text)) == EXPECTED
+
+
+NOT_ANSWERS = {
     "a broken one first": f"```json\n{DRAFT[:-40]}\n```\nSorry, once more:\n```json\n{JSON}\n```",
-    "in other languages": f"{DRAFT}\n\u6700\u7ec8\u7b54\u6848\n{JSON}",
-    "on second thought": f"{DRAFT}\nOn second thought:\n{JSON}",
-    "a check between": f"{DRAFT}\nLet me verify the id. It is not in the catalog.\n{JSON}",
     "the form first": json.dumps(
         answer_with(root_cause_analysis={"summary": "...", "severity": "critical|high"})
     )
@@ -203,14 +207,12 @@ CORRECTIONS = {
         }
     )
     + f"\n{JSON}",
-    "a rejected one before": f"{DRAFT}\nI rejected the first idea. Final answer:\n{JSON}",
-    "advice about a workflow": f"Do not use this workflow twice: it takes a minute.\n{JSON}\nDo not use that workflow again.",
-    "final after a mention of the draft": f"{DRAFT}\nFinal answer, replacing the initial draft:\n{JSON}",
+    "advice about a workflow": f"Do not use this workflow twice.\n{JSON}\nDo not use that workflow again.",
 }
 
 
-@pytest.mark.parametrize("text", CORRECTIONS.values(), ids=CORRECTIONS)
-def test_the_last_complete_answer_counts_when_the_text_says_so(text):
+@pytest.mark.parametrize("text", NOT_ANSWERS.values(), ids=NOT_ANSWERS)
+def test_what_is_no_complete_answer_does_not_compete_with_one(text):
     assert content(read(text)) == EXPECTED
 
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from worker.domain.verdict.answers.json_text import MAX_DEPTH, Fault, JsonFault, read_value, same_value
+from worker.domain.verdict.answers.json_text import (
+    MAX_DEPTH,
+    JsonFault,
+    JsonFaultKind,
+    read_value,
+    same_value,
+)
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text(max_size=8)
@@ -55,7 +61,7 @@ def test_what_python_prints_is_read(value):
 @given(OBJECTS.map(json.dumps), st.data())
 def test_no_strict_prefix_of_an_object_is_a_value(text, data):
     cut = data.draw(st.integers(0, len(text) - 1))
-    assert fault(text[:cut]).fault in {Fault.END, Fault.SYNTAX}
+    assert fault(text[:cut]).kind in {JsonFaultKind.END, JsonFaultKind.SYNTAX}
 
 
 @given(st.text(alphabet="{}[]\",:'/#*\\ \n\u200b“”abtrue019.-eE"))
@@ -91,7 +97,7 @@ def test_any_text_is_a_value_or_a_fault(text):
 )
 def test_loose_spelling(text, value):
     if value is None:
-        assert Fault.END is fault(text).fault
+        assert JsonFaultKind.END is fault(text).kind
     else:
         assert value == whole(text)
 
@@ -147,14 +153,14 @@ def test_loose_spelling_is_named(text, spelling):
     ],
 )
 def test_no_meaning_is_made_up(text):
-    assert Fault.SYNTAX is fault(text).fault
+    assert JsonFaultKind.SYNTAX is fault(text).kind
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "{", "[", '"a', "{'a", '{"a"', '{"a":', '{"a": 1', "[1,", "[1 /* ]", "[1 // ]", "[nul"]
 )
 def test_a_text_that_stops_is_told_apart(text):
-    assert Fault.END is fault(text).fault
+    assert JsonFaultKind.END is fault(text).kind
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_a_text_that_stops_is_told_apart(text):
 )
 def test_one_key_has_one_value(text):
     found = fault(text)
-    assert (found.fault, "'a'" in found.message) == (Fault.DUPLICATE, True)
+    assert (found.kind, "'a'" in found.message) == (JsonFaultKind.DUPLICATE, True)
 
 
 def test_depth_is_bounded():

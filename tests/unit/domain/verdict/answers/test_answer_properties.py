@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.answers import CANONICAL, content, read, refusal
+from tests.fakes.answers import CANONICAL, content, read, unreadable
 from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.json_text import same_value
-from worker.domain.verdict.answers.parse import Answer, UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.parse import Answer, Unreadable, UnreadableAnswer, parse_answer
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PIECES = st.sampled_from([
@@ -65,8 +65,8 @@ def test_any_text_is_an_answer_or_unreadable(text):
     try:
         answer = parse_answer(text, Finish.STOP)
         said = [answer.summary, answer.prose, *answer.warnings, *answer.notes]
-    except UnreadableAnswer as unreadable:
-        said = [unreadable.problem.message]
+    except UnreadableAnswer as error:
+        said = [error.problem.message]
     assert all(isinstance(part.encode(), bytes) for part in said)
 
 
@@ -93,7 +93,7 @@ def test_what_python_prints_is_the_same_answer(answer):
 @given(ANSWER, ANSWER)
 def test_two_different_answers_are_none(one, other):
     assume(not same_value(one, other))
-    assert "not clear" in refusal(f"{json.dumps(one)}\n{json.dumps(other)}")
+    assert Unreadable.CONTRADICTORY is unreadable(f"{json.dumps(one)}\n{json.dumps(other)}")
     assert content(read(other)) == content(
         read(f"Draft: {json.dumps(one)}\nFinal answer: {json.dumps(other)}")
     )
@@ -123,7 +123,7 @@ CUTS = {
 @pytest.mark.parametrize("text", CUTS.values(), ids=CUTS)
 def test_an_answer_cut_anywhere_is_no_answer(text):
     assert isinstance(read(text), Answer)
-    assert [cut for cut in range(len(text)) if not refusal(text[:cut])] == []
+    assert [cut for cut in range(len(text)) if not unreadable(text[:cut])] == []
 
 
 @pytest.mark.parametrize("text", CUTS.values(), ids=CUTS)
@@ -156,4 +156,4 @@ def test_an_answer_with_any_mark_missing_is_no_answer():
     text = json.dumps(CANONICAL)
     marks = list(structure(text))
     assert len(marks) > 150
-    assert all(refusal(text[:offset] + text[offset + 1 :]) for offset in marks)
+    assert all(unreadable(text[:offset] + text[offset + 1 :]) for offset in marks)

@@ -299,8 +299,8 @@ def test_flags_that_code_decides_change_nothing(flag):
 )
 def test_a_model_may_ask_for_a_person(fields, asks):
     read_answer = read(answer_with(**fields))
-    assert asks is read_answer.asks_for_person
-    assert read(CANONICAL) == replace(read_answer, asks_for_person=False)
+    assert asks is read_answer.asks_for_human
+    assert read(CANONICAL) == replace(read_answer, asks_for_human=False)
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0.1, 0.1), ("10%", 0.1), (0.99, 0.84), ("sure", 0.84)])
