@@ -16,12 +16,9 @@ from dataclasses import dataclass
 
 from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.isolation import Crowd, Turn, goes_first, steps_aside, turn
+from worker.domain.values.delays import SUSPECT_HOLD_SECONDS, SUSPECTS_WAIT_SECONDS
 from worker.domain.values.ports import Clock
 
-PATIENCE_SECONDS = 30.0
-"""How long the suspects let urgent requests go first before one of them is due, after the last turn of one."""
-SUSPECT_SECONDS = 600.0
-"""How long a suspect waits for its turn beyond that: runs that are under way take their time."""
 FREE_STEPS = 2
 """What a suspect that was due does before it steps aside again: begin, and make one call."""
 
@@ -45,8 +42,8 @@ class Admission:
         self,
         clock: Clock,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
-        suspect_seconds: float = SUSPECT_SECONDS,
+        patience_seconds: float = SUSPECTS_WAIT_SECONDS,
+        suspect_seconds: float = SUSPECT_HOLD_SECONDS,
     ) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty when that is not so. For readiness."""

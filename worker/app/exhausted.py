@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from worker.app.closing import short
 from worker.app.handler import Handler
+from worker.domain.values.delays import ADVISORY_RETRY_SECONDS
 from worker.domain.values.delivery import ACK, Delivery, Settlement, retry
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Requests
-
-AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -52,10 +51,10 @@ class ExhaustedDesk:
             try:
                 await self._serve(advisory, delivery.stored_at)
             except LostClaim:
-                return retry(AGAIN_SECONDS)
+                return retry(ADVISORY_RETRY_SECONDS)
             except Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
-                return retry(AGAIN_SECONDS)
+                return retry(ADVISORY_RETRY_SECONDS)
         return ACK
 
     async def _serve(self, advisory: Advisory, at: datetime) -> None:

@@ -27,6 +27,7 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import Passage, passage
 from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
+from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
@@ -41,14 +42,10 @@ from worker.domain.values.errors import (
     Unavailable,
 )
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
-from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.retry import RetryPolicy, broker_delay, next_delay, probe_pause
 from worker.domain.values.step_kinds import LLM, RESULT
 from worker.domain.verdict.outcome import Ending, Stop
 
-BROKER_SECONDS, BROKER_CAP_SECONDS = 5.0, 300.0
-"""A waiting time that doubles with each delivery: the server's count of deliveries must last for a long outage."""
-NOT_NOW_SECONDS = 1.0
-"""For another worker, or for this one when it takes messages again."""
 STEPPED_ASIDE = "stepped_aside"
 RELEASE_TRIES = 10
 """Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
@@ -130,9 +127,7 @@ class Handler:
             except Unavailable as e:
                 log.warning("broker_unavailable", error=short(e))
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
-                return retry(
-                    min(BROKER_CAP_SECONDS, BROKER_SECONDS * 2.0 ** min(delivery.deliveries - 1, 30))
-                )
+                return retry(broker_delay(delivery.deliveries))
             finally:
                 self._admission.leave(delivery.sequence)
 

@@ -25,12 +25,10 @@ from nats.errors import Error as NatsError
 from worker.adapters.nats.pump import Lane, Pump
 from worker.app.admission import Admission, Door
 from worker.app.link import Link, refusal
+from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
 from worker.domain.values.delivery import Handler, urgency_of
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
-LOOK_SECONDS, SAY_SECONDS = 2.0, 5.0
-SILENCE_SECONDS = 8.0
-"""A pump whose pull requests were not answered for so long has lost its server or its consumer."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = structlog.stdlib.get_logger(__name__)
 
@@ -85,7 +83,7 @@ class Intake:
             return self.problem
         if self.link.client is not None and not self.link.client.is_connected:
             return "the connection is lost; reconnecting"
-        silent = [p.lane.durable for p in self.pumps if p.silent_seconds() > SILENCE_SECONDS]
+        silent = [p.lane.durable for p in self.pumps if p.silent_seconds() > PROBE_SILENCE_SECONDS]
         return f"no answer to pull requests of lanes {', '.join(silent)}" if silent else ""
 
     def app(self) -> FastStream:
@@ -140,7 +138,7 @@ class Intake:
         """The connection, however long it takes: nats-py tries for ever, and says nothing meanwhile."""
         connecting = asyncio.ensure_future(self.broker.connect())
         try:
-            while not (await asyncio.wait({connecting}, timeout=SAY_SECONDS))[0]:
+            while not (await asyncio.wait({connecting}, timeout=STARTUP_REPORT_SECONDS))[0]:
                 self.problem = f"no NATS server answers at {', '.join(self.servers)}"
                 log.warning("waiting", reason=self.link.because(self.problem))
             return await connecting
@@ -154,10 +152,10 @@ class Intake:
         said_at, loop = 0.0, asyncio.get_running_loop()
         while missing := await need(nc):
             self.problem = missing
-            if loop.time() - said_at >= SAY_SECONDS:
+            if loop.time() - said_at >= STARTUP_REPORT_SECONDS:
                 log.warning("waiting", reason=self.link.because(missing))
                 said_at = loop.time()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(STARTUP_LOOK_SECONDS)
 
     async def _start(self) -> None:
         await asyncio.gather(*(pump.start() for pump in self.pumps))

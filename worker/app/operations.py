@@ -15,8 +15,8 @@ from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
 from worker.adapters.nats.stream import FencedStream
 from worker.app.client import readable_key
+from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 10.0
 KEY = re.compile(r"[A-Za-z0-9_%-]+(\.[0-9]+)?", re.ASCII)
 
 
@@ -38,10 +38,10 @@ class Operations:
 
     def __init__(self, nc: Client, subjects: Subjects) -> None:
         def stream(name: str) -> FencedStream:
-            return FencedStream(nc, name, patience_seconds=PATIENCE_SECONDS)
+            return FencedStream(nc, name, patience_seconds=LOOKUP_PATIENCE_SECONDS)
 
         self._subjects = subjects
-        self._results = NatsResults(nc, subjects, patience_seconds=PATIENCE_SECONDS)
+        self._results = NatsResults(nc, subjects, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)

@@ -11,7 +11,8 @@ import pytest
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.virtual_time import run_quickly
-from worker.app.admission import PATIENCE_SECONDS, Admission
+from worker.app.admission import Admission
+from worker.domain.values.delays import SUSPECTS_WAIT_SECONDS
 
 CALL, RUN = 5.0, 20.0
 CALLS = 5
@@ -94,7 +95,7 @@ def test_urgent_requests_without_end_wait_for_one_call_and_the_other_lanes_go_on
     )  # for who was there before, and one call; however many suspects there are
     starts = flow.starts[P3]
     assert max(after - before for before, after in pairwise(starts)) <= 2 * RUN + CALL
-    assert took <= suspects * CALLS * (PATIENCE_SECONDS + 2 * RUN + CALL)
+    assert took <= suspects * CALLS * (SUSPECTS_WAIT_SECONDS + 2 * RUN + CALL)
 
 
 @pytest.mark.parametrize("suspects", [1, 4])

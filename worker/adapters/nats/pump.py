@@ -25,6 +25,7 @@ import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from worker.domain.values.delays import NOT_NOW_SECONDS, SETTLE_PATIENCE_SECONDS, UNDECIDED_SECONDS
 from worker.domain.values.delivery import Delivery, Fate, Handler, Settlement, retry
 
 EXPIRED, MESSAGE, DISCONNECTED = "408", "message", "disconnected"
@@ -78,9 +79,9 @@ class Pump:
         admission: Admission | None = None,
         ack_wait_seconds: float = 60.0,
         pull_seconds: float = 3.0,
-        nak_seconds: float = 1.0,
-        fallback_seconds: float = 60.0,
-        settle_seconds: float = 30.0,
+        nak_seconds: float = NOT_NOW_SECONDS,
+        fallback_seconds: float = UNDECIDED_SECONDS,
+        settle_seconds: float = SETTLE_PATIENCE_SECONDS,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.lane = lane

@@ -324,6 +324,13 @@ class WorkerSettings(Group):
     """Deaths of the process while a request ran alone in it, before it is dead-lettered."""
     hold_seconds: float = Field(60.0, ge=0)
     """Pauses up to this long are waited for with the request in hand; for longer ones it goes back to the queue."""
+    retry_first_seconds: float = Field(2.0, gt=0)
+    """After a failed run: upper limit of the first pause, which is random; twice as long after each further one."""
+    retry_cap_seconds: float = Field(300.0, gt=0)
+    """Longest of these pauses."""
+    patience_seconds: float = Field(3_600.0, gt=0)
+    """How long after its first run a request is tried again while the model gives no answer. Then it is escalated to a
+    human."""
     probe_seconds: float = Field(60.0, gt=0)
     """While the model refuses all calls (credentials, spending): pause between two tries of one request at first; it
     grows to five times as long."""

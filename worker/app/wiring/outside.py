@@ -33,18 +33,15 @@ from worker.app.settings import (
 )
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.cluster.scope import Scope, ScopedCluster
+from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.ports import Catalog, Cluster, Embedder, Policy
 from worker.domain.values.workflows import SelectionContext
 
-CLUSTER_CHECK_SECONDS = 15.0
-CATALOG_CHECK_SECONDS = 15.0
 EXAMPLE = (
     "the shipped example, not for production: no executor of yours has its workflows; name your own with "
     "RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL"
 )
-HISTORY_SECONDS = 3.0
-"""Patience with the broker for what helps and is not needed. Results and the journal have more."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -60,7 +57,7 @@ class ClusterWatch:
         """Ask until cancelled."""
         while True:
             await self.ask()
-            await asyncio.sleep(CLUSTER_CHECK_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def ask(self) -> None:
         """Ask once and note the answer."""
@@ -148,7 +145,7 @@ async def _open_remote(
         cache_seconds=settings.cache_seconds,
     )
     await stack.enter_async_context(catalog)
-    await stack.enter_async_context(background(catalog.follow(CATALOG_CHECK_SECONDS)))
+    await stack.enter_async_context(background(catalog.follow(WATCH_SECONDS)))
     log.info("catalog_opened", source=settings.url)  # it is asked when an incident needs it
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
@@ -205,7 +202,7 @@ def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
     """Our own results and the outcomes on NATS."""
 
     def stream(name: str) -> FencedStream:
-        return FencedStream(nc, name, patience_seconds=HISTORY_SECONDS)
+        return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)
 
     return NatsHistory(stream(f"KV_{subjects.history_bucket}"), stream(subjects.outcomes_stream), subjects)
 

@@ -40,5 +40,9 @@ def handler_rules(settings: Settings) -> HandlerRules:
         max_deaths=worker.max_deaths,
         hold_seconds=worker.hold_seconds,
         probe_seconds=worker.probe_seconds,
-        retries=RetryPolicy(),
+        retries=RetryPolicy(
+            first_seconds=worker.retry_first_seconds,
+            cap_seconds=worker.retry_cap_seconds,
+            max_age_seconds=worker.patience_seconds,
+        ),
     )

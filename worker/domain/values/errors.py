@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
+
 
 class ClusterReason(enum.StrEnum):
     """Why the cluster gave no answer. Only NOT_FOUND says something about the object itself."""
@@ -82,15 +84,11 @@ BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL
 """Nothing can be analysed until a person acts."""
 
 
-LONGEST_AFTER_SECONDS = 300.0
-"""The longest wait that a server is believed (Retry-After): one that names a date or a wrong unit is asked again."""
-
-
 def believed(after: float) -> float:
     """What is waited of the seconds that a server asks for, which may be any number."""
     if after > 0.0:
-        return min(after, LONGEST_AFTER_SECONDS)
-    return 0.0 if after <= 0.0 else LONGEST_AFTER_SECONDS  # it is not a number
+        return min(after, LONGEST_RETRY_AFTER_SECONDS)
+    return 0.0 if after <= 0.0 else LONGEST_RETRY_AFTER_SECONDS  # it is not a number
 
 
 class Retry(Exception):  # noqa: N818 - a verb: what to do

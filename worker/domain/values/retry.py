@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from worker.domain.values.delays import (
+    LONGEST_PROBE,
+    PROBE_GROWTH,
+    RATE_LIMIT_FLOOR_SECONDS,
+    REDELIVERY_CAP_SECONDS,
+    REDELIVERY_FIRST_SECONDS,
+)
 from worker.domain.values.errors import RetryReason
-
-RATE_LIMIT_FLOOR_SECONDS = 5.0
-PROBE_GROWTH, LONGEST_PROBE = 1.1, 5.0
-"""Each try of a request leaves steps in its journal, which the next one reads: over a weekend they must stay few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ def next_delay(
     if after is not None:
         delay += after
     return delay if age_seconds + delay <= policy.max_age_seconds else None
+
+
+def broker_delay(deliveries: int) -> float:
+    """Seconds until a message is redelivered whose outcome the broker could not store, after so many deliveries."""
+    return min(REDELIVERY_CAP_SECONDS, REDELIVERY_FIRST_SECONDS * 2.0 ** min(deliveries - 1, 30))
 
 
 def probe_pause(first_seconds: float, tried: int) -> float:

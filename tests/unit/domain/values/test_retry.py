@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.values.errors import LONGEST_AFTER_SECONDS, Retry, RetryReason
-from worker.domain.values.retry import RATE_LIMIT_FLOOR_SECONDS, RetryPolicy, next_delay, probe_pause
+from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS, RATE_LIMIT_FLOOR_SECONDS
+from worker.domain.values.errors import Retry, RetryReason
+from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
 
 DOWN, LIMITED = RetryReason.MODEL_UNAVAILABLE, RetryReason.MODEL_RATE_LIMITED
 POLICY = RetryPolicy(first_seconds=2.0, cap_seconds=300.0, max_age_seconds=3_600.0)
@@ -75,7 +76,12 @@ def test_a_model_that_refuses_all_calls_is_tried_less_and_less_up_to_a_fifth_as_
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [(-1.0, 0.0), (30.0, 30.0), (1e9, LONGEST_AFTER_SECONDS), (float("nan"), LONGEST_AFTER_SECONDS)],
+    [
+        (-1.0, 0.0),
+        (30.0, 30.0),
+        (1e9, LONGEST_RETRY_AFTER_SECONDS),
+        (float("nan"), LONGEST_RETRY_AFTER_SECONDS),
+    ],
 )
 def test_a_request_outlives_what_an_odd_server_asks_it_to_wait(asked, expected):
     error = Retry(RetryReason.MODEL_RATE_LIMITED, "429", asked)

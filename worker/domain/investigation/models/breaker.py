@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from worker.domain.values.errors import BLOCKING, LONGEST_AFTER_SECONDS, GiveUp, Retry, RetryReason, believed
+from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
+from worker.domain.values.errors import BLOCKING, GiveUp, Retry, RetryReason, believed
 
 PROBE_SECONDS = 1.0
 """When to look again while somebody else's probe is on its way."""
@@ -87,6 +88,6 @@ def unavailable(breaker: Breaker, now: float, rule: BreakerRule, after: float | 
 def _asked(breaker: Breaker, now: float, after: float | None) -> Breaker:
     """Paused as the server asks. The longest pause may be too short for it, so one call goes first."""
     seconds = believed(after or 0.0)
-    opened = max(breaker.opened, 1) if seconds >= LONGEST_AFTER_SECONDS else breaker.opened
+    opened = max(breaker.opened, 1) if seconds >= LONGEST_RETRY_AFTER_SECONDS else breaker.opened
     until = max(breaker.paused_until, now + seconds)
     return replace(breaker, probing=False, opened=opened, paused_until=until)

@@ -15,7 +15,8 @@ from worker.domain.investigation.models.breaker import (
     started,
     unavailable,
 )
-from worker.domain.values.errors import LONGEST_AFTER_SECONDS, GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
 RULE = BreakerRule(failures=3, open_seconds=10.0, longest_seconds=40.0)
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "529")
@@ -128,11 +129,11 @@ ODD = [1_764_305_000.0, float("inf"), float("nan")]
 @pytest.mark.parametrize("reason", [RetryReason.MODEL_RATE_LIMITED, RetryReason.MODEL_UNAVAILABLE])
 def test_an_odd_wish_for_a_pause_ends_and_then_one_call_looks(reason, asked):
     breaker = after([Retry(reason, "odd", asked)])
-    assert LONGEST_AFTER_SECONDS == pause(breaker, 0.0)
-    assert 0.0 == pause(breaker, LONGEST_AFTER_SECONDS)
-    assert PROBE_SECONDS == pause(started(breaker), LONGEST_AFTER_SECONDS)
+    assert LONGEST_RETRY_AFTER_SECONDS == pause(breaker, 0.0)
+    assert 0.0 == pause(breaker, LONGEST_RETRY_AFTER_SECONDS)
+    assert PROBE_SECONDS == pause(started(breaker), LONGEST_RETRY_AFTER_SECONDS)
 
 
 @pytest.mark.parametrize("asked", ODD)
 def test_a_server_that_is_no_model_cannot_pause_itself_for_ever(asked):
-    assert LONGEST_AFTER_SECONDS == pause(unavailable(Breaker(), 0.0, RULE, asked), 0.0)
+    assert LONGEST_RETRY_AFTER_SECONDS == pause(unavailable(Breaker(), 0.0, RULE, asked), 0.0)
