@@ -16,8 +16,8 @@ from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.postgres_server import postgres_server, rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
+from worker.adapters.postgres_catalog.rows import keys_for
 from worker.adapters.postgres_catalog.statements import BITS
-from worker.adapters.postgres_catalog.stored import keys_for
 from worker.domain.catalog.meaning import unit_vectors
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext, Workflow

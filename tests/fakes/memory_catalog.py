@@ -5,17 +5,16 @@ Catalogs that are arranged for speed must answer alike. Also the workflows the t
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from worker.domain.catalog.cursor import cursor_after, workflow_of
-from worker.domain.catalog.search import Tied, graded, search_page
+from worker.domain.catalog.search import match_quality
 from worker.domain.catalog.selection import (
     CUSTOM,
     DETECTED,
+    cursor_after,
     declared,
     for_final_choice,
     is_gitops_managed,
@@ -23,9 +22,10 @@ from worker.domain.catalog.selection import (
     mismatches,
     summary,
     target_keys,
+    workflow_of,
 )
 from worker.domain.values.errors import CatalogUnavailable
-from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import (
     LABELS,
     WILDCARD,
@@ -84,18 +84,27 @@ class MemoryCatalog:
         context = query.applied_to(context)
         fitting = [w for w in self._up() if not mismatches(w, context)]
         scores = self.text_scores(query, [w.workflow_id for w in fitting])
-        order = sorted(
-            fitting,
-            key=lambda w: (*rank(w, context)[:3], -scores.get(w.workflow_id, 0), w.workflow_id),
+        merits = {
+            w.workflow_id: (*rank(w, context)[:3], -scores.get(w.workflow_id, 0)) for w in fitting
+        }  # the smaller one is better
+        tiers: dict[int, list[Workflow]] = {}
+        for w in fitting:
+            tiers.setdefault(exactness(w, context), []).append(w)
+        found: list[Match] = []
+        for exact, tier in tiers.items():
+            for w in tier:
+                better = sum(merits[v.workflow_id] < merits[w.workflow_id] for v in tier)
+                found.append(Match(w, match_quality(exact, better, len(tier))))
+        found.sort(key=lambda match: (merits[match.workflow.workflow_id], match.workflow.workflow_id))
+        good = [match for match in found if match.confidence >= query.min_confidence]
+        alone = Counter(out[0].label for w in self.all if len(out := mismatches(w, context)) == 1)
+        return SearchPage(
+            tuple(good[: query.max_results]),
+            len(good),
+            len(found) - len(good),
+            exclusions(self.all, context),
+            dict(alone),
         )
-        alike = itertools.groupby(
-            order,
-            lambda w: (exactness(w, context), rank(w, context)[:3], scores.get(w.workflow_id)),
-        )
-        tied = [Tied(same := list(group), len(same), exact) for (exact, *_), group in alike]
-        alone = Counter(found[0].label for w in self.all if len(found := mismatches(w, context)) == 1)
-        found = graded(tied, query, lambda same: [(same, len(same))])
-        return search_page(found, lambda w: w, exclusions(self.all, context), dict(alone))
 
     def text_scores(self, query: SearchQuery, ids: Iterable[str]) -> dict[str, float]:
         """Words shared with the query, by id."""

@@ -20,10 +20,10 @@ from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.postgres_server import rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.adapters.postgres_catalog.schema import NEWEST
+from worker.adapters.postgres_catalog.database import NEWEST
+from worker.adapters.postgres_catalog.rows import keys_for
 from worker.adapters.postgres_catalog.statements import BITS
-from worker.adapters.postgres_catalog.stored import keys_for
-from worker.domain.catalog.index import CatalogIndex
+from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.text_index import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflow_search import SearchQuery
@@ -179,7 +179,7 @@ class Index:
     """All workflows in memory, arranged for speed, which is tested against the walk elsewhere."""
 
     def __init__(self, workflows, url):
-        self.index, self.words, self.scores = CatalogIndex(workflows), Words(url), {}
+        self.index, self.words, self.scores = CatalogSnapshot(workflows), Words(url), {}
 
     async def actions(self, context):
         return self.index.actions(context)

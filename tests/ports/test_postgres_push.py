@@ -11,8 +11,8 @@ import pytest
 from tests.fakes.memory_catalog import labels, workflow
 from tests.postgres_server import rows
 from worker.adapters.postgres_catalog import PostgresCatalog, push
-from worker.adapters.postgres_catalog.schema import LOCK
-from worker.adapters.postgres_catalog.stored import document_of, workflow_of
+from worker.adapters.postgres_catalog.database import LOCK
+from worker.adapters.postgres_catalog.rows import document_of, workflow_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import ActionText, Parameter, SelectionContext
 

@@ -19,9 +19,9 @@ from worker.adapters.datastorage.client import DataStorageClient, Exchange, Fail
 from worker.adapters.datastorage.playbooks_api import PlaybooksApi
 from worker.adapters.datastorage.source import Found, NoSuchApiError, Source
 from worker.adapters.datastorage.workflows_api import WorkflowsApi
+from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.meaning_rank import MeaningRank
 from worker.domain.catalog.selection import for_final_choice, mismatches
-from worker.domain.catalog.shelf import Shelf
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
@@ -39,7 +39,7 @@ Answered = TypeVar("Answered")
 class _Kept(NamedTuple):
     """What was read, good until `until` (monotonic)."""
 
-    shelf: Shelf
+    snapshot: CatalogSnapshot
     until: float
 
 
@@ -72,7 +72,7 @@ class DataStorageCatalog:
         self._source: Source = WorkflowsApi()
         self._kept: dict[Hashable, _Kept] = {}
         self._meaning = MeaningRank(embedder, monotonic) if embedder else None
-        self._embedded: Shelf | None = None
+        self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""
 
@@ -98,18 +98,18 @@ class DataStorageCatalog:
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""
-        return (await self._shelf(context)).workflows.actions(context)
+        return (await self._snapshot(context)).actions(context)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
-        return (await self._shelf(context)).workflows.page(action_type, context, cursor)
+        return (await self._snapshot(context)).page(action_type, context, cursor)
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         """The workflow as the server has it now, None when it is unknown or does not fit."""
 
         async def look(exchange: Exchange) -> Workflow | None:
-            shelf = self._fresh(context) or await self._read(exchange, context)
-            listed = shelf.workflows.get(workflow_id, context)
+            snapshot = self._fresh(context) or await self._read(exchange, context)
+            listed = snapshot.get(workflow_id, context)
             return listed and await self._source.confirm(exchange, listed, context)
 
         now = await self._call(look)
@@ -117,9 +117,9 @@ class DataStorageCatalog:
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
-        shelf = await self._shelf(query.applied_to(context))
-        known = self._meaning if shelf is self._embedded else None
-        return shelf.search(query, context, await known.scores(query) if known else None)
+        snapshot = await self._snapshot(query.applied_to(context))
+        known = self._meaning if snapshot is self._embedded else None
+        return snapshot.search(query, context, await known.scores(query) if known else None)
 
     async def follow(self, poll_seconds: float) -> None:
         """Keep what is known fresh, and `problem` with it, and embed what is new, until cancelled."""
@@ -139,9 +139,9 @@ class DataStorageCatalog:
             done = meaning.complete or await meaning.learn()
             await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
 
-    async def _shelf(self, context: SelectionContext) -> Shelf:
-        if shelf := self._fresh(context):
-            return shelf
+    async def _snapshot(self, context: SelectionContext) -> CatalogSnapshot:
+        if snapshot := self._fresh(context):
+            return snapshot
         return await self._call(lambda exchange: self._read(exchange, context))
 
     async def _call(self, work: Callable[[Exchange], Awaitable[Answered]]) -> Answered:
@@ -155,28 +155,28 @@ class DataStorageCatalog:
         self._failure = ""
         return found
 
-    def _fresh(self, context: SelectionContext) -> Shelf | None:
+    def _fresh(self, context: SelectionContext) -> CatalogSnapshot | None:
         kept = self._kept.get(self._source.key(context))
-        return kept.shelf if kept is not None and self._monotonic() < kept.until else None
+        return kept.snapshot if kept is not None and self._monotonic() < kept.until else None
 
-    async def _read(self, exchange: Exchange, context: SelectionContext) -> Shelf:
+    async def _read(self, exchange: Exchange, context: SelectionContext) -> CatalogSnapshot:
         async with self._reading:  # whoever waited finds what the other one has read
-            if shelf := self._fresh(context):
-                return shelf
+            if snapshot := self._fresh(context):
+                return snapshot
             until = self._monotonic() + self._cache_seconds
             found = await self._found(exchange, context)
             self._note(found)
-            shelf = await asyncio.to_thread(Shelf.of, found.workflows.values(), found.texts)
-            self._keep(self._source.key(context), _Kept(shelf, until))
-            return shelf
+            snapshot = await asyncio.to_thread(CatalogSnapshot, found.workflows.values(), found.texts)
+            self._keep(self._source.key(context), _Kept(snapshot, until))
+            return snapshot
 
     def _keep(self, key: Hashable, kept: _Kept) -> None:
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[key] = kept
         if self._meaning:
-            self._meaning.offer(kept.shelf.passages)
-            self._embedded = kept.shelf
+            self._meaning.offer(kept.snapshot.passages)
+            self._embedded = kept.snapshot
 
     async def _found(self, exchange: Exchange, context: SelectionContext) -> Found:
         try:

@@ -10,8 +10,8 @@ from pathlib import Path
 import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
+from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.meaning_rank import MeaningRank
-from worker.domain.catalog.shelf import Shelf
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
@@ -45,12 +45,12 @@ class FileCatalog:
         self._meaning = MeaningRank(embedder, time.monotonic) if embedder else None
         self._directory, self._tried = directory, seen
         self._fault = self._unreadable = ""
-        self._put_up(Shelf.of(workflows, actions or {}))
+        self._put_up(CatalogSnapshot(workflows, actions or {}))
 
-    def _put_up(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def _put_up(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
         if self._meaning:
-            self._meaning.offer(shelf.passages)
+            self._meaning.offer(snapshot.passages)
 
     @classmethod
     async def open(cls, directory: Path, *, embedder: Embedder | None = None) -> FileCatalog:
@@ -80,29 +80,29 @@ class FileCatalog:
 
     def __len__(self) -> int:
         """How many workflows there are."""
-        return len(self._shelf.workflows)
+        return len(self._snapshot)
 
     def __iter__(self) -> Iterator[Workflow]:
         """All workflows, by id."""
-        return iter(self._shelf.workflows)
+        return iter(self._snapshot)
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
         """Types of action with a workflow that fits, by name."""
-        return self._shelf.workflows.actions(context)
+        return self._snapshot.actions(context)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
-        return self._shelf.workflows.page(action_type, context, cursor)
+        return self._snapshot.page(action_type, context, cursor)
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         """The workflow, None when it is unknown or does not fit. The signal type filters searches only."""
-        return self._shelf.workflows.get(workflow_id, context)
+        return self._snapshot.get(workflow_id, context)
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
-        shelf = self._shelf
+        snapshot = self._snapshot
         by_meaning = await self._meaning.scores(query) if self._meaning else None
-        return shelf.search(query, context, by_meaning)
+        return snapshot.search(query, context, by_meaning)
 
     async def learn(self) -> bool:
         """Embed what is new, if there is an embedder; whether that worked. Words rank until all is embedded."""
@@ -151,5 +151,5 @@ class FileCatalog:
         if self._fault:
             log.warning("catalog_change_refused", error=self._fault)
             return
-        self._put_up(await asyncio.to_thread(Shelf.of, loaded.workflows.values(), loaded.actions))
+        self._put_up(await asyncio.to_thread(CatalogSnapshot, loaded.workflows.values(), loaded.actions))
         log.info("catalog_reloaded", workflows=len(self))

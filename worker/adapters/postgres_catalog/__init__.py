@@ -1,7 +1,6 @@
 """The workflow catalog in PostgreSQL. Importing it raises CatalogUnavailable where asyncpg is not installed."""
 
 from worker.adapters.postgres_catalog.catalog import PostgresCatalog
-from worker.adapters.postgres_catalog.push import Pushed, push
-from worker.adapters.postgres_catalog.vectors import embed
+from worker.adapters.postgres_catalog.push import Pushed, embed, push
 
 __all__ = ["PostgresCatalog", "Pushed", "embed", "push"]

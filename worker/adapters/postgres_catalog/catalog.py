@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from worker.adapters.postgres_catalog import statements
-from worker.adapters.postgres_catalog.database import Database
+from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.adapters.postgres_catalog.ranking import Ranking, by_words
-from worker.adapters.postgres_catalog.stored import Decoder, bits_of, keys_for, storable, words_in
-from worker.domain.catalog.cursor import workflow_of
-from worker.domain.catalog.index import PAGE_SIZE
-from worker.domain.catalog.label_bits import LabelBits, places_of
-from worker.domain.catalog.search import contested, graded, search_page
-from worker.domain.catalog.selection import for_final_choice, mismatches, workflow_page
+from worker.adapters.postgres_catalog.rows import Decoder, LabelBits, keys_for, storable, weights_of
+from worker.domain.catalog.meaning import QueryVectors, Vector
+from worker.domain.catalog.search import best_matches, undecided
+from worker.domain.catalog.selection import (
+    PAGE_SIZE,
+    for_final_choice,
+    mismatches,
+    most_first,
+    workflow_of,
+    workflow_page,
+)
 from worker.domain.catalog.text_index import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
-from worker.domain.values.workflow_search import SearchPage, SearchQuery
+from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
 CALL_SECONDS = 5.0
+
+
+class MeaningInDatabase:
+    """Ranks workflows by how near their vectors are to the vector of a query.
+
+    Words rank without an embedder, while it gives no vector, and when a workflow has no vector of its model: vectors and
+    words give no common order.
+    """
+
+    def __init__(self, embedder: Embedder | None, monotonic: Callable[[], float]) -> None:
+        self._embedder = embedder
+        self._queries = QueryVectors(embedder, monotonic) if embedder else None
+        self._keeps_vectors, self._problem = False, ""
+
+    @property
+    def problem(self) -> str:
+        """Why words rank although there is an embedder; empty when vectors do."""
+        return self._queries.problem or self._problem if self._queries else ""
+
+    async def vector(self, query: SearchQuery) -> Vector | None:
+        """The vector of a query, if the embedder gives one. Never raises."""
+        return await self._queries.of(query) if self._queries else None
+
+    async def scores(
+        self, connection: asyncpg.Connection, vector: Vector | None, places: Sequence[int]
+    ) -> Mapping[int, float] | None:
+        """How near the workflows of these places are to the query; None when words have to decide."""
+        if not vector or not places:
+            return None
+        name = self._embedder.name if self._embedder else ""
+        self._keeps_vectors = self._keeps_vectors or await has_embeddings(connection)
+        if not self._keeps_vectors:
+            self._problem = "the database cannot keep vectors: it has no pgvector"
+            return None
+        rows = await connection.fetch(statements.BY_MEANING, places, vector, len(vector), name)
+        missing = len(places) - len(rows)
+        self._problem = f"{missing} workflows have no vector of {name}: run `{PUSH}`" if missing else ""
+        return None if missing else {row["place"]: row["score"] for row in rows}
 
 
 class PostgresCatalog:
@@ -42,7 +87,7 @@ class PostgresCatalog:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = Database(url, call_seconds=call_seconds)
-        self._ranking = Ranking(embedder, monotonic)
+        self._meaning = MeaningInDatabase(embedder, monotonic)
         self._decoder = Decoder()
 
     async def __aenter__(self) -> Self:
@@ -64,7 +109,7 @@ class PostgresCatalog:
     @property
     def meaning_problem(self) -> str:
         """Why words rank although there is an embedder; empty when they do not."""
-        return self._ranking.problem
+        return self._meaning.problem
 
     async def check(self) -> None:
         """Raises CatalogUnavailable when there is nothing to offer, or no database."""
@@ -74,30 +119,40 @@ class PostgresCatalog:
         """Types of action with a workflow that fits, by name."""
 
         async def work(connection: asyncpg.Connection) -> Sequence[ActionSummary]:
-            bits = _offered(await _rows(connection, statements.BITS_AND_ACTIONS, context))
+            labels = await _labels(connection, statements.BITS_AND_ACTIONS, context)
             rows = await connection.fetch(statements.ACTION_TEXTS)
             texts = {
                 r["action_type"]: ActionText(r["description"], r["when_to_use"], r["when_not_to_use"])
                 for r in rows
             }
-            return bits.summaries(context, texts)
+            fitting = {name: bits & labels.fitting for name, bits in sorted(labels.actions().items())}
+            return tuple(
+                ActionSummary(
+                    name, texts.get(name, ActionText()), bits.bit_count(), labels.signal_types(bits)
+                )
+                for name, bits in fitting.items()
+                if bits
+            )
 
         return await self._database.read(work)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
         name, last = action_type.strip().lower(), workflow_of(cursor)
-        known = name if storable(name) else ""
 
         async def work(connection: asyncpg.Connection) -> WorkflowPage:
-            bits = _offered(await _rows(connection, statements.BITS_AND_ACTION, context, known))
+            asked = name if storable(name) else ""
+            labels = await _labels(connection, statements.BITS_AND_ACTION, context, asked)
+            scope = functools.reduce(operator.or_, labels.actions(name).values(), 0)
+            order = [found.place for found in labels.best_first(labels.fitting & scope)]
             after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
-            fit, scope = bits.fit(context), bits.of_action(action_type)
-            order, found = fit.places(scope, after), list[Workflow]()
-            while places := list(itertools.islice(order, PAGE_SIZE + 1 - len(found))):
+            rest, found = iter(order[order.index(after) + 1 :] if after in order else order), list[Workflow]()
+            while places := list(itertools.islice(rest, PAGE_SIZE + 1 - len(found))):
                 shown = await self._shown(connection, places)
                 found += [shown[place] for place in places if place in shown]
-            return workflow_page(found, PAGE_SIZE, fit.left_out(scope))
+            return workflow_page(
+                found, _counts({label: bits & scope for label, bits in labels.excluded.items()})
+            )
 
         return await self._database.read(work)
 
@@ -112,20 +167,23 @@ class PostgresCatalog:
 
     async def search(self, query: SearchQuery, context: SelectionContext) -> SearchPage:
         """Workflows that fit the labels and the query, best match first."""
-        narrowed, vector = query.applied_to(context), await self._ranking.vector(query)
+        narrowed, vector = query.applied_to(context), await self._meaning.vector(query)
         words = " ".join(words_of(str(query)))
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
-            rows = await _rows(connection, statements.BITS_AND_WORDS, narrowed, words)
-            bits = _offered(rows)
-            fit = bits.fit(narrowed)
-            tied = fit.tied()
-            among = [place for bits in contested(tied, query) for place in places_of(bits)]
-            near = await self._ranking.nearness(connection, vector, among)
-            best = graded(tied, query, near or by_words(words_in(rows), bits.size))
-            found = await self._shown(connection, [place for place, _ in best.best])
-            there = best._replace(best=tuple(match for match in best.best if match[0] in found))
-            return search_page(there, found.__getitem__, fit.left_out(-1), fit.left_out_alone())
+            labels = await _labels(connection, statements.BITS_AND_WORDS, narrowed, words)
+            order = labels.best_first(labels.fitting)
+            places = undecided(order, query)
+            scores = await self._meaning.scores(connection, vector, places)
+            found = best_matches(order, query, scores or _by_words(labels, places))
+            shown = await self._shown(connection, [place for place, _ in found.shown])
+            return SearchPage(
+                tuple(Match(shown[place], quality) for place, quality in found.shown if place in shown),
+                found.total,
+                len(order) - found.total,
+                _counts(labels.excluded),
+                _counts(labels.excluded_alone()),
+            )
 
         return await self._database.read(work)
 
@@ -134,15 +192,27 @@ class PostgresCatalog:
         return {r["place"]: self._decoder.workflow(r["document"]) for r in rows}
 
 
-async def _rows(
+async def _labels(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
-) -> Sequence[asyncpg.Record]:
+) -> LabelBits:
+    """What the rows of a statement say. Raises CatalogUnavailable when nobody has filled the tables."""
     keys = zip(*keys_for(context), strict=True)
-    return await connection.fetch(statement, *map(list, keys), *more)
-
-
-def _offered(rows: Sequence[asyncpg.Record]) -> LabelBits:
-    bits = bits_of(rows)
-    if not bits.size:
+    labels = LabelBits(await connection.fetch(statement, *map(list, keys), *more), context)
+    if not labels.size:
         raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
-    return bits
+    return labels
+
+
+def _counts(excluded: Mapping[str, int]) -> dict[str, int]:
+    return most_first({label: bits.bit_count() for label, bits in excluded.items()})
+
+
+def _by_words(labels: LabelBits, places: Sequence[int]) -> dict[int, float]:
+    """The score of each place: the weights of the words of the query that its workflow has.
+
+    Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say nothing.
+    """
+    counts = [bits.bit_count() for bits in labels.words]
+    weights = [math.log1p((labels.size - count + 0.5) / (count + 0.5)) for count in counts]
+    terms = list(zip(labels.words, weights, strict=True))
+    return dict(zip(places, weights_of(places, terms), strict=True))

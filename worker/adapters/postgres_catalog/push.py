@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from worker.adapters.postgres_catalog import statements
-from worker.adapters.postgres_catalog.database import as_owner
+from worker.adapters.postgres_catalog.database import LOCK, as_owner, has_embeddings, migrate
 from worker.adapters.postgres_catalog.driver import asyncpg
-from worker.adapters.postgres_catalog.schema import LOCK, has_embeddings, migrate
-from worker.adapters.postgres_catalog.stored import document_of, hash_of, rows_of, word_rows_of, workflow_of
-from worker.domain.catalog.label_bits import LabelBits
+from worker.adapters.postgres_catalog.rows import document_of, hash_of, label_rows, word_rows, workflow_of
+from worker.domain.catalog.meaning import passage_of
 from worker.domain.catalog.text_index import text_of
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.errors import CatalogUnavailable, EmbedderUnavailable
+from worker.domain.values.ports import Embedder
 from worker.domain.values.workflows import ActionText, Workflow
 
 BATCH = 500
+TEXTS_BATCH = 16
+TEXTS_SECONDS = 60.0
 ID_CHARS = 100
 NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -155,6 +158,38 @@ async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) 
     await connection.execute("DELETE FROM workflow_catalog_bits")
     await connection.execute(statements.SAVE_PLACES, [w.workflow_id for w in ordered])
     words = [(row["place"], row["words"]) for row in await connection.fetch(statements.WORDS)]
-    for rows in (rows_of(LabelBits.of(ordered)), word_rows_of(words)):
+    for rows in (label_rows(ordered), word_rows(words)):
         await connection.copy_records_to_table("workflow_catalog_bits", records=rows)
     await connection.execute("ANALYZE workflow_catalog, workflow_catalog_place, workflow_catalog_bits")
+
+
+async def embed(
+    url: str, embedder: Embedder, *, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> int:
+    """Give every workflow that is offered a vector of this model, and answer how many had none.
+
+    Without pgvector none gets one. What was embedded before a failure stays. Raises CatalogUnavailable and
+    EmbedderUnavailable.
+    """
+    async with as_owner(url) as connection:
+        if not await has_embeddings(connection):
+            return 0
+        waiting = await connection.fetch(statements.WITHOUT_VECTOR, embedder.name)
+        for start in range(0, len(waiting), TEXTS_BATCH):
+            await _embed(connection, embedder, waiting[start : start + TEXTS_BATCH])
+            progress(min(start + TEXTS_BATCH, len(waiting)), len(waiting))
+        return len(waiting)
+
+
+async def _embed(connection: asyncpg.Connection, embedder: Embedder, rows: list[asyncpg.Record]) -> None:
+    passages = [passage_of(workflow_of(row["document"])) for row in rows]
+    try:
+        async with asyncio.timeout(TEXTS_SECONDS):
+            vectors = await embedder.embed(passages, query=False)
+    except TimeoutError:
+        raise EmbedderUnavailable(f"{embedder.name} gave no vectors within {TEXTS_SECONDS:g} s") from None
+    values = [
+        (r["workflow_id"], r["version"], r["content_hash"], vector, embedder.name)
+        for r, vector in zip(rows, vectors, strict=True)
+    ]
+    await connection.executemany(statements.SAVE_VECTOR, values)

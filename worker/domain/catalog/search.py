@@ -8,18 +8,16 @@ about the cause.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
+from worker.domain.catalog.selection import LabelFit
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
-from worker.domain.values.workflows import Workflow
-
-Item = TypeVar("Item")
-Members = TypeVar("Members")
+from worker.domain.values.workflow_search import SearchQuery
 
 FORM = "<signal_type> <severity> [keywords]"
 EXAMPLE = "OOMKilled critical deployment memory"
@@ -105,76 +103,66 @@ def _quoted(word: str) -> str:
     return f'"{one_line(word, 60)}"'
 
 
-class Tied(NamedTuple, Generic[Members]):
-    """Workflows whose labels fit alike. `exact` counts of signal type and severity those that they declare exactly."""
+class FittingWorkflow(NamedTuple):
+    """A workflow whose labels fit, by its place in the order of ids, and how well they fit."""
 
-    members: Members
-    size: int
-    exact: int
-
-
-Part = tuple[Iterable[Item], int]
-"""Some of the tied ones, by id, that the text does not tell apart either; and how many they are."""
+    place: int
+    fit: LabelFit
 
 
-class Graded(NamedTuple, Generic[Item]):
-    """The best ones with their match quality, how many are good enough, and how many are not."""
+class BestMatches(NamedTuple):
+    """The places that a query shows, with their match quality, and how many workflows are good enough for it."""
 
-    best: tuple[tuple[Item, float], ...]
+    shown: tuple[tuple[int, float], ...]
     total: int
-    weaker: int
 
 
-def contested(tied: Sequence[Tied[Members]], query: SearchQuery) -> list[Members]:
-    """Those that text has to order: it decides which of them are shown, or which are good enough."""
-    return [found.members for found, *_, decides in _placed(tied, query) if decides]
+def undecided(order: Sequence[FittingWorkflow], query: SearchQuery) -> list[int]:
+    """The places that text has to order: it decides which of them are shown, or which are good enough.
 
-
-def graded(
-    tied: Sequence[Tied[Members]], query: SearchQuery, parted: Callable[[Members], Iterable[Part[Item]]]
-) -> Graded[Item]:
-    """What a query shows of those that stand best first. `parted` orders what is contested, the best first.
-
-    Match quality is by tier, and within a tier by how many are better.
+    `order` starts with the best fit. Workflows whose labels fit alike are ordered by text all together or not at all.
     """
-    best: list[tuple[Item, float]] = []
-    total = 0
-    for found, first, places, decides in _placed(tied, query):
-        place = first
-        for items, count in parted(found.members) if decides else [((), found.size)]:
-            quality = match_quality(found.exact, place, places)
-            if quality >= query.min_confidence:
-                total += count
-                best += ((item, quality) for item in itertools.islice(items, query.max_results - len(best)))
-            place += count
-    return Graded(tuple(best), total, sum(found.size for found in tied) - total)
+    found: list[int] = []
+    tiers, better, shown = _tiers(order), Counter[int](), 0
+    for fit, group in itertools.groupby(order, lambda found: found.fit):
+        same, tier = [workflow.place for workflow in group], fit.exact_causes
+        first, last = better[tier], better[tier] + len(same) - 1
+        some, all_ = (
+            match_quality(tier, place, tiers[tier]) >= query.min_confidence for place in (first, last)
+        )
+        if some and (shown < query.max_results or not all_):
+            found += same
+        better[tier] += len(same)
+        shown += len(same) if all_ else some
+    return found
 
 
-def _placed(
-    tied: Sequence[Tied[Members]], query: SearchQuery
-) -> Iterator[tuple[Tied[Members], int, int, bool]]:
-    """With each: its first place in its tier, how many places that has, and whether text has to order it."""
-    sizes, places, shown = Counter[int](), Counter[int](), 0
-    for found in tied:
-        sizes[found.exact] += found.size
-    for found in tied:
-        first, all_places = places[found.exact], sizes[found.exact]
-        places[found.exact] += found.size
-        some = match_quality(found.exact, first, all_places) >= query.min_confidence
-        all_ = match_quality(found.exact, first + found.size - 1, all_places) >= query.min_confidence
-        yield found, first, all_places, some and (shown < query.max_results or not all_)
-        shown += found.size if all_ else some
+def best_matches(
+    order: Sequence[FittingWorkflow], query: SearchQuery, scores: Mapping[int, float]
+) -> BestMatches:
+    """What a query shows. `scores` order by text those that are `undecided`: the higher the better, without one last.
+
+    Match quality is by tier, and within a tier by how many workflows are better.
+    """
+
+    def merit(found: FittingWorkflow) -> tuple[LabelFit, float]:
+        return found.fit, scores.get(found.place, -math.inf)
+
+    shown: list[tuple[int, float]] = []
+    tiers, better, total = _tiers(order), Counter[int](), 0
+    for (fit, _), group in itertools.groupby(sorted(order, key=merit, reverse=True), merit):
+        same, tier = [workflow.place for workflow in group], fit.exact_causes
+        quality = match_quality(tier, better[tier], tiers[tier])
+        better[tier] += len(same)
+        if quality >= query.min_confidence:
+            total += len(same)
+            shown += ((place, quality) for place in same[: query.max_results - len(shown)])
+    return BestMatches(tuple(shown), total)
 
 
-def search_page(
-    found: Graded[Item],
-    workflow: Callable[[Item], Workflow],
-    excluded: Mapping[str, int],
-    excluded_alone: Mapping[str, int],
-) -> SearchPage:
-    """The page of what was graded; `workflow` tells what an item stands for."""
-    matches = tuple(Match(workflow(item), quality) for item, quality in found.best)
-    return SearchPage(matches, found.total, found.weaker, excluded, excluded_alone)
+def _tiers(workflows: Iterable[FittingWorkflow]) -> Counter[int]:
+    """How many workflows each tier has."""
+    return Counter(workflow.fit.exact_causes for workflow in workflows)
 
 
 def match_quality(exact: int, place: int, places: int) -> float:

@@ -9,14 +9,16 @@ Both sides are put into the same spelling first (`declared`, `known`), so that m
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from schemas.enrichment import DetectedLabels, snake_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_severity
-from worker.domain.catalog.cursor import cursor_after
 from worker.domain.values.workflows import (
     BUSINESS_LABELS,
     LABELS,
@@ -31,7 +33,13 @@ from worker.domain.values.workflows import (
 DETECTED = "detected label "
 CUSTOM = "custom label "
 CAUSE_LABELS = ("signal_type", "severity")
-"""What an investigation determines; an exact match here weighs more than all business labels together."""
+"""What an investigation determines."""
+CAUSE_WEIGHT = 8
+"""Of an exact signal type or severity: more than the six other labels and the target itself have together."""
+UNDECLARED, ANY_VALUE, SAME_VALUE = 2, 3, 4
+"""Weights of a detected or custom label that the context has. One that is declared for another value weighs nothing."""
+PAGE_SIZE = 10
+MAX_CURSOR_CHARS = 1024
 API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 DETECTED_TEXTS = frozenset(
     name for name, field in DetectedLabels.model_fields.items() if isinstance(field.default, str)
@@ -60,6 +68,23 @@ class Mismatch:
     def __str__(self) -> str:
         """`environment is staging, the workflow is for production`."""
         return f"{self.label} is {self.value}, the workflow is for {' or '.join(self.declared)}"
+
+
+class LabelFit(NamedTuple):
+    """How well the labels of a workflow fit a context; the greater one fits better.
+
+    `gitops_aware` counts on targets that a GitOps tool manages only. `exact` weighs the labels that are declared for
+    the very value of the context, `others` the detected and custom labels.
+    """
+
+    gitops_aware: bool
+    exact: int
+    others: int
+
+    @property
+    def exact_causes(self) -> int:
+        """How many of signal type and severity are declared for the very value of the context."""
+        return self.exact // CAUSE_WEIGHT
 
 
 def declared(workflow: Workflow) -> dict[str, Declared]:
@@ -97,6 +122,33 @@ def known(context: SelectionContext) -> dict[str, frozenset[str]]:
 def target_keys(context: SelectionContext) -> frozenset[str]:
     """Keys of the target itself among those of its owner chain; empty without a target."""
     return _union(_member_keys(api, kind) for api, kind in context.components[:1])
+
+
+def label_fits(
+    workflows: Iterable[tuple[Workflow, Mapping[str, Declared]]], context: SelectionContext
+) -> list[LabelFit]:
+    """How well each workflow, given with what it has `declared`, fits the context."""
+    values, target, managed = known(context), target_keys(context), is_gitops_managed(context)
+    found = []
+    for workflow, labels in workflows:
+        exact = int("component" in labels and not labels["component"].keys.isdisjoint(target))
+        others = 0
+        for name, keys in values.items():
+            wanted = labels.get(name)
+            same = wanted is not None and not wanted.keys.isdisjoint(keys)
+            if name in LABELS:
+                exact += same * exact_weight(name)
+            elif wanted is None:
+                others += UNDECLARED
+            else:
+                others += ANY_VALUE if wanted.wild else SAME_VALUE * same
+        found.append(LabelFit(managed and workflow.gitops_aware, exact, others))
+    return found
+
+
+def exact_weight(label: str) -> int:
+    """What it weighs that a workflow is declared for the very value of this label."""
+    return CAUSE_WEIGHT if label in CAUSE_LABELS else 1
 
 
 def mismatches(workflow: Workflow, context: SelectionContext) -> tuple[Mismatch, ...]:
@@ -171,11 +223,32 @@ def summary(workflow: Workflow) -> WorkflowSummary:
     )
 
 
-def workflow_page(found: Sequence[Workflow], size: int, excluded: Mapping[str, int]) -> WorkflowPage:
-    """The page of the first `size` of these; one more than that means that another page follows."""
-    shown = found[:size]
-    cursor = cursor_after(shown[-1].workflow_id) if len(found) > size else ""
+def workflow_page(found: Sequence[Workflow], excluded: Mapping[str, int]) -> WorkflowPage:
+    """The page of the first PAGE_SIZE of these; one more than that means that another page follows."""
+    shown = found[:PAGE_SIZE]
+    cursor = cursor_after(shown[-1].workflow_id) if len(found) > PAGE_SIZE else ""
     return WorkflowPage(tuple(summary(w) for w in shown), cursor, excluded)
+
+
+def cursor_after(workflow_id: str) -> str:
+    """The cursor of the page that follows this workflow: opaque text that names it."""
+    return base64.urlsafe_b64encode(workflow_id.encode()).decode().rstrip("=")
+
+
+def workflow_of(cursor: str) -> str:
+    """The id of the workflow that a cursor names; empty for a cursor that was never given out."""
+    if not cursor or len(cursor) > MAX_CURSOR_CHARS:
+        return ""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError, ValueError):
+        return ""
+
+
+def most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    """How many workflows each label excludes, the highest count first; labels that exclude none are left out."""
+    return dict(sorted(((label, n) for label, n in counts.items() if n), key=lambda item: -item[1]))
 
 
 def label_name(name: str) -> str:

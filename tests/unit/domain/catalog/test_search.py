@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +10,13 @@ from worker.domain.catalog.search import (
     FORM,
     MAX_KEYWORDS,
     BadQueryError,
-    Tied,
-    contested,
-    graded,
+    FittingWorkflow,
+    best_matches,
     match_quality,
     parse_query,
+    undecided,
 )
+from worker.domain.catalog.selection import CAUSE_WEIGHT, LabelFit
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext
 
@@ -145,37 +144,37 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
     assert (0.4, 0.7, 0.9)[exact] <= quality <= (0.49, 0.79, 0.99)[exact]
 
 
-def as_it_is(names):
-    return [(names, len(names))]
+def fitting(*fits):
+    """Workflows of these fits (exact causes, and a rank among those), best first, by place."""
+    made = [LabelFit(False, exact * CAUSE_WEIGHT, rank) for exact, rank in fits]
+    return [FittingWorkflow(place, fit) for place, fit in enumerate(sorted(made, reverse=True))]
 
 
 def test_those_that_match_alike_have_the_same_quality_and_a_worse_one_is_behind_all_of_them():
-    tied = [Tied(names, len(names), exact) for names, exact in (("ac", 2), ("b", 1), ("d", 2), ("e", 0))]
-    found = graded(tied, SearchQuery("Evicted", Severity.HIGH, min_confidence=0), as_it_is)
-    assert (("a", 0.99), ("c", 0.99), ("b", 0.79), ("d", 0.93), ("e", 0.49)) == found.best
-    assert (5, 0) == (found.total, found.weaker)
+    order = fitting((2, 1), (2, 1), (2, 0), (1, 0), (0, 0))
+    found = best_matches(order, SearchQuery("Evicted", Severity.HIGH, min_confidence=0), {})
+    assert ((0, 0.99), (1, 0.99), (2, 0.93), (3, 0.79), (4, 0.49)) == found.shown
+    assert 5 == found.total
 
 
 def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
-    tied = [Tied("abcd", 4, 2), Tied("efgh", 4, 2), Tied("ijkl", 4, 2), Tied("mn", 2, 0)]
+    order = fitting(*[(2, 3)] * 4, *[(2, 2)] * 4, *[(2, 1)] * 4, *[(0, 0)] * 2)
     query = SearchQuery("Evicted", Severity.HIGH, max_results=5)
-    found = graded(tied, query, lambda names: [(name, 1) for name in reversed(names)])
-    assert ("dcbah", 12, 2) == ("".join(name for name, _ in found.best), found.total, found.weaker)
-    assert ["abcd", "efgh"] == contested(tied, query)
+    assert list(range(8)) == undecided(order, query)
+    found = best_matches(order, query, {place: place for place in range(8)})
+    assert ([3, 2, 1, 0, 7], 12) == ([place for place, _ in found.shown], found.total)
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(1, 3), min_size=1, max_size=4)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=30),
+    st.lists(st.integers(1, 3), min_size=30, max_size=30),
     st.sampled_from([0, 0.43, 0.7, 0.75, 0.93, 0.98]),
     st.integers(1, 10),
 )
-def test_what_is_not_ordered_makes_no_difference(groups, min_confidence, max_results):
+def test_what_is_not_ordered_makes_no_difference(fits, scores, min_confidence, max_results):
     query = SearchQuery("Evicted", Severity.HIGH, min_confidence=min_confidence, max_results=max_results)
-    numbers = itertools.count()
-    parts = [(exact, [[next(numbers) for _ in range(size)] for size in sizes]) for exact, sizes in groups]
-    whole = [Tied(lists, sum(map(len, lists)), exact) for exact, lists in parts]
-    each = [Tied(same, len(same), exact) for exact, lists in parts for same in lists]
-    told = contested(whole, query)
-    found = graded(whole, query, lambda lists: [(same, len(same)) for same in lists])
-    assert graded(each, query, as_it_is) == found
-    assert {n for lists in told for same in lists for n in same} >= {item for item, _ in found.best}
+    order, all_scores = fitting(*fits), dict(enumerate(scores))
+    some = {place: all_scores[place] for place in undecided(order, query)}
+    found = best_matches(order, query, some)
+    assert best_matches(order, query, all_scores) == found
+    assert some.keys() >= {place for place, _ in found.shown}

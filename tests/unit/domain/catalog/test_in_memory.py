@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schemas.taxonomy import Severity
 from tests.fakes.any_workflows import CONTEXTS, QUERIES, WORKFLOWS
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
-from worker.domain.catalog.index import CatalogIndex
+from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import ActionText, SelectionContext
 
@@ -26,11 +26,11 @@ def ids(workflows):
 
 
 def listed(workflows, context=CONTEXT):
-    return ids(CatalogIndex(workflows).page("RestartWorkload", context).workflows)
+    return ids(CatalogSnapshot(workflows).page("RestartWorkload", context).workflows)
 
 
 def found(workflows, query, context=CONTEXT, scores=()):
-    page = CatalogIndex(workflows).search(query, context, lambda _: dict(scores))
+    page = CatalogSnapshot(workflows).search(query, context, lambda _: dict(scores))
     return [(match.workflow.workflow_id, match.confidence) for match in page.matches]
 
 
@@ -100,7 +100,7 @@ def test_exclusions_count_workflows_by_label():
         workflow("b", labels=labels(environment="staging", severity="low")),
         workflow("c"),
     ]
-    page = CatalogIndex(workflows).page("RestartWorkload", CONTEXT)
+    page = CatalogSnapshot(workflows).page("RestartWorkload", CONTEXT)
     assert ["c"] == ids(page.workflows)
     assert [("environment", 2), ("severity", 1)] == list(page.excluded.items())
 
@@ -112,7 +112,7 @@ def test_actions_are_counted_with_their_signal_types_and_those_without_a_fit_are
         workflow("c", "Restart", labels={}),
         workflow("d", "Drain", labels=labels(environment="staging")),
     ]
-    actions = CatalogIndex(workflows, {"Restart": ActionText("restarts")}).actions(CONTEXT)
+    actions = CatalogSnapshot(workflows, {"Restart": ActionText("restarts")}).actions(CONTEXT)
     assert [
         ("Restart", ActionText("restarts"), 2, ("CrashLoopBackOff",)),
         ("Scale", ActionText(), 1, ("OOMKilled",)),
@@ -120,7 +120,7 @@ def test_actions_are_counted_with_their_signal_types_and_those_without_a_fit_are
 
 
 def test_pages_follow_one_another_to_the_end():
-    index = CatalogIndex([workflow(f"w-{n:02}") for n in range(25)])
+    index = CatalogSnapshot([workflow(f"w-{n:02}") for n in range(25)])
     seen, cursor, sizes = [], "", []
     while True:
         page = index.page("restartworkload", CONTEXT, cursor)
@@ -135,12 +135,12 @@ def test_pages_follow_one_another_to_the_end():
 
 @given(st.text(max_size=60))
 def test_a_cursor_nobody_issued_starts_anew(cursor):
-    index = CatalogIndex([workflow(f"w-{n:02}") for n in range(12)])
+    index = CatalogSnapshot([workflow(f"w-{n:02}") for n in range(12)])
     assert index.page("RestartWorkload", CONTEXT, cursor).workflows[0].workflow_id == "w-00"
 
 
 def test_an_empty_catalog_answers_with_nothing():
-    index = CatalogIndex([])
+    index = CatalogSnapshot([])
     page = index.search(SearchQuery("Evicted", Severity.HIGH), CONTEXT, lambda _: {})
     assert ((), None, (), 0) == (index.actions(CONTEXT), index.get("a", CONTEXT), page.matches, page.total)
 
@@ -184,7 +184,7 @@ def test_a_search_is_bounded_and_says_what_else_there_is():
         workflow("o-2", labels=labels(environment="staging", signal_type="Evicted")),
     ]
     query = replace(EVERY, min_confidence=0.7, max_results=2)
-    page = CatalogIndex([*weak, *good, *out]).search(query, CONTEXT, lambda _: {})
+    page = CatalogSnapshot([*weak, *good, *out]).search(query, CONTEXT, lambda _: {})
     assert ["g-0", "g-1"] == [m.workflow.workflow_id for m in page.matches]
     assert (5, 3) == (page.total, page.weaker)
     assert ({"environment": 2, "signal_type": 1}, {"environment": 1}) == (page.excluded, page.excluded_alone)
@@ -193,7 +193,7 @@ def test_a_search_is_bounded_and_says_what_else_there_is():
 def test_only_what_fits_is_ranked_by_text():
     asked = []
     workflows = [workflow("a"), workflow("b", labels=labels(priority="P0"))]
-    CatalogIndex(workflows).search(EVERY, CONTEXT, lambda names: asked.extend(names) or {})
+    CatalogSnapshot(workflows).search(EVERY, CONTEXT, lambda names: asked.extend(names) or {})
     assert ["a"] == asked
 
 
@@ -203,7 +203,7 @@ def test_only_what_fits_is_ranked_by_text():
 @settings(deadline=None, max_examples=300)
 @given(WORKFLOWS, CONTEXTS)
 async def test_lists_are_those_of_a_walk_over_all_workflows(workflows, context):
-    plain, index = MemoryCatalog(workflows), CatalogIndex(workflows)
+    plain, index = MemoryCatalog(workflows), CatalogSnapshot(workflows)
     assert list(index.actions(context)) == await plain.actions(context)
     cursor = ""
     for _ in range(3):
@@ -218,5 +218,5 @@ async def test_lists_are_those_of_a_walk_over_all_workflows(workflows, context):
 @given(WORKFLOWS, CONTEXTS, QUERIES)
 async def test_searches_are_those_of_a_walk_over_all_workflows(workflows, context, query):
     plain = MemoryCatalog(workflows)
-    page = CatalogIndex(workflows).search(query, context, lambda ids: plain.text_scores(query, ids))
+    page = CatalogSnapshot(workflows).search(query, context, lambda ids: plain.text_scores(query, ids))
     assert await plain.search(query, context) == page
