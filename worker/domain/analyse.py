@@ -26,15 +26,13 @@ from worker.domain.intake.context import (
     sent_enrichment,
     signal_resource,
 )
-from worker.domain.investigation.loop import Finding, Investigation, investigate
-from worker.domain.investigation.models.tries import TriedSteps, TryRule
+from worker.domain.investigation.loop import Investigated, Investigation, Judged, investigate
+from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.prompt import PROMPT_VERSION, SYSTEM_TEXT, PromptFacts, opening_turn
 from worker.domain.investigation.prompt.sender import sender_texts
-from worker.domain.investigation.steps import Judged
 from worker.domain.investigation.toolbox.optional import optional_tools
 from worker.domain.investigation.toolbox.specs import tool_specs
 from worker.domain.investigation.toolbox.toolbox import Toolbox
-from worker.domain.journal.resume import JournaledSteps
 from worker.domain.journal.run import Run, unanswered
 from worker.domain.journal.second_reader import Opinion, SecondReader
 from worker.domain.journal.steps import done
@@ -123,8 +121,8 @@ class Analysis:
             await run.proceed()
             opening = await self._opening(run)
             work = _Work(run, self._outside, self._rules, opening)
-            finding = await investigate(work.investigation())
-            result, kept = await work.result(finding), work.kept(finding)
+            found = await investigate(work.investigation())
+            result, kept = await work.result(found), work.kept(found)
             await run.proceed()
             await run.conclude(result, **kept)
         await self._remember(result, kept)
@@ -228,18 +226,16 @@ class _Work:
             tools=tool_specs(self._optional.specs),
             system=SYSTEM_TEXT,
             opening=self._opening.text,
-            run_tools=self._toolbox.run_all,
+            toolbox=self._toolbox,
+            evidence=self._evidence,
             judge=self._judge,
-            steps=TriedSteps(
-                JournaledSteps(self._run, self._evidence, self._toolbox, self._run.proceed),
-                self._run,
-                self._rules.tries,
-                self._outside.clock,
-                self._outside.jitter,
-            ),
+            run=self._run,
+            proceed=self._run.proceed,
             observer=self._run.trail,
             clock=self._outside.clock,
+            jitter=self._outside.jitter,
             limits=self._rules.limits,
+            tries=self._rules.tries,
             urgency=self._run.accepted.delivery.urgency,
         )
 
@@ -256,14 +252,14 @@ class _Work:
             return Judged(Rejected(()), named, stop=Stop.CATALOG_DOWN, stop_detail=str(e))
         return Judged(judge(answer, self._review.facts), named)
 
-    async def result(self, finding: Finding) -> AnalysisResult:
+    async def result(self, found: Investigated) -> AnalysisResult:
         """Hear the second model, conclude, ask the policy, build."""
-        last = finding.attempts[-1].verdict if finding.attempts else None
+        last = found.attempts[-1].verdict if found.attempts else None
         accepted = last if isinstance(last, Accepted) else None
-        opinion, spent = await self._second_opinion(accepted, finding.spent)
+        opinion, spent = await self._second_opinion(accepted, found.spent)
         if accepted is not None:
             last = accepted = self._aligned(accepted, opinion)
-        ending = Ending(last, finding.stop, finding.stop_detail, doubts=self._doubts(last, opinion))
+        ending = Ending(last, found.stop, found.stop_detail, doubts=self._doubts(last, opinion))
         conclusion = conclude(ending, self._rules.min_confidence)
         planted = [text for text in (self._planted(), opinion.warning) if text]
         self._tell_alignment(accepted, opinion)
@@ -277,15 +273,15 @@ class _Work:
                 approval=approval,
                 completed_at=self._outside.clock.now(),
                 accepted=accepted,
-                attempts=finding.attempts,
+                attempts=found.attempts,
                 evidence=self._evidence.items,
                 detected_labels=self._review.detected_labels
                 if self._review
                 else self._opening.detected_labels,
                 spent=spent,
-                model=finding.model,
+                model=found.model,
                 warnings=planted,
-                notes=self._notes(finding),
+                notes=self._notes(found),
             )
         )
 
@@ -348,18 +344,18 @@ class _Work:
         decided = isinstance(last, Accepted) and last.outcome in NOTHING_TO_DO
         return (*found, *heard) if decided else found
 
-    def kept(self, finding: Finding) -> Mapping[str, Any]:
+    def kept(self, found: Investigated) -> Mapping[str, Any]:
         """What the history needs beside the result: the top owner and the hash of its spec; empty without a cause."""
-        last = finding.attempts[-1].verdict if finding.attempts else None
+        last = found.attempts[-1].verdict if found.attempts else None
         if not isinstance(last, Accepted):
             return {}
         root = last.root_owner
         spec_hash = self._review.spec_hash if self._review else ""
         return {"owner": [root.kind, root.name, root.namespace], "spec_hash": spec_hash}
 
-    def _notes(self, finding: Finding) -> list[str]:
+    def _notes(self, found: Investigated) -> list[str]:
         notes = [*self._run.notes, *(f"unknown: {source}" for source in self._opening.failed_sources)]
-        return [*notes, SHRUNK] if finding.shrunk else notes
+        return [*notes, SHRUNK] if found.shrunk else notes
 
     def _planted(self) -> str:
         found = self._review.instructions if self._review else {}

@@ -1,6 +1,6 @@
 """The audit events of one request: a chain over all its runs, told of what a run does, not of what it replays.
 
-They go through the run: each is kept in the journal with the step it belongs to (see recorded.py), and whoever takes
+They go through the run: each is kept in the journal with the step it belongs to (see journal/run.py), and whoever takes
 over publishes it again as it is. The server drops it then, and readers who see an id twice can tell.
 """
 

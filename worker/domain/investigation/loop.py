@@ -1,12 +1,12 @@
-"""The loop between the model and the tools: steps, budgets, journal.
+"""The loop between the model and the tools.
 
-One investigation is a list of turns that only grows. Every reply of the model and every turn of tool results is in the
-journal before the next step, so a successor replays them and pays for nothing twice. The loop ends in exactly one of:
-an accepted answer, three rejected ones, or a spent budget.
+Until an answer is accepted, the last one is rejected or the budget is spent: take the next reply, run the tools it
+calls, judge the answer it gives. A step that is in the journal is taken from there; any other is claimed, done and
+recorded before the next one, so a successor replays every step and pays for nothing twice.
 
-What the model does wrong is handled here and never ends a run: calls to unknown tools and malformed arguments come back
-as tool errors, tool calls in place of the final answer count as a failed attempt. A conversation that has become too
-long for it loses its oldest tool results, once.
+No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors, and tool
+calls in place of the final answer count as a failed attempt. A conversation that has become too long for the model
+loses its oldest tool results, once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from worker.domain.investigation.models.shrink import shrunk
-from worker.domain.investigation.steps import Asked, Judged, Ran, Steps
+from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
+from worker.domain.investigation.steps import (
+    ASKED,
+    SAVED_REFUSAL,
+    SAVED_TOOLS,
+    Asked,
+    Ran,
+    Replay,
+    SavedRefusal,
+    SavedTools,
+    read_step,
+)
+from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import (
     ModelRequest,
     Reply,
@@ -27,9 +40,10 @@ from worker.domain.values.conversation import (
     Turn,
     UserTurn,
 )
-from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason
+from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
-from worker.domain.values.ports import Clock, Model
+from worker.domain.values.ports import Clock, JournalRun, Model
+from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
 from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.problems import Problem, ProblemKind
@@ -55,11 +69,30 @@ CALL_INSTEAD_OF_ANSWER = Problem(
 )
 
 
+class Observer(Protocol):
+    """Is told about each step that is taken, before it is recorded. Replayed steps were told by an earlier run."""
+
+    async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
+    async def replied(self, call: int, reply: Reply) -> None: ...
+    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None: ...
+    async def judged(self, attempt: Attempt, *, last: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Judged:
+    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once."""
+
+    verdict: Verdict
+    workflow_id: str = ""
+    stop: Stop | None = None
+    stop_detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
-    `shrunk`: the model no longer read the oldest tool results at the end.
+    `shrunk`: at the end the model no longer read the oldest tool results.
     """
 
     attempts: tuple[Attempt, ...]
@@ -70,181 +103,217 @@ class Finding:
     shrunk: bool = False
 
 
-class Observer(Protocol):
-    """Who is told about each step that is taken, before it is kept; of replayed steps an earlier run has told."""
-
-    async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
-    async def replied(self, call: int, reply: Reply) -> None: ...
-    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None: ...
-    async def judged(self, attempt: Attempt, *, last: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Investigation:
-    """What one investigation works with. `judge` reads and checks a final answer; `run_tools` keeps the order."""
+    """Everything one investigation works with.
+
+    `judge` reads and checks a final answer. `proceed` is awaited before each call of the model, and raises Halted or
+    SteppedAside when it must not be made. `jitter` returns a number in [0, 1).
+    """
 
     model: Model
     tools: tuple[ToolSpec, ...]
     system: str
     opening: str
-    run_tools: Callable[[Sequence[ToolCall]], Awaitable[tuple[ToolResult, ...]]]
+    toolbox: Toolbox
+    evidence: EvidenceLog
     judge: Callable[[Reply], Awaitable[Judged]]
-    steps: Steps
+    run: JournalRun
+    proceed: Callable[[], Awaitable[None]]
     observer: Observer
     clock: Clock
-    limits: Limits
+    jitter: Callable[[], float]
+    limits: Limits = field(default_factory=Limits)
+    tries: TryRule = field(default_factory=TryRule)
     urgency: int = 2
 
 
-@dataclass(slots=True)
-class _State:
-    """Where an investigation stands."""
-
-    turns: list[Turn]
-    mark: float
-    spent: Spent = field(default_factory=Spent)
-    attempts: list[Attempt] = field(default_factory=list)
-    shrunk: bool = False
-
-    def finding(self, model: str, stop: Stop | None = None, detail: str = "") -> Finding:
-        return Finding(tuple(self.attempts), self.spent, model, stop, detail, self.shrunk)
-
-    def tick(self, now: float) -> None:
-        self.spent = replace(self.spent, wall_seconds=self.spent.wall_seconds + now - self.mark)
-        self.mark = now
-
-
-async def investigate(job: Investigation) -> Finding:
-    """Run the loop to its end. Raises what the ports raise (Retry, GiveUp, LostClaim, Unavailable)."""
-    at = _State([UserTurn(job.opening)], job.clock.monotonic())
-    while True:
-        at.tick(job.clock.monotonic())
-        if over := exhausted(at.spent, job.limits):
-            return at.finding(job.model.name, Stop.BUDGET_SPENT, over)
+async def investigate(given: Investigation) -> Investigated:
+    """Run the loop to its end. Raises Retry, GiveUp, Halted, SteppedAside, LostClaim, JournalGap, Unavailable."""
+    loop = _Loop(given)
+    while not (used_up := exhausted(loop.spent, given.limits)):
         try:
-            asked = await _ask(job, at)
+            asked = await loop.next_reply()
         except GiveUp as e:
             if e.reason in BLOCKING:
                 raise
-            return at.finding(job.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
-        reply = _take(job, at, asked)
-        if reply.tool_calls and not asked.closing:
-            await _run(job, at, reply)
-        elif finding := await _attempt(job, at, reply):
-            return finding
+            return loop.ended(given.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
+        if asked.reply.tool_calls and not asked.closing:
+            await loop.run_tools(asked.reply)
+            continue
+        judged = await loop.judge_answer(asked.reply)
+        if judged.stop or loop.is_over:
+            return loop.ended(asked.reply.model, judged.stop, judged.stop_detail)
+        loop.turns.append(_correction(asked.reply, judged.verdict))
+    return loop.ended(given.model.name, Stop.BUDGET_SPENT, used_up)
 
 
-async def _attempt(job: Investigation, at: _State, reply: Reply) -> Finding | None:
-    """Judge a final answer. The finding when it was the last one; else the correction stands in the turns."""
-    number = len(at.attempts) + 1
+class _Loop:
+    """Where an investigation stands, and its three steps. Each is replayed, or claimed, done and recorded."""
 
-    def attempt_of(judged: Judged) -> Attempt:
-        return Attempt(number, judged.verdict, reply.text, judged.workflow_id)
+    def __init__(self, given: Investigation) -> None:
+        self._given, self._replay = given, Replay(given.run.past)
+        self.turns: list[Turn] = [UserTurn(given.opening)]
+        self._attempts: list[Attempt] = []
+        self._refusal = b""
+        """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
+        self._shrunk = False
+        self._spent, self._since = Spent(), given.clock.monotonic()
 
-    def is_last(verdict: Verdict) -> bool:
-        return isinstance(verdict, Accepted) or number >= job.limits.attempts
+    @property
+    def spent(self) -> Spent:
+        """What has been spent until now. A successor counts on from the time that the last step has recorded."""
+        passed = self._given.clock.monotonic() - self._since
+        return replace(self._spent, wall_seconds=self._spent.wall_seconds + passed)
 
-    async def judge() -> Judged:
-        judged = await _judge(job, reply)
+    @property
+    def is_over(self) -> bool:
+        """Whether the last attempt was accepted, or was the last one allowed."""
+        return bool(self._attempts) and self._is_last(self._attempts[-1])
+
+    def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
+        """How it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
+        return Investigated(tuple(self._attempts), self._spent, model, stop, detail, self._shrunk)
+
+    async def next_reply(self) -> Asked:
+        """The next reply of the model: from the journal, or asked for."""
+        asked = self._replay.reply() or await self._ask_until_answered()
+        if asked.shrunk:
+            self.turns, self._shrunk = list(shrunk(self.turns) or self.turns), True
+        self.turns.append(asked.reply)
+        self._count(self._spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds))
+        return asked
+
+    async def run_tools(self, reply: Reply) -> None:
+        """Answer the tool calls of a reply: from the journal, or by running those that the budget allows."""
+        given, allowed = self._given, self._allowed_calls(reply)
+        tool_calls = self._spent.tool_calls + len(allowed)
+        if saved := self._replay.tools():
+            for item in saved.evidence:
+                given.evidence.add(item)
+            given.toolbox.recall(saved.ran.turn.results, saved.memory)
+        else:
+            before = len(given.evidence.items)
+            ran = await self._run(reply, allowed, tool_calls)
+            memory = given.toolbox.remembered(ran.turn.results)
+            saved = SavedTools(ran, given.evidence.items[before:], memory)
+            await given.run.append(TOOLS, SAVED_TOOLS.dump_json(saved))
+        self.turns.append(saved.ran.turn)
+        self._count(replace(self._spent, tool_calls=tool_calls, wall_seconds=saved.ran.wall_seconds))
+
+    async def judge_answer(self, reply: Reply) -> Judged:
+        """The verdict on a final answer: the one that the model was told about, or a new one."""
+        if saved := self._replay.refusal():
+            judged = Judged(Rejected(saved.problems), saved.workflow_id)
+            seconds = saved.wall_seconds
+        else:
+            judged = await self._judge(reply)
+            seconds = self.spent.wall_seconds
+            if isinstance(judged.verdict, Rejected):
+                refusal = SavedRefusal(judged.verdict.problems, judged.workflow_id, seconds)
+                self._refusal = SAVED_REFUSAL.dump_json(refusal)
         if judged.stop is None:
-            await job.observer.judged(attempt_of(judged), last=is_last(judged.verdict))
-        at.tick(job.clock.monotonic())
-        return replace(judged, wall_seconds=at.spent.wall_seconds)
+            self._attempts.append(self._attempt(judged, reply))
+        self._count(replace(self._spent, wall_seconds=seconds))
+        return judged
 
-    judged = await job.steps.verdict(judge)
-    at.spent = replace(at.spent, wall_seconds=judged.wall_seconds)
-    if judged.stop is not None:
-        return at.finding(reply.model, judged.stop, judged.stop_detail)
-    at.attempts.append(attempt_of(judged))
-    if is_last(judged.verdict):
-        return at.finding(reply.model)
-    at.turns.append(_correction(reply, judged.verdict))
-    return None
+    async def _judge(self, reply: Reply) -> Judged:
+        if reply.tool_calls:
+            judged = Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
+        else:
+            judged = await self._given.judge(reply)
+        if judged.stop is None:
+            attempt = self._attempt(judged, reply)
+            await self._given.observer.judged(attempt, last=self._is_last(attempt))
+        return judged
 
+    def _attempt(self, judged: Judged, reply: Reply) -> Attempt:
+        return Attempt(len(self._attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
 
-async def _ask(job: Investigation, at: _State) -> Asked:
-    """The next reply. A successor makes the same of the same turns, so only that it was shrunk is journaled."""
-    spent, turns = at.spent, tuple(at.turns)
-    closing, started = must_wrap_up(spent, job.limits), job.clock.monotonic()
-    request = ModelRequest(
-        system=job.system,
-        tools=job.tools,
-        turns=turns,
-        tools_allowed=not closing,
-        urgency=job.urgency,
-        deadline_seconds=seconds_for_call(spent, job.limits),
-    )
-    number = spent.llm_calls + 1
+    async def _ask_until_answered(self) -> Asked:
+        """Ask for the next reply; a failed call is made again as the rule for tries says."""
+        given, waited = self._given, 0.0
+        request = self._request()
+        tries = failed_tries(given.run.past, self._spent.llm_calls + 1)
+        given.tries.check(tries, "as an earlier run found")
+        while True:
+            try:
+                return await self._ask(request)
+            except Retry as error:
+                if is_try(error):
+                    tries += 1
+                    await given.run.append(TRIED, reason=error.reason)
+                    given.tries.check(tries, error.message)
+                pause = given.tries.pause(tries, error.after, given.jitter())
+                given.tries.check_patience(waited, pause, error)
+            waited += pause
+            await given.clock.sleep(pause)
 
-    async def announce() -> None:
-        await job.observer.asking(number, job.model.name, request)
+    def _request(self) -> ModelRequest:
+        return ModelRequest(
+            system=self._given.system,
+            tools=self._given.tools,
+            turns=tuple(self.turns),
+            tools_allowed=not must_wrap_up(self.spent, self._given.limits),
+            urgency=self._given.urgency,
+            deadline_seconds=seconds_for_call(self.spent, self._given.limits),
+        )
 
-    def until_now() -> Spent:
-        return replace(spent, wall_seconds=spent.wall_seconds + job.clock.monotonic() - started)
+    async def _ask(self, request: ModelRequest) -> Asked:
+        """Claim the call, make it, record the reply."""
+        given, number = self._given, self._spent.llm_calls + 1
+        await given.proceed()
+        await given.observer.asking(number, given.model.name, request)
+        refusal, self._refusal = self._refusal, b""
+        await given.run.append(CLAIM, refusal, what=LLM)
+        reply, was_shrunk = await self._call(request)
+        await given.observer.replied(number, reply)
+        closing = not request.tools_allowed
+        data = ASKED.dump_json(Asked(reply, self.spent.wall_seconds, closing, was_shrunk))
+        await given.run.append(LLM, data)
+        return read_step(ASKED, data)  # as a successor reads it
 
-    async def once(turns: tuple[Turn, ...]) -> Reply:
-        if over := exhausted(until_now(), job.limits):  # earlier tries of this call took that long
-            raise GiveUp(GiveUpReason.BUDGET_SPENT, over)
-        seconds = seconds_for_call(until_now(), job.limits)
-        return await job.model.ask(replace(request, turns=turns, deadline_seconds=seconds))
-
-    async def fitting() -> tuple[Reply, bool]:
+    async def _call(self, request: ModelRequest) -> tuple[Reply, bool]:
+        """Call the model. When the conversation is too long for it, shrink it and call once more."""
         try:
-            return await once(turns), False
+            return await self._call_in_time(request), False
         except GiveUp as e:
-            shorter = shrunk(turns) if e.reason is GiveUpReason.CONTEXT_OVERFLOW and not at.shrunk else None
+            too_long = e.reason is GiveUpReason.CONTEXT_OVERFLOW and not self._shrunk
+            shorter = shrunk(request.turns) if too_long else None
             if shorter is None:
                 raise
-        return await once(shorter), True
+        return await self._call_in_time(replace(request, turns=shorter)), True
 
-    async def ask() -> Asked:
-        reply, was_shrunk = await fitting()
-        await job.observer.replied(number, reply)
-        return Asked(reply, until_now().wall_seconds, closing, was_shrunk)
+    async def _call_in_time(self, request: ModelRequest) -> Reply:
+        """Call the model within what earlier tries of this call have left of the time."""
+        if used_up := exhausted(self.spent, self._given.limits):
+            raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
+        seconds = seconds_for_call(self.spent, self._given.limits)
+        return await self._given.model.ask(replace(request, deadline_seconds=seconds))
 
-    return await job.steps.reply(announce, ask)
+    def _allowed_calls(self, reply: Reply) -> tuple[ToolCall, ...]:
+        """The tool calls of a reply that are run: the first ones, within what is left of the budget."""
+        room = max(0, self._given.limits.tool_calls - self._spent.tool_calls)
+        return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
+    async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> Ran:
+        """Run the allowed calls, refuse the others. `tool_calls`: how many have been run after this turn."""
+        given = self._given
+        results = await given.toolbox.run_all(allowed)
+        spent = replace(self.spent, tool_calls=tool_calls)
+        refusal = NOT_RUN if tool_calls >= given.limits.tool_calls else TOO_MANY
+        results = (*results, *_refusals(reply.tool_calls[len(allowed) :], refusal))
+        for call, result in zip(reply.tool_calls, results, strict=True):
+            await given.observer.tool_ran(call, result)
+        note = WRAP_UP if must_wrap_up(spent, given.limits) else ""
+        return Ran(ToolTurn(results, note), spent.wall_seconds)
 
-def _take(job: Investigation, at: _State, asked: Asked) -> Reply:
-    if asked.shrunk:
-        at.turns, at.shrunk = list(shrunk(at.turns) or at.turns), True
-    at.turns.append(asked.reply)
-    at.spent = at.spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
-    at.mark = job.clock.monotonic()
-    return asked.reply
+    def _count(self, spent: Spent) -> None:
+        """Take over what has been spent at the end of a step, which a successor finds in the journal."""
+        self._spent, self._since = spent, self._given.clock.monotonic()
 
-
-def _runnable(job: Investigation, reply: Reply, spent: Spent) -> tuple[ToolCall, ...]:
-    """The calls of a reply that are run: the first ones, within what is left of the budget."""
-    room = max(0, job.limits.tool_calls - spent.tool_calls)
-    return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
-
-
-async def _run(job: Investigation, at: _State, reply: Reply) -> None:
-    wanted = _runnable(job, reply, at.spent)
-    tool_calls = at.spent.tool_calls + len(wanted)
-
-    async def run() -> Ran:
-        results = await job.run_tools(wanted)
-        at.tick(job.clock.monotonic())
-        surplus = _refusals(
-            reply.tool_calls[len(wanted) :],
-            NOT_RUN if tool_calls >= job.limits.tool_calls else TOO_MANY,
-        )
-        for call, result in zip(reply.tool_calls, (*results, *surplus), strict=True):
-            await job.observer.tool_ran(call, result)
-        wrap_up = must_wrap_up(replace(at.spent, tool_calls=tool_calls), job.limits)
-        return Ran(ToolTurn((*results, *surplus), note=WRAP_UP if wrap_up else ""), at.spent.wall_seconds)
-
-    ran = await job.steps.tools(run)
-    at.turns.append(ran.turn)
-    at.spent = replace(at.spent, tool_calls=tool_calls, wall_seconds=ran.wall_seconds)
-
-
-async def _judge(job: Investigation, reply: Reply) -> Judged:
-    if reply.tool_calls:
-        return Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
-    return await job.judge(reply)
+    def _is_last(self, attempt: Attempt) -> bool:
+        return isinstance(attempt.verdict, Accepted) or attempt.number >= self._given.limits.attempts
 
 
 def _correction(reply: Reply, verdict: Verdict) -> Turn:

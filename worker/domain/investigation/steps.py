@@ -1,33 +1,34 @@
-"""The steps of an investigation, and the journal as the loop needs it."""
+"""The journal of an investigation: what each step keeps, and the cursor that replays the steps of earlier runs.
+
+Steps are written in the order in which they were taken and read back in the same order. A turn of tool results is kept
+with the evidence it added and with what the toolbox remembers of it, so that grounding, label filters, the answers to
+repeated calls and the budgets are the same after a restart as before it. A rejected answer has no step of its own: its
+problems are kept in the claim of the call that tells the model about them. Before that claim the answer is judged anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
+from worker.domain.investigation.toolbox.toolbox import Remembered
+from worker.domain.untrusted.evidence import Evidence
 from worker.domain.values.conversation import Reply, ToolTurn
-from worker.domain.verdict.outcome import Stop
-from worker.domain.verdict.verdict import Verdict
+from worker.domain.values.errors import JournalGap
+from worker.domain.values.ports import Step
+from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS
+from worker.domain.verdict.problems import Problem
 
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What the judge said, and the workflow the answer named (empty for none). A `stop` ends the run as it is.
-
-    `wall_seconds`: from the start to this verdict.
-    """
-
-    verdict: Verdict
-    workflow_id: str = ""
-    stop: Stop | None = None
-    stop_detail: str = ""
-    wall_seconds: float = 0.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A reply, and what the loop decides by: a successor has another clock and must take the same way.
+    """A reply of the model, and what the loop decides by: a successor has another clock and must decide the same.
 
     `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: the conversation
     before it was shrunk to fit.
@@ -41,17 +42,62 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A turn of tool results, and the wall time from the start to the end of it."""
+    """A turn of tool results. `wall_seconds`: from the start to the end of the turn."""
 
     turn: ToolTurn
     wall_seconds: float
 
 
-class Steps(Protocol):
-    """The journal as the loop needs it: a step that is there is replayed, any other is done once and kept."""
+@dataclass(frozen=True, slots=True)
+class SavedTools:
+    """A turn of tool results with what it changed."""
 
-    async def reply(
-        self, announce: Callable[[], Awaitable[None]], ask: Callable[[], Awaitable[Asked]]
-    ) -> Asked: ...
-    async def tools(self, run: Callable[[], Awaitable[Ran]]) -> Ran: ...
-    async def verdict(self, judge: Callable[[], Awaitable[Judged]]) -> Judged: ...
+    ran: Ran
+    evidence: tuple[Evidence, ...]
+    memory: Remembered
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRefusal:
+    """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict."""
+
+    problems: tuple[Problem, ...]
+    workflow_id: str
+    wall_seconds: float
+
+
+ASKED = TypeAdapter(Asked)
+SAVED_TOOLS = TypeAdapter(SavedTools)
+SAVED_REFUSAL = TypeAdapter(SavedRefusal)
+
+
+class Replay:
+    """A cursor over the steps of earlier runs. Each method takes the next step of its kind; None after the last one.
+
+    All raise JournalGap for a step that this version cannot read.
+    """
+
+    def __init__(self, past: Sequence[Step]) -> None:
+        self._replies = deque(step for step in past if step.kind == LLM)
+        self._turns = deque(step for step in past if step.kind == TOOLS)
+        self._refusals = deque(step for step in past if step.kind == CLAIM and step.data)
+
+    def reply(self) -> Asked | None:
+        """The next reply of the model."""
+        return read_step(ASKED, self._replies.popleft().data) if self._replies else None
+
+    def tools(self) -> SavedTools | None:
+        """The next turn of tool results."""
+        return read_step(SAVED_TOOLS, self._turns.popleft().data) if self._turns else None
+
+    def refusal(self) -> SavedRefusal | None:
+        """The next rejected answer that the model was told about."""
+        return read_step(SAVED_REFUSAL, self._refusals.popleft().data) if self._refusals else None
+
+
+def read_step(adapter: TypeAdapter[T], data: bytes) -> T:
+    """What a step keeps. Raises JournalGap when this version cannot read it."""
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as e:
+        raise JournalGap(f"a step is not readable: {e.error_count()} errors") from e

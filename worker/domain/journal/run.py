@@ -10,21 +10,39 @@ run that fenced it continues from the last event in the journal.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from pydantic import ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.incident import Signal
 from worker.domain.audit.trail import AuditTrail
 from worker.domain.intake.accepted import AcceptedRequest
+from worker.domain.investigation.loop import NOT_RUN, TOO_MANY
 from worker.domain.investigation.prompt import PROMPT_VERSION
-from worker.domain.journal.resume import spent_of
+from worker.domain.investigation.steps import ASKED, SAVED_TOOLS
+from worker.domain.journal.second_reader import HEARD
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
+from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
-from worker.domain.values.step_kinds import BEGIN, BURIED, CLAIM, END, RESULT, TRIED, UNREADABLE
+from worker.domain.values.step_kinds import (
+    BEGIN,
+    BURIED,
+    CLAIM,
+    END,
+    LLM,
+    RESULT,
+    SHADOW,
+    TOOLS,
+    TRIED,
+    UNREADABLE,
+)
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
 
@@ -183,6 +201,24 @@ def unanswered(run: Run, ending: Ending, completed_at: datetime) -> AnalysisResu
             notes=run.notes,
         )
     )
+
+
+def spent_of(steps: Sequence[Step]) -> Spent:
+    """What all runs together have spent, as far as their steps can be read."""
+    spent = Spent()
+    for step in steps:
+        with contextlib.suppress(ValidationError):
+            if step.kind == LLM:
+                asked = ASKED.validate_json(step.data)
+                spent = spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
+            elif step.kind == SHADOW:
+                if (reply := HEARD.validate_json(step.data).reply) is not None:
+                    spent = spent.plus(reply.usage, wall_seconds=spent.wall_seconds)
+            elif step.kind == TOOLS:
+                results = SAVED_TOOLS.validate_json(step.data).ran.turn.results
+                ran = sum(result.content not in {NOT_RUN, TOO_MANY} for result in results)
+                spent = replace(spent, tool_calls=spent.tool_calls + ran)
+    return spent
 
 
 def buried(steps: Sequence[Step], message: int) -> Step | None:

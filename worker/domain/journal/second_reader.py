@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from worker.domain.investigation.loop import Observer
 from worker.domain.journal.steps import done, paid
 from worker.domain.untrusted.evidence import Evidence, fence, make_visible, one_line
 from worker.domain.untrusted.redaction.redact import redact
@@ -83,13 +83,6 @@ class Heard:
 
 
 HEARD = TypeAdapter(Heard)
-
-
-class Observer(Protocol):
-    """Who is told about each call."""
-
-    async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
-    async def replied(self, call: int, reply: Reply) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

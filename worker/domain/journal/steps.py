@@ -117,14 +117,12 @@ def done(run: JournalRun, kind: str) -> list[Step]:
     return [step for step in run.past if step.kind == kind]
 
 
-async def paid(
-    run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], *, claim: bytes = b"", **notes: Any
-) -> bytes:
+async def paid(run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], **notes: Any) -> bytes:
     """Claim, call, record. The claim is the last moment to find out that this run has been replaced.
 
-    `claim` is kept with it. Raises what `append` raises: LostClaim before the call when another run has begun, so nothing is spent.
+    Raises LostClaim before the call when another run has begun, so nothing is spent; Unavailable.
     """
-    await run.append(CLAIM, claim, what=kind, **notes)
+    await run.append(CLAIM, what=kind, **notes)
     data = await call()
     await run.append(kind, data, **notes)
     return data

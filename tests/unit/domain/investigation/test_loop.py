@@ -15,9 +15,11 @@ from worker.domain.investigation.loop import (
     TOO_MANY,
     WRAP_UP,
     Investigation,
+    Judged,
     investigate,
 )
-from worker.domain.investigation.steps import Judged
+from worker.domain.investigation.toolbox.toolbox import Remembered
+from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import (
     CallUsage,
     Finish,
@@ -40,18 +42,23 @@ NO = Judged(Rejected((Problem(ProblemKind.RCA, "root_cause_analysis.summary", "i
 LOOK = ("get_resource", {"kind": "Pod"})
 
 
-class PassingSteps:
-    """Steps that keep nothing."""
+class Scratch:
+    """A journal run without a past, whose steps nobody reads."""
 
-    async def reply(self, announce, ask):
-        await announce()
-        return await ask()
+    past = ()
 
-    async def tools(self, run):
-        return await run()
+    async def append(self, kind, data=b"", *, events=(), **notes):
+        pass
 
-    async def verdict(self, judge):
-        return await judge()
+
+@dataclass
+class Tools:
+    """A toolbox in which `run_all` answers and nothing is remembered."""
+
+    run_all: object
+
+    def remembered(self, results):
+        return Remembered()
 
 
 @dataclass
@@ -105,6 +112,9 @@ class Loop:
         self.judged += 1
         return self.verdicts[min(self.judged, len(self.verdicts)) - 1]
 
+    async def proceed(self):
+        pass
+
     async def run(self):
         return await investigate(
             Investigation(
@@ -112,11 +122,14 @@ class Loop:
                 tools=(ToolSpec("get_resource", "Read one object.", {"type": "object"}),),
                 system="You find root causes.",
                 opening="# Incident",
-                run_tools=self.tools,
+                toolbox=Tools(self.tools),
+                evidence=EvidenceLog(),
                 judge=self.judge,
-                steps=PassingSteps(),
+                run=Scratch(),
+                proceed=self.proceed,
                 observer=self.seen,
                 clock=self.clock,
+                jitter=lambda: 0.5,
                 limits=self.limits,
             )
         )
