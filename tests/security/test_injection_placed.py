@@ -25,7 +25,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_external import MemoryExternal
 from tests.fakes.steering_texts import STEERING, UNREAD
 from worker.adapters.file_catalog.loading import read_directory
-from worker.domain.investigation.toolbox.specs import ARGUMENTS
+from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.injection import suspicious_lines
 from worker.domain.untrusted.steering import steering_lines
 from worker.domain.values.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
@@ -194,7 +194,7 @@ async def test_the_analyst_is_not_moved(place):
         assert untouched.affected_resource == result.affected_resource, text
         assert chosen(result) == chosen(untouched) or needs_a_person(result), text
         assert proposed(result) <= proposed(untouched), text
-        assert called(model) <= {*ARGUMENTS, "docs_search"}, text
+        assert called(model) <= {*(tool.name for tool in TOOLS), "docs_search"}, text
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -30,9 +30,9 @@ from worker.domain.investigation.loop import Investigated, Investigation, Judged
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.prompt import PROMPT_VERSION, SYSTEM_TEXT, PromptFacts, opening_turn
 from worker.domain.investigation.prompt.sender import sender_texts
-from worker.domain.investigation.toolbox.optional import optional_tools
-from worker.domain.investigation.toolbox.specs import tool_specs
+from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.journal.run import Run, unanswered
 from worker.domain.journal.second_reader import Opinion, SecondReader
 from worker.domain.journal.steps import done
@@ -191,17 +191,13 @@ class _Work:
             self._evidence.add(item)
         context, received = base_context(run.request), run.request.received_time
         lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
-        self._optional = optional_tools(outside.metrics, outside.external, received)
         self._toolbox = Toolbox(
-            cluster=outside.cluster,
-            catalog=outside.catalog,
-            evidence=self._evidence,
-            now=received,
-            base_context=context,
-            redact=redact,
+            offered_tools(outside.metrics, outside.external),
+            ToolContext(
+                outside.cluster, outside.catalog, received, context, redact, lookback, outside.metrics
+            ),
+            self._evidence,
             fence_token=opening.fence_token,
-            extra=self._optional.tools,
-            lookback=lookback,
         )
         self._reviewer = Reviewer(
             cluster=outside.cluster,
@@ -223,7 +219,7 @@ class _Work:
         """What the loop works with."""
         return Investigation(
             model=self._outside.model,
-            tools=tool_specs(self._optional.specs),
+            tools=self._toolbox.specs,
             system=SYSTEM_TEXT,
             opening=self._opening.text,
             toolbox=self._toolbox,

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from worker.app.settings import ConfigurationError, McpSettings
-from worker.domain.investigation.toolbox.external import MAX_TOOLS, NameClash, check_names
+from worker.domain.investigation.toolbox.external import MAX_TOOLS
+from worker.domain.investigation.toolbox.tools import NameClash, check_names
 from worker.domain.values.ports import ExternalTools
 
 NEEDS_MCP = "needs the extra mcp: pip install 'rca-worker[mcp]'"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from worker.domain.cluster.rendering.compact import Rendered
-from worker.domain.untrusted.evidence import Evidence
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.tokens import estimate_tokens
 
 FENCE_TOKENS = 45  # the fence lines around one piece
@@ -24,6 +24,7 @@ class Piece:
     rank: int
     cap: int
     render: Callable[[int], Rendered]
+    kind: EvidenceKind = EvidenceKind.FACTS
 
 
 def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
@@ -37,7 +38,8 @@ def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
     for index, piece in enumerate(pieces):
         if given[index]:
             shown = piece.render(given[index])
-            packed.append(Evidence(f"enrichment:{piece.source}", piece.scope, shown.body, shown.cut))
+            source = f"enrichment:{piece.source}"
+            packed.append(Evidence(source, piece.scope, shown.body, shown.cut, kind=piece.kind))
     return tuple(packed)
 
 

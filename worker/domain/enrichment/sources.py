@@ -22,6 +22,7 @@ from worker.domain.cluster.rendering.log_text import clean_lines
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
 from worker.domain.cluster.timeline import Happening, timeline
 from worker.domain.enrichment.evidence_pack import Piece
+from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -104,7 +105,7 @@ class Sources:
         if manifest is None:
             if look.target.exists is False:
                 gone = Rendered("does not exist (any more); events may still tell what happened to it")
-                return [Piece("object", str(start), 0, 60, lambda _: gone)]
+                return [Piece("object", str(start), 0, 60, lambda _: gone, EvidenceKind.OBJECT)]
             return []
         pieces = [self._json("object", start, _without_template(manifest, look.pods.own), 3, 520)]
         worst = (look.pods.failing or look.pods.own)[:1]
@@ -121,7 +122,7 @@ class Sources:
             shown = render_object(manifest, tokens, redact=self._redact)
             return Rendered(self._redact(shown.body), shown.cut)
 
-        return Piece(source, str(ref), rank, cap, render)
+        return Piece(source, str(ref), rank, cap, render, EvidenceKind.OBJECT)
 
     def _table(
         self,
@@ -162,14 +163,16 @@ class Sources:
     async def _events(self, look: Look) -> list[Piece]:
         found = await self._relevant_events(look)
         if not found:
-            return [Piece("events", f"events of {look.target.start}", 5, 20, lambda _: Rendered("none"))]
+            scope = f"events of {look.target.start}"
+            return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
 
         def render(tokens: int) -> Rendered:
             shown = timeline(found, tokens)
             note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
             return Rendered(self._redact(shown.body), note)
 
-        return [Piece("events", f"events of {look.target.start}, its owners and pods", 1, 480, render)]
+        scope = f"events of {look.target.start}, its owners and pods"
+        return [Piece("events", scope, 1, 480, render, EvidenceKind.EVENTS)]
 
     async def _relevant_events(self, look: Look) -> list[Happening]:
         start = look.target.start
@@ -234,7 +237,7 @@ class Sources:
                 self.failed[f"{run} log of {ref}"] = error.reason.value
             return None
         if not lines:
-            return Piece("logs", scope, 6, 20, lambda _: Rendered("the log is empty"))
+            return Piece("logs", scope, 6, 20, lambda _: Rendered("the log is empty"), EvidenceKind.LOG)
         shown = redacted(lines, self._redact)
         rank = (1 if previous or not container.ran_before else 4) + (0 if first else 3)
         return Piece(
@@ -243,6 +246,7 @@ class Sources:
             rank,
             420 if rank == 1 else 160,
             lambda n: log_excerpt(shown, n, len(lines)),
+            EvidenceKind.LOG,
         )
 
     async def _changes(self, look: Look) -> list[Piece]:

@@ -13,6 +13,7 @@ Whatever looks like a fence inside the text is defused, and characters that chan
 
 from __future__ import annotations
 
+import enum
 import re
 import unicodedata
 from dataclasses import dataclass, replace
@@ -24,6 +25,23 @@ HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
 EXTERNAL = "mcp:"
 """How sources begin that are mounted servers. What they say, their errors too, is from outside."""
+
+
+class EvidenceKind(enum.StrEnum):
+    """What a piece of evidence is. Whatever checks an answer takes from an item follows from this, never from a tool."""
+
+    OBJECT = "object"
+    """One object of the cluster, whole or in part; the scope names it."""
+    OWNERS = "owners"
+    """An object of the cluster, named by the scope, and its owners; a note names the owner that could not be read."""
+    TABLE = "table"
+    """Objects of one kind, one a row; the scope begins with the kind and where they are."""
+    EVENTS = "events"
+    LOG = "log"
+    FACTS = "facts"
+    """Anything else that was read from the cluster."""
+    OTHER = "other"
+    """Not from the cluster: it proves nothing about it. Metrics count here: a query can make up any label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,7 @@ class Evidence:
     cut: str = ""
     ok: bool = True
     id: str = ""
+    kind: EvidenceKind = EvidenceKind.OTHER
 
 
 class EvidenceLog:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from worker.domain.untrusted.evidence import EXTERNAL, Evidence, one_line
+from worker.domain.untrusted.evidence import EXTERNAL, Evidence, EvidenceKind, one_line
 from worker.domain.untrusted.orders import CHOICES, ORDERS
 from worker.domain.untrusted.readings import readings
 
@@ -82,7 +82,7 @@ def texts_of(item: Evidence, *, beside: str = "") -> Iterator[str]:
 
 def without_history(item: Evidence) -> str:
     """The body without past remediations: what was executed is named there by its office."""
-    if item.source != "get_resource_context":
+    if item.kind is not EvidenceKind.OWNERS:
         return item.body
     try:
         shown = json.loads(item.body)

@@ -10,15 +10,15 @@ import pytest
 from schemas.incident import IncidentRequest
 from tests.corpus_files import CORPUS, full_cases_dir
 from tests.fakes.fixed_clock import FixedClock
-from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_cluster import MemoryCluster
+from tests.fakes.tool_context import tool_context
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.context import base_context
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.investigation.prompt.sender import sender_texts
 from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import EvidenceLog
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall
 
 CASES = sorted(path.name for path in (CORPUS / "cases").iterdir())
@@ -73,15 +73,8 @@ async def shown(case):
         unknown_sources=found.failed_sources,
     )
     given = [*evidence, *sender_texts(request)]
-    toolbox = Toolbox(
-        cluster,
-        MemoryCatalog([]),
-        log,
-        now=request.received_time,
-        base_context=base_context(request),
-        redact=redact,
-        fence_token="4f2a9c01b7d3",
-    )
+    context = tool_context(cluster=cluster, now=request.received_time, labels=base_context(request))
+    toolbox = Toolbox(TOOLS, context, log, fence_token="4f2a9c01b7d3")
     looked = ""
     if case.name in ONE_LOOK:
         result = await toolbox.run(ToolCall("1", *ONE_LOOK[case.name]))

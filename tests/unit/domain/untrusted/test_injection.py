@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 
 from tests.corpus_files import CORPUS
 from tests.fakes.injections import HARMLESS, PLANTED, SPREAD
+from tests.fakes.tool_context import tool_context
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.wiring.outside import default_catalog
-from worker.domain.investigation.toolbox.catalog import CatalogTools
-from worker.domain.investigation.toolbox.specs import GetWorkflow, ListAvailableActions, ListWorkflows
+from worker.domain.investigation.toolbox.catalog import (
+    GetWorkflow,
+    ListAvailableActions,
+    ListWorkflows,
+    get_workflow,
+    list_available_actions,
+    list_workflows,
+)
 from worker.domain.untrusted.evidence import Evidence, make_visible
 from worker.domain.untrusted.injection import CATALOG_SOURCES, SHOWN_CHARS, instructions, suspicious_lines
 from worker.domain.values.workflows import SelectionContext
@@ -123,17 +130,14 @@ def test_a_document_that_was_cut_is_read_as_text(source):
 @pytest.mark.parametrize("catalog", [CORPUS / "catalog", default_catalog()], ids=["corpus", "shipped"])
 async def test_a_catalog_says_when_to_use_a_workflow_without_giving_orders(catalog):
     workflows = await FileCatalog.open(catalog)
-    tools = CatalogTools(workflows, SelectionContext(), lambda: None, str)
-    items = [
-        Evidence(
-            "list_available_actions", "", (await tools.list_available_actions(ListAvailableActions())).body
-        )
-    ]
+    context = tool_context(catalog=workflows, labels=SelectionContext(), redact=str)
+    actions = await list_available_actions(context, ListAvailableActions())
+    items = [Evidence("list_available_actions", "", actions.body)]
     for action in await workflows.actions(SelectionContext()):
-        page = await tools.list_workflows(ListWorkflows(action_type=action.action_type))
+        page = await list_workflows(context, ListWorkflows(action_type=action.action_type))
         items.append(Evidence("list_workflows", "", page.body))
         for found in json.loads(page.body)["workflows"]:
-            shown = await tools.get_workflow(GetWorkflow(workflow_id=found["workflow_id"]))
+            shown = await get_workflow(context, GetWorkflow(workflow_id=found["workflow_id"]))
             items.append(Evidence("get_workflow", "", shown.body))
     assert len(items) > 20
     assert {} == instructions(items)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.injections import HARMLESS
 from tests.fakes.steering_texts import ALERTS, EVERYDAY, STEERING, UNREAD
+from tests.fakes.tool_context import evidence_from
 from tests.unit.domain.untrusted.test_injection import ordinary_texts
 from worker.domain.untrusted.evidence import Evidence, make_visible
 from worker.domain.untrusted.steering import SHOWN_CHARS, steering, steering_lines
@@ -69,7 +70,7 @@ def test_no_line_of_an_ordinary_incident_steers():
 
 def test_past_remediations_are_no_steering():
     shown = {"root_owner": {}, "remediation_history": [{"note": STEERING[5]}]}
-    item = Evidence("get_resource_context", "", json.dumps(shown), id="E1")
+    item = evidence_from("get_resource_context", "", json.dumps(shown), id="E1")
     assert {} == steering([item])
 
 

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from tests.corpus_files import CORPUS, corpus_path, reply_rows
+from tests.fakes.tool_context import evidence_from
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.fields import reference
-from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import Finish
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
@@ -43,7 +44,7 @@ def look_up(ref: ObjectRef, case: str) -> ResolvedObject:
     request, objects = incident(case)
     log = EvidenceLog()
     for manifest in objects:
-        log.add(Evidence("get_resource", str(reference(manifest)), json.dumps(manifest, default=str)))
+        log.add(evidence_from("get_resource", str(reference(manifest)), json.dumps(manifest, default=str)))
     known = {(r.kind, r.namespace, r.name): (r, o) for o in objects for r in [reference(o)]}
     namespaced = ref.kind not in CLUSTER_SCOPED
     key = (ref.kind, ref.namespace if namespaced else "", ref.name)

@@ -6,109 +6,168 @@ detected labels from the last get_resource_context.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Annotated, Any
 
-from schemas.enrichment import DETECTED_LABELS, DetectedLabels
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
 from schemas.taxonomy import Severity, normalize_severity
-from worker.domain.catalog.search import BadQueryError, parse_query
+from worker.domain.catalog.search import FORM, BadQueryError, parse_query
 from worker.domain.catalog.search_filters import narrowed, where_words
 from worker.domain.catalog.search_results import compact, shown_parameter, shown_search
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
-from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
-from worker.domain.investigation.toolbox.specs import (
-    GetWorkflow,
-    ListAvailableActions,
-    ListWorkflows,
-    SearchWorkflowCatalog,
+from worker.domain.investigation.toolbox.tool import (
+    Arguments,
+    Expression,
+    Name,
+    ToolContext,
+    ToolDef,
+    ToolOutput,
+    ToolProblem,
+    Word,
 )
-from worker.domain.values.ports import Catalog
 from worker.domain.values.tokens import RESULT_TOKENS
-from worker.domain.values.workflow_search import Target
+from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
 from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowSummary
+from worker.domain.verdict.checks.review import label_values
 from worker.domain.verdict.checks.targets import target_part
 
 NO_TARGET = (
     "component and detected labels are not applied yet: call get_resource_context for the affected resource"
 )
+MOST_RESULTS = 20
+MAX_FILTERS = 20
 
 
-class CatalogTools:
-    """`base` holds the business labels of the request; `target` gives the last target of get_resource_context."""
+def _as_share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        base: SelectionContext,
-        target: Callable[[], Target | None],
-        redact: Callable[[str], str],
-    ) -> None:
-        self._catalog, self._base, self._target, self._redact = catalog, base, target, redact
 
-    async def list_available_actions(self, asked: ListAvailableActions) -> Finding:
-        """Action types with workflows that fit, and the signal types the catalog knows."""
-        context = self._context(asked.signal_type, asked.severity)
-        actions = await self._catalog.actions(context)
-        everything = await self._catalog.actions(SelectionContext())
-        shown: dict[str, Any] = {
-            "actions": [_action(action) for action in actions],
-            "signal_types_in_catalog": sorted(signal_types_of(everything)),
-        }
-        if not actions:
-            shown["note"] = "no workflow fits; to choose none is right then"
-        return self._finding(shown, context)
+def _as_count(results: int) -> int:
+    return min(max(results, 1), MOST_RESULTS)
 
-    async def list_workflows(self, asked: ListWorkflows) -> Finding:
-        """One page of workflows of an action type that fit, best first, and what left others out."""
-        context = self._context(asked.signal_type, asked.severity)
-        page = await self._catalog.workflows(asked.action_type, context, asked.cursor)
-        shown: dict[str, Any] = {"workflows": [_summary(found) for found in page.workflows]}
-        if page.next_cursor:
-            shown["next_cursor"] = page.next_cursor
-        if page.excluded:
-            shown["left_out_by"] = dict(page.excluded)
-        return self._finding(shown, context)
 
-    async def get_workflow(self, asked: GetWorkflow) -> Finding:
-        """One workflow with its parameters."""
-        context = self._context("", "")
-        found = await self._catalog.get(asked.workflow_id, context)
-        if found is None:
-            raise ToolProblem(
-                f"workflow {asked.workflow_id} does not exist or does not fit this incident; "
-                "list_workflows shows those that do",
-                scope=asked.workflow_id,
-            )
-        return self._finding(_workflow(found), context)
+def _as_object(value: Any) -> Any:
+    """Models write an object as JSON text now and then."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else {}
+    except (ValueError, RecursionError):
+        return value
 
-    async def search_workflow_catalog(self, asked: SearchWorkflowCatalog) -> Finding:
-        """Workflows that match a query, best first, with parameters and match quality (fields of ADR-041)."""
-        signal_types = signal_types_of(await self._catalog.actions(SelectionContext()))
-        target = self._target()
-        try:
-            query = parse_query(asked.query, signal_types, where_words(self._base, target))
-        except BadQueryError as error:
-            raise ToolProblem(str(error), scope="query") from None
-        query = replace(query, min_confidence=asked.min_confidence, max_results=asked.max_results)
-        context, notes = narrowed(with_target(self._base, target), query, asked.filters, asked.custom_labels)
-        page = await self._catalog.search(query, context)
-        shown = shown_search(query, page, notes, sorted(signal_types))
-        return self._finding(shown, query.applied_to(context))
 
-    def _context(self, signal_type: str, severity: str) -> SelectionContext:
-        level = ""
-        if severity:
-            known = normalize_severity(severity)
-            if known is None:
-                raise ToolProblem(f"severity must be one of {', '.join(Severity)}")
-            level = "" if known is Severity.UNKNOWN else known.value
-        return with_target(replace(self._base, signal_type=signal_type, severity=level), self._target())
+def _as_list(value: Any) -> Any:
+    """Models write one value in place of a list of one."""
+    return [value] if isinstance(value, str) else value
 
-    def _finding(self, shown: dict[str, Any], context: SelectionContext) -> Finding:
-        rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
-        return Finding(rendered.body, f"catalog, {_filters(context, self._target())}", rendered.cut)
+
+Values = Annotated[tuple[Word, ...], BeforeValidator(_as_list), Field(max_length=MAX_FILTERS)]
+
+
+class ListAvailableActions(Arguments):
+    """Arguments of list_available_actions."""
+
+    signal_type: Word = ""
+    severity: Word = Field(default="", description="critical, high, medium, low")
+
+
+class ListWorkflows(ListAvailableActions):
+    """Arguments of list_workflows."""
+
+    action_type: Name
+    cursor: Expression = Field(default="", description="next_cursor of the page before")
+
+
+class GetWorkflow(Arguments):
+    """Arguments of get_workflow."""
+
+    workflow_id: Name
+
+
+class SearchWorkflowCatalog(Arguments):
+    """Arguments of search_workflow_catalog."""
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(description=FORM)
+    min_confidence: Annotated[float, Field(allow_inf_nan=False), AfterValidator(_as_share)] = MIN_CONFIDENCE
+    max_results: Annotated[int, AfterValidator(_as_count)] = MAX_RESULTS
+    filters: Annotated[
+        dict[Word, bool | Word | Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+    ] = Field(default_factory=dict, description="those of the first message")
+    custom_labels: Annotated[
+        dict[Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+    ] = Field(default_factory=dict)
+
+
+async def list_available_actions(run: ToolContext, asked: ListAvailableActions) -> ToolOutput:
+    """Action types with workflows that fit, and the signal types the catalog knows."""
+    context = _context(run, asked.signal_type, asked.severity)
+    actions = await run.catalog.actions(context)
+    everything = await run.catalog.actions(SelectionContext())
+    shown: dict[str, Any] = {
+        "actions": [_action(action) for action in actions],
+        "signal_types_in_catalog": sorted(signal_types_of(everything)),
+    }
+    if not actions:
+        shown["note"] = "no workflow fits; to choose none is right then"
+    return _output(run, shown, context)
+
+
+async def list_workflows(run: ToolContext, asked: ListWorkflows) -> ToolOutput:
+    """One page of workflows of an action type that fit, best first, and what left others out."""
+    context = _context(run, asked.signal_type, asked.severity)
+    page = await run.catalog.workflows(asked.action_type, context, asked.cursor)
+    shown: dict[str, Any] = {"workflows": [_summary(found) for found in page.workflows]}
+    if page.next_cursor:
+        shown["next_cursor"] = page.next_cursor
+    if page.excluded:
+        shown["left_out_by"] = dict(page.excluded)
+    return _output(run, shown, context)
+
+
+async def get_workflow(run: ToolContext, asked: GetWorkflow) -> ToolOutput:
+    """One workflow with its parameters."""
+    context = _context(run, "", "")
+    found = await run.catalog.get(asked.workflow_id, context)
+    if found is None:
+        raise ToolProblem(
+            f"workflow {asked.workflow_id} does not exist or does not fit this incident; "
+            "list_workflows shows those that do",
+            scope=asked.workflow_id,
+        )
+    return _output(run, _workflow(found), context)
+
+
+async def search_workflow_catalog(run: ToolContext, asked: SearchWorkflowCatalog) -> ToolOutput:
+    """Workflows that match a query, best first, with parameters and match quality (fields of ADR-041)."""
+    signal_types = signal_types_of(await run.catalog.actions(SelectionContext()))
+    target = run.target
+    try:
+        query = parse_query(asked.query, signal_types, where_words(run.labels, target))
+    except BadQueryError as error:
+        raise ToolProblem(str(error), scope="query") from None
+    query = replace(query, min_confidence=asked.min_confidence, max_results=asked.max_results)
+    context, notes = narrowed(with_target(run.labels, target), query, asked.filters, asked.custom_labels)
+    page = await run.catalog.search(query, context)
+    shown = shown_search(query, page, notes, sorted(signal_types))
+    return _output(run, shown, query.applied_to(context))
+
+
+def _context(run: ToolContext, signal_type: str, severity: str) -> SelectionContext:
+    level = ""
+    if severity:
+        known = normalize_severity(severity)
+        if known is None:
+            raise ToolProblem(f"severity must be one of {', '.join(Severity)}")
+        level = "" if known is Severity.UNKNOWN else known.value
+    return with_target(replace(run.labels, signal_type=signal_type, severity=level), run.target)
+
+
+def _output(run: ToolContext, shown: dict[str, Any], context: SelectionContext) -> ToolOutput:
+    rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
+    return ToolOutput(rendered.body, f"catalog, {_filters(context, run.target)}", rendered.cut)
 
 
 def with_target(context: SelectionContext, target: Target | None) -> SelectionContext:
@@ -118,13 +177,8 @@ def with_target(context: SelectionContext, target: Target | None) -> SelectionCo
     return replace(
         context,
         components=tuple((ref.api_version, ref.kind) for ref in target.chain),
-        detected_labels=known_labels(target.detected_labels),
+        detected_labels=label_values(target.detected_labels),
     )
-
-
-def known_labels(labels: DetectedLabels) -> dict[str, str | bool | None]:
-    """Values by snake_case name, None where a detection failed."""
-    return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
 
 
 def _filters(context: SelectionContext, target: Target | None) -> str:
@@ -173,3 +227,45 @@ def _workflow(found: Workflow) -> dict[str, Any]:
         "estimated_downtime_seconds": found.estimated_downtime_seconds,
     }
     return compact(shown)
+
+
+GET_WORKFLOW = ToolDef(
+    "get_workflow",
+    "Everything about one workflow: when to use it, parameters with types and limits.",
+    GetWorkflow,
+    get_workflow,
+    uses_target=True,
+    served_as="Everything about one remediation workflow: when to use it, parameters with types and limits.",
+)
+LIST_AVAILABLE_ACTIONS = ToolDef(
+    "list_available_actions",
+    "Action types that have workflows for this incident. First step of the choice.",
+    ListAvailableActions,
+    list_available_actions,
+    uses_target=True,
+    served_as="Action types that have remediation workflows for an incident. First step of a choice.",
+)
+LIST_WORKFLOWS = ToolDef(
+    "list_workflows",
+    "Workflows of one action type that fit the incident, best first. Second step of the choice. * = required.",
+    ListWorkflows,
+    list_workflows,
+    uses_target=True,
+    served_as=(
+        "Workflows of one action type that fit the incident, best first. Second step of a choice. * = required parameter."
+    ),
+)
+SEARCH_WORKFLOW_CATALOG = ToolDef(
+    "search_workflow_catalog",
+    (
+        "Workflows of all action types that fit, with parameters. confidence is match quality: how well labels and text"
+        " match, not how sure the cause is."
+    ),
+    SearchWorkflowCatalog,
+    search_workflow_catalog,
+    uses_target=True,
+    served_as=(
+        "Remediation workflows of all action types that fit, with parameters. confidence is match quality: how well "
+        "labels and text match, not how sure a cause is."
+    ),
+)

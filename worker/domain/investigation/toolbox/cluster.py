@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any
+
+from pydantic import Field
 
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.event_reading import read_events
 from worker.domain.cluster.fields import name_of, text
-from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.history_text import describe
-from worker.domain.cluster.kinds import is_secret
+from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value
 from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import only_unhealthy, render_table
 from worker.domain.cluster.timeline import since_moment, timeline
-from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
-from worker.domain.investigation.toolbox.specs import (
-    GetEvents,
-    GetResource,
-    GetResourceContext,
-    ListResources,
+from worker.domain.investigation.toolbox.tool import (
+    Arguments,
+    Expression,
+    Name,
     OfKind,
+    ToolContext,
+    ToolDef,
+    ToolOutput,
+    ToolProblem,
+    Word,
+    aliased,
 )
+from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, ListQuery, ObjectRef
-from worker.domain.values.ports import Cluster
 from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import Target
 
@@ -39,157 +42,186 @@ NO_HISTORY = "not available: no history store is configured"
 PASSING = {ClusterReason.UNAVAILABLE, ClusterReason.TIMEOUT}
 
 
-class ClusterTools:
-    """`now` is the moment ages and `since` are counted from: when the signal was received."""
+class GetResource(OfKind):
+    """Arguments of get_resource."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        now: datetime,
-        redact: Callable[[str], str],
-        lookback: Lookback | None = None,
-    ) -> None:
-        self._cluster, self._now, self._redact, self._lookback = cluster, now, redact, lookback
+    name: Name
+    path: Expression = Field(default="", description="part to show, e.g. spec.template.spec.containers")
 
-    async def get_resource(self, asked: GetResource) -> Finding:
-        """One object, or the part of it at a path."""
-        _refuse_secrets(asked.kind)
-        info = await self._kind(asked)
+
+class ListResources(OfKind):
+    """Arguments of list_resources."""
+
+    namespace: Word = Field(default="", description="empty: all namespaces")
+    label_selector: Expression = aliased("label_selector", "labelSelector")
+    field_selector: Expression = aliased(
+        "field_selector", "fieldSelector", description="e.g. spec.nodeName=n1"
+    )
+    only_unhealthy: bool = False
+
+
+class GetEvents(Arguments):
+    """Arguments of get_events."""
+
+    kind: Word = ""
+    name: Word = ""
+    namespace: Word = Field(default="", description="empty: all namespaces")
+    since: Word = Field(default="", description="e.g. 30m, 2h")
+
+    @property
+    def resolved_kind(self) -> str:
+        """The kind as the API spells it, empty for any."""
+        return canonical_kind(split_kind(self.kind)[1]) if self.kind else ""
+
+
+class GetResourceContext(OfKind):
+    """Arguments of get_resource_context."""
+
+    name: Name
+
+
+async def get_resource(run: ToolContext, asked: GetResource) -> ToolOutput:
+    """One object, or the part of it at a path."""
+    _refuse_secrets(asked.kind)
+    info = await _kind(run, asked)
+    ref = _named(asked, info, asked.name)
+    try:
+        manifest = await run.cluster.get(ref)
+    except ClusterError as error:
+        if error.reason is not ClusterReason.NOT_FOUND:
+            raise problem_of(error, str(ref)) from error
+        raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref)) from error
+    try:
+        shown = render_object(manifest, RESULT_TOKENS, path=asked.path, redact=run.redact)
+    except NoSuchPath as error:
+        raise ToolProblem(str(error), scope=str(ref)) from error
+    part = f", part {asked.path}" if asked.path else ""
+    return ToolOutput(shown.body, f"{ref}{part}", shown.cut)
+
+
+async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
+    """A table of objects of one kind."""
+    _refuse_secrets(asked.kind)
+    if asked.resolved_kind == "Event":
+        return await get_events(run, GetEvents(namespace=asked.namespace))
+    info = await _kind(run, asked)
+    namespace = asked.namespace if info.namespaced else ""
+    query = ListQuery(info.kind, namespace, info.api_version, asked.label_selector, asked.field_selector)
+    scope = _list_scope(info, namespace, asked)
+    try:
+        listing = await run.cluster.list(query)
+    except ClusterError as error:
+        raise problem_of(error, scope) from error
+    found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
+    everywhere = info.namespaced and not namespace
+    table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
+    notes = []
+    if table.shown < table.total:
+        notes.append(
+            f"{table.total - table.shown} of {table.total} rows; narrow by namespace, label_selector or only_unhealthy"
+        )
+    if not listing.complete:
+        notes.append(f"the cluster has more objects than the {len(listing.items)} read; narrow the query")
+    counted = (
+        f"{len(found)} of {len(listing.items)} unhealthy" if asked.only_unhealthy else f"{len(found)} found"
+    )
+    return ToolOutput(table.body if found else "none", f"{scope}: {counted}", "; ".join(notes))
+
+
+async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
+    """Events of an object and of what belongs to it by name, of a namespace, or of the cluster."""
+    since = since_moment(asked.since, run.now) if asked.since else None
+    if asked.since and since is None:
+        raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
+    about = ObjectRef(asked.resolved_kind, asked.name, asked.namespace)
+    scope = _event_scope(about, asked.since)
+    found = await read_events(run.cluster, about)
+    if found.error:
+        raise problem_of(found.error, scope)
+    items = [h for h in found.items if since is None or h.last >= since]
+    shown = timeline(items, RESULT_TOKENS)
+    notes = (
+        [f"{shown.left_out} of {len(items)} events (normal and older ones); narrow by object or since"]
+        if shown.left_out
+        else []
+    )
+    if not found.complete:
+        notes.append("the cluster has more events than were read; narrow by object")
+    return ToolOutput(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
+
+
+async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> ToolOutput:
+    """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
+    if is_secret(asked.kind):
+        ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
+        chain = OwnerChain((ref,), (None,), exists=None, note=NO_SECRETS)
+    else:
+        info = await _kind(run, asked)
         ref = _named(asked, info, asked.name)
-        try:
-            manifest = await self._cluster.get(ref)
-        except ClusterError as error:
-            if error.reason is not ClusterReason.NOT_FOUND:
-                raise problem_of(error, str(ref)) from error
-            raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref)) from error
-        try:
-            shown = render_object(manifest, RESULT_TOKENS, path=asked.path, redact=self._redact)
-        except NoSuchPath as error:
-            raise ToolProblem(str(error), scope=str(ref)) from error
-        part = f", part {asked.path}" if asked.path else ""
-        return Finding(shown.body, f"{ref}{part}", shown.cut)
+        chain = await owner_chain(run.cluster, ref)
+    if chain.exists is False:
+        raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref))
+    labels, changes, history = await asyncio.gather(
+        detect_labels(run.cluster, chain), _changes(run, chain.root), _history(run, chain)
+    )
+    shown = {
+        "owner_chain": [_plain(member) for member in chain.chain],
+        "root_owner": _plain(chain.root),
+        "detected_labels": {
+            k: v for k, v in labels.model_dump(by_alias=True).items()
+            if k != "failedDetections" and k not in labels.failed_detections
+        },
+        "failed_detections": list(labels.failed_detections),
+        "remediation_history": history,
+    }  # fmt: skip
+    if chain.note:
+        shown["note"] = f"owner chain may go on: {chain.note}"
+    if changes:
+        shown["recent_changes"] = changes
+    if change := last_change(chain.root_manifest or {}):
+        shown["last_change"] = change
+    target = Target(chain.start, chain.chain, labels, chain.exists)
+    rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
+    return ToolOutput(rendered.body, str(ref), rendered.cut, target)
 
-    async def list_resources(self, asked: ListResources) -> Finding:
-        """A table of objects of one kind."""
-        _refuse_secrets(asked.kind)
-        if asked.resolved_kind == "Event":
-            return await self.get_events(GetEvents(namespace=asked.namespace))
-        info = await self._kind(asked)
-        namespace = asked.namespace if info.namespaced else ""
-        query = ListQuery(info.kind, namespace, info.api_version, asked.label_selector, asked.field_selector)
-        scope = _list_scope(info, namespace, asked)
-        try:
-            listing = await self._cluster.list(query)
-        except ClusterError as error:
-            raise problem_of(error, scope) from error
-        found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
-        everywhere = info.namespaced and not namespace
-        table = render_table(info.kind, found, self._now, RESULT_TOKENS, all_namespaces=everywhere)
-        notes = []
-        if table.shown < table.total:
-            notes.append(
-                f"{table.total - table.shown} of {table.total} rows; narrow by namespace, label_selector or only_unhealthy"
-            )
-        if not listing.complete:
-            notes.append(f"the cluster has more objects than the {len(listing.items)} read; narrow the query")
-        counted = (
-            f"{len(found)} of {len(listing.items)} unhealthy"
-            if asked.only_unhealthy
-            else f"{len(found)} found"
-        )
-        return Finding(table.body if found else "none", f"{scope}: {counted}", "; ".join(notes))
 
-    async def get_events(self, asked: GetEvents) -> Finding:
-        """Events of an object and of what belongs to it by name, of a namespace, or of the cluster."""
-        since = since_moment(asked.since, self._now) if asked.since else None
-        if asked.since and since is None:
-            raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
-        about = ObjectRef(asked.resolved_kind, asked.name, asked.namespace)
-        scope = _event_scope(about, asked.since)
-        found = await read_events(self._cluster, about)
-        if found.error:
-            raise problem_of(found.error, scope)
-        items = [h for h in found.items if since is None or h.last >= since]
-        shown = timeline(items, RESULT_TOKENS)
-        notes = (
-            [f"{shown.left_out} of {len(items)} events (normal and older ones); narrow by object or since"]
-            if shown.left_out
-            else []
-        )
-        if not found.complete:
-            notes.append("the cluster has more events than were read; narrow by object")
-        return Finding(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
+async def _history(run: ToolContext, chain: OwnerChain) -> dict[str, Any] | str:
+    if run.lookback is None:
+        return NO_HISTORY
+    return describe(await run.lookback.known(chain), run.now)
 
-    async def get_resource_context(self, asked: GetResourceContext) -> Finding:
-        """Owner chain, detected labels and past remediations of an object; it becomes the target of the choice."""
-        if is_secret(asked.kind):
-            ref = ObjectRef("Secret", asked.name, asked.namespace, "v1")
-            chain = OwnerChain((ref,), (None,), exists=None, note=NO_SECRETS)
-        else:
-            info = await self._kind(asked)
-            ref = _named(asked, info, asked.name)
-            chain = await owner_chain(self._cluster, ref)
-        if chain.exists is False:
-            raise ToolProblem(f"{ref} does not exist{await self._similar(ref)}", scope=str(ref))
-        labels, changes, history = await asyncio.gather(
-            detect_labels(self._cluster, chain), self._changes(chain.root), self._history(chain)
-        )
-        shown = {
-            "owner_chain": [_plain(member) for member in chain.chain],
-            "root_owner": _plain(chain.root),
-            "detected_labels": {
-                k: v for k, v in labels.model_dump(by_alias=True).items()
-                if k != "failedDetections" and k not in labels.failed_detections
-            },
-            "failed_detections": list(labels.failed_detections),
-            "remediation_history": history,
-        }  # fmt: skip
-        if chain.note:
-            shown["note"] = f"owner chain may go on: {chain.note}"
-        if changes:
-            shown["recent_changes"] = changes
-        if change := last_change(chain.root_manifest or {}):
-            shown["last_change"] = change
-        target = Target(chain.start, chain.chain, labels, chain.exists)
-        rendered = render_value(shown, RESULT_TOKENS, redact=self._redact, addressable=False)
-        return Finding(rendered.body, str(ref), rendered.cut, target)
 
-    async def _history(self, chain: OwnerChain) -> dict[str, Any] | str:
-        if self._lookback is None:
-            return NO_HISTORY
-        return describe(await self._lookback.known(chain), self._now)
+async def _changes(run: ToolContext, root: ObjectRef) -> list[str]:
+    try:
+        return await read_changes(run.cluster, root)
+    except ClusterError as error:
+        return [f"unknown: {error.message}"]
 
-    async def _changes(self, root: ObjectRef) -> list[str]:
-        try:
-            return await read_changes(self._cluster, root)
-        except ClusterError as error:
-            return [f"unknown: {error.message}"]
 
-    async def _kind(self, asked: OfKind) -> KindInfo:
-        try:
-            return await self._cluster.kind(asked.resolved_kind, asked.resolved_api_version)
-        except ClusterError as error:
-            raise problem_of(error, asked.kind) from error
+async def _kind(run: ToolContext, asked: OfKind) -> KindInfo:
+    try:
+        return await run.cluster.kind(asked.resolved_kind, asked.resolved_api_version)
+    except ClusterError as error:
+        raise problem_of(error, asked.kind) from error
 
-    async def _similar(self, ref: ObjectRef) -> str:
-        """Names of the same kind that are close, for a name that does not exist; empty when they can't be read."""
-        try:
-            listing = await self._cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version))
-        except ClusterError:
-            return ""
-        names = [name_of(item) for item in listing.items]
-        close = difflib.get_close_matches(ref.name, names, n=5, cutoff=0.5)
-        close += [n for n in names if n not in close and (n.startswith(ref.name) or ref.name.startswith(n))][
-            :5
-        ]
-        where = f" in {ref.namespace}" if ref.namespace else ""
-        if close:
-            return f"; similar {ref.kind} names{where}: {', '.join(close[:6])}"
-        return (
-            f"; there are {len(names)} objects of kind {ref.kind}{where}"
-            if names
-            else f"; there is no {ref.kind}{where}"
-        )
+
+async def _similar(run: ToolContext, ref: ObjectRef) -> str:
+    """Names of the same kind that are close, for a name that does not exist; empty when they can't be read."""
+    try:
+        listing = await run.cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version))
+    except ClusterError:
+        return ""
+    names = [name_of(item) for item in listing.items]
+    close = difflib.get_close_matches(ref.name, names, n=5, cutoff=0.5)
+    close += [n for n in names if n not in close and (n.startswith(ref.name) or ref.name.startswith(n))][:5]
+    where = f" in {ref.namespace}" if ref.namespace else ""
+    if close:
+        return f"; similar {ref.kind} names{where}: {', '.join(close[:6])}"
+    return (
+        f"; there are {len(names)} objects of kind {ref.kind}{where}"
+        if names
+        else f"; there is no {ref.kind}{where}"
+    )
 
 
 def problem_of(error: ClusterError, scope: str) -> ToolProblem:
@@ -237,3 +269,43 @@ def _plain(ref: ObjectRef) -> dict[str, str]:
         "namespace": ref.namespace,
         "apiVersion": text(ref.api_version),
     }
+
+
+GET_EVENTS = ToolDef(
+    "get_events",
+    "Events, newest last, of one object (and what belongs to it), a namespace or the cluster.",
+    GetEvents,
+    get_events,
+    shows=EvidenceKind.EVENTS,
+    details=frozenset({"since"}),
+)
+GET_RESOURCE = ToolDef(
+    "get_resource",
+    "One object as JSON: spec, status, conditions. ConfigMap values are shown, Secrets never.",
+    GetResource,
+    get_resource,
+    shows=EvidenceKind.OBJECT,
+    details=frozenset({"path"}),
+)
+GET_RESOURCE_CONTEXT = ToolDef(
+    "get_resource_context",
+    (
+        "Owner chain, detected labels and past remediations of the object you hold responsible. Call it after the root"
+        " cause and before choosing a workflow: it sets the label filters."
+    ),
+    GetResourceContext,
+    get_resource_context,
+    shows=EvidenceKind.OWNERS,
+    served_as=(
+        "Owner chain, detected labels (GitOps, PodDisruptionBudget, autoscaler, Helm, mesh ...) and past remediations of "
+        "a Kubernetes object."
+    ),
+)
+LIST_RESOURCES = ToolDef(
+    "list_resources",
+    "Objects of one kind as a table, failing ones first. Any kind, also custom resources.",
+    ListResources,
+    list_resources,
+    shows=EvidenceKind.TABLE,
+    details=frozenset({"label_selector", "field_selector", "only_unhealthy"}),
+)

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import RootModel, model_validator
 
 from worker.domain.investigation.toolbox.external_schema import depth_of, plain_schema
-from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
-from worker.domain.investigation.toolbox.metrics import NAME as QUERY_PROMETHEUS
-from worker.domain.investigation.toolbox.specs import ARGUMENTS
-from worker.domain.investigation.toolbox.toolbox import Tool
+from worker.domain.investigation.toolbox.tool import ToolContext, ToolDef, ToolOutput, ToolProblem
 from worker.domain.untrusted.evidence import EXTERNAL, one_line
 from worker.domain.untrusted.injection import suspicious_lines
 from worker.domain.untrusted.redaction.redact import redact_json
-from worker.domain.values.conversation import ToolSpec
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalTool
 from worker.domain.values.ports import ExternalTools
@@ -36,7 +31,6 @@ MAX_ARGUMENTS = 4_000  # characters of JSON
 MAX_DEPTH = 8
 MAX_TEXT = 100_000
 """Characters of an answer that are looked at at all. What is shown is far less."""
-OWN_NAMES = frozenset({*ARGUMENTS, QUERY_PROMETHEUS})
 NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
 """Longest name of a tool that the providers' APIs take; they take only letters, digits, `_` and `-`."""
@@ -44,10 +38,6 @@ NOT_REACHED = "its server has not been reached yet: nothing is known about it"
 WITHHELD = "its description is withheld: it reads like instructions to its reader"
 NO_TEXT = "the answer holds no text"
 ANYTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
-
-
-class NameClash(ValueError):  # noqa: N818 - says what it is
-    """Two tools would have the same name for the model."""
 
 
 class ExternalArguments(RootModel[dict[str, Any]]):
@@ -68,67 +58,41 @@ def shown_name(server: str, name: str) -> str:
     return NOT_PLAIN.sub("_", f"{server}_{name}")[:MAX_NAME]
 
 
-def check_names(tools: Iterable[tuple[str, str]]) -> None:
-    """Raises NameClash when a (server, name) would look like one of our own tools, or like another one."""
-    owner: dict[str, str] = {}
-    for server, name in tools:
-        shown, full = shown_name(server, name), f"{server}.{name}"
-        if shown in OWN_NAMES:
-            raise NameClash(
-                f"{full} would be called {shown}, like a tool of our own: name the server otherwise"
-            )
-        if shown in owner:
-            raise NameClash(f"{owner[shown]} and {full} would both be called {shown}")
-        owner[shown] = full
+def mounted_tools(external: ExternalTools) -> list[ToolDef]:
+    """The mounted tools as they are when an investigation starts; at most 16."""
+    return [_defined(external, tool) for tool in external.tools()[:MAX_TOOLS]]
 
 
-class MountedTools:
-    """The mounted tools of one investigation: what was offered at its start stays as it was."""
+def _defined(external: ExternalTools, tool: ExternalTool) -> ToolDef:
+    async def run(_: ToolContext, asked: ExternalArguments) -> ToolOutput:
+        return await _call(external, tool, asked)
 
-    def __init__(self, external: ExternalTools) -> None:
-        self._external = external
-        self._offered = {shown_name(tool.server, tool.name): tool for tool in external.tools()[:MAX_TOOLS]}
-
-    @property
-    def specs(self) -> list[ToolSpec]:
-        """What the model is told of them."""
-        return [
-            ToolSpec(name, _description(tool), _parameters(tool.parameters))
-            for name, tool in self._offered.items()
-        ]
-
-    @property
-    def tools(self) -> dict[str, Tool]:
-        """What a toolbox takes in."""
-        return {
-            name: Tool(ExternalArguments, _Caller(self._external, tool).run, f"{EXTERNAL}{tool.server}")
-            for name, tool in self._offered.items()
-        }
+    return ToolDef(
+        shown_name(tool.server, tool.name),
+        _description(tool),
+        ExternalArguments,
+        run,
+        source=f"{EXTERNAL}{tool.server}",
+        parameters=_parameters(tool.parameters),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
-    """Runs one tool."""
-
-    external: ExternalTools
-    tool: ExternalTool
-
-    async def run(self, asked: ExternalArguments) -> Finding:
-        """Its answer, cut to what is looked at. No secret leaves in the arguments, wherever the model has it from."""
-        server, name = self.tool.server, self.tool.name
-        arguments = redact_json(asked.root)
-        scope = f"{server}.{name} {one_line(json.dumps(arguments), 160)}"
-        try:
-            answer = await self.external.call(server, name, arguments)
-        except ExternalToolError as error:
-            message = f"{server}: {str(error)[:MAX_TEXT]}"
-            raise ToolProblem(message, scope=scope, passing=error.passing) from error
-        text, cut = answer.text, one_line(answer.left_out, 160)
-        if len(text) > MAX_TEXT:
-            shown = text[:MAX_TEXT].rpartition("\n")[0] or text[:MAX_TEXT]
-            cut = "; ".join(part for part in (cut, f"{len(text) - len(shown)} characters at the end") if part)
-            text = shown
-        return Finding(text if text.strip() else NO_TEXT, scope, cut)
+async def _call(external: ExternalTools, tool: ExternalTool, asked: ExternalArguments) -> ToolOutput:
+    """Its answer, cut to what is looked at. No secret leaves in the arguments, wherever the model has it from."""
+    server, name = tool.server, tool.name
+    arguments = redact_json(asked.root)
+    scope = f"{server}.{name} {one_line(json.dumps(arguments), 160)}"
+    try:
+        answer = await external.call(server, name, arguments)
+    except ExternalToolError as error:
+        message = f"{server}: {str(error)[:MAX_TEXT]}"
+        raise ToolProblem(message, scope=scope, passing=error.passing) from error
+    text, cut = answer.text, one_line(answer.left_out, 160)
+    if len(text) > MAX_TEXT:
+        shown = text[:MAX_TEXT].rpartition("\n")[0] or text[:MAX_TEXT]
+        cut = "; ".join(part for part in (cut, f"{len(text) - len(shown)} characters at the end") if part)
+        text = shown
+    return ToolOutput(text if text.strip() else NO_TEXT, scope, cut)
 
 
 def _description(tool: ExternalTool) -> str:

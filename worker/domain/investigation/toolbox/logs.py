@@ -2,65 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator, AliasChoices, Field
 
 from worker.domain.cluster.pods import ContainerState, containers, pod_status
 from worker.domain.cluster.rendering.log_excerpt import log_excerpt, most_interesting, redacted
 from worker.domain.cluster.rendering.log_text import clean_lines, matching
 from worker.domain.investigation.toolbox.cluster import problem_of
-from worker.domain.investigation.toolbox.findings import Finding, ToolProblem
-from worker.domain.investigation.toolbox.specs import MAX_TAIL_LINES, GetPodLogs
+from worker.domain.investigation.toolbox.tool import (
+    Arguments,
+    Expression,
+    Name,
+    ToolContext,
+    ToolDef,
+    ToolOutput,
+    ToolProblem,
+    Word,
+)
+from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import LogQuery, Manifest, ObjectRef
-from worker.domain.values.ports import Cluster
 from worker.domain.values.tokens import RESULT_TOKENS
 
 LOG_BYTES = 256 * 1024
 GREP_BYTES = 1024 * 1024
+MAX_TAIL_LINES = 2000
+DEFAULT_TAIL_LINES = 200
 
 
-class LogTools:
-    """Reads logs through the Cluster port; `redact` sees the text before it is cut to the budget."""
+def _within_bounds(lines: int) -> int:
+    return min(max(lines, 1), MAX_TAIL_LINES)
 
-    def __init__(self, cluster: Cluster, redact: Callable[[str], str]) -> None:
-        self._cluster, self._redact = cluster, redact
 
-    async def get_pod_logs(self, asked: GetPodLogs) -> Finding:
-        """The end of one container's log, or its lines that hold one of some texts."""
-        ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
-        pod = await self._pod(ref)
-        chosen = _choose(pod, asked, ref)
-        query = LogQuery(
-            asked.namespace,
-            asked.pod,
-            chosen.name,
-            previous=asked.previous,
-            tail_lines=MAX_TAIL_LINES if asked.grep else asked.tail_lines,
-            limit_bytes=GREP_BYTES if asked.grep else LOG_BYTES,
-        )
-        scope = _scope(ref, chosen.name, asked)
-        try:
-            raw = await self._cluster.logs(query)
-        except ClusterError as error:
-            raise _no_log(error, chosen, asked, scope) from error
-        lines = clean_lines(raw)
-        if asked.grep:
-            found = matching(lines, asked.grep)
-            scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
-            lines = found[-asked.tail_lines :]
-        shown = log_excerpt(redacted(lines, self._redact), RESULT_TOKENS, len(lines))
-        return Finding(shown.body or _nothing(asked, pod), scope, shown.cut)
+class GetPodLogs(Arguments):
+    """Arguments of get_pod_logs."""
 
-    async def _pod(self, ref: ObjectRef) -> Manifest:
-        try:
-            return await self._cluster.get(ref)
-        except ClusterError as error:
-            if error.reason is ClusterReason.NOT_FOUND:
-                raise ToolProblem(
-                    f"{ref} does not exist, its logs are gone; list_resources shows the pods there are",
-                    scope=str(ref),
-                ) from error
-            raise problem_of(error, str(ref)) from error
+    pod: Name = Field(validation_alias=AliasChoices("pod", "name", "pod_name"))
+    namespace: Name
+    container: Word = Field(default="", description="empty: the failing one")
+    previous: bool = Field(default=False, description="log of the run before the last restart")
+    tail_lines: Annotated[int, AfterValidator(_within_bounds)] = DEFAULT_TAIL_LINES
+    grep: Expression = Field(default="", description="keep lines with one of a|b|c (plain text)")
+
+
+async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
+    """The end of one container's log, or its lines that hold one of some texts."""
+    ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
+    pod = await _pod(run, ref)
+    chosen = _choose(pod, asked, ref)
+    query = LogQuery(
+        asked.namespace,
+        asked.pod,
+        chosen.name,
+        previous=asked.previous,
+        tail_lines=MAX_TAIL_LINES if asked.grep else asked.tail_lines,
+        limit_bytes=GREP_BYTES if asked.grep else LOG_BYTES,
+    )
+    scope = _scope(ref, chosen.name, asked)
+    try:
+        raw = await run.cluster.logs(query)
+    except ClusterError as error:
+        raise _no_log(error, chosen, asked, scope) from error
+    lines = clean_lines(raw)
+    if asked.grep:
+        found = matching(lines, asked.grep)
+        scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
+        lines = found[-asked.tail_lines :]
+    shown = log_excerpt(redacted(lines, run.redact), RESULT_TOKENS, len(lines))
+    return ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
+
+
+async def _pod(run: ToolContext, ref: ObjectRef) -> Manifest:
+    try:
+        return await run.cluster.get(ref)
+    except ClusterError as error:
+        if error.reason is ClusterReason.NOT_FOUND:
+            raise ToolProblem(
+                f"{ref} does not exist, its logs are gone; list_resources shows the pods there are",
+                scope=str(ref),
+            ) from error
+        raise problem_of(error, str(ref)) from error
 
 
 def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> ContainerState:
@@ -103,3 +125,13 @@ def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
         return "no line matches"
     other = "" if asked.previous else "; previous=true shows the run before the last restart"
     return f"the log is empty (pod status {pod_status(pod)}{other})"
+
+
+GET_POD_LOGS = ToolDef(
+    "get_pod_logs",
+    "End of a container's log. For crashes read previous=true first.",
+    GetPodLogs,
+    get_pod_logs,
+    shows=EvidenceKind.LOG,
+    details=frozenset({"tail_lines", "grep"}),
+)

@@ -18,39 +18,27 @@ from worker.domain.catalog.selection import label_name
 from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import is_secret
 from worker.domain.investigation.toolbox.catalog import NO_TARGET
-from worker.domain.investigation.toolbox.specs import (
-    ARGUMENTS,
+from worker.domain.investigation.toolbox.cluster import GET_RESOURCE_CONTEXT
+from worker.domain.investigation.toolbox.tool import (
     Arguments,
+    ToolContext,
+    ToolDef,
     Word,
     argument_problems,
     json_schema,
 )
 from worker.domain.investigation.toolbox.toolbox import Toolbox
+from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog, make_visible
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall, ToolSpec
 from worker.domain.values.ports import Catalog, Clock, Cluster, History
 from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
-CONTEXT = "get_resource_context"
+SERVED = {tool.name: tool for tool in TOOLS if tool.served_as}
 NOT_NARROWED = "component and detected labels are not applied: name the affected object by resource_kind and resource_name"
 NO_SECRETS = "Secrets are never read; look at the objects that use them"
 FILTERS = "labels of the incident by name; the same as arguments of their own"
-DESCRIPTIONS: Mapping[str, str] = {
-    CONTEXT: (
-        "Owner chain, detected labels (GitOps, PodDisruptionBudget, autoscaler, Helm, mesh ...) and past remediations of "
-        "a Kubernetes object."
-    ),
-    "get_workflow": "Everything about one remediation workflow: when to use it, parameters with types and limits.",
-    "list_available_actions": "Action types that have remediation workflows for an incident. First step of a choice.",
-    "list_workflows": (
-        "Workflows of one action type that fit the incident, best first. Second step of a choice. * = required parameter."
-    ),
-    "search_workflow_catalog": (
-        "Remediation workflows of all action types that fit, with parameters. confidence is match quality: how well "
-        "labels and text match, not how sure a cause is."
-    ),
-}
 
 
 def _environment(value: str) -> str:
@@ -97,7 +85,9 @@ class Circumstances(Arguments):
         if not self.resource_name:
             return None
         parts = ("kind", "name", "namespace", "api_version")
-        return ToolCall("context", CONTEXT, {part: getattr(self, f"resource_{part}") for part in parts})
+        return ToolCall(
+            "context", GET_RESOURCE_CONTEXT.name, {part: getattr(self, f"resource_{part}") for part in parts}
+        )
 
 
 CIRCUMSTANCES = frozenset(Circumstances.model_fields)
@@ -121,17 +111,17 @@ class ServedTools:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools by name."""
-        return tuple(ToolSpec(name, DESCRIPTIONS[name], _parameters(name)) for name in sorted(DESCRIPTIONS))
+        return tuple(ToolSpec(tool.name, tool.served_as, _parameters(tool)) for tool in SERVED.values())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Served:
         """What the tool answers; an error is an answer too."""
-        if name not in DESCRIPTIONS:
-            return Served(f"error: unknown tool; there are: {', '.join(sorted(DESCRIPTIONS))}", ok=False)
-        if name == CONTEXT and _of_secret(arguments):
+        if (tool := SERVED.get(name)) is None:
+            return Served(f"error: unknown tool; there are: {', '.join(SERVED)}", ok=False)
+        if not tool.uses_target and _of_secret(arguments):
             return Served(f"error: {NO_SECRETS}", ok=False)
-        rest = {k: v for k, v in arguments.items() if name == CONTEXT or k not in CIRCUMSTANCES}
+        rest = {k: v for k, v in arguments.items() if not tool.uses_target or k not in CIRCUMSTANCES}
         try:
-            said = Circumstances() if name == CONTEXT else _circumstances(arguments)
+            said = _circumstances(arguments) if tool.uses_target else Circumstances()
         except ValidationError as error:
             return Served(f"error: {argument_problems(Circumstances, error)}", ok=False)
         evidence = EvidenceLog()
@@ -141,18 +131,11 @@ class ServedTools:
         await toolbox.run(ToolCall("call", name, rest))
         return _served(evidence.items[-1])
 
-    def _toolbox(self, evidence: EvidenceLog, context: SelectionContext) -> Toolbox:
+    def _toolbox(self, evidence: EvidenceLog, labels: SelectionContext) -> Toolbox:
         now = self._clock.now()
-        return Toolbox(
-            self._cluster,
-            self._catalog,
-            evidence,
-            now=now,
-            base_context=context,
-            redact=redact,
-            fence_token="",
-            lookback=Lookback(self._history, self._cluster, now) if self._history else None,
-        )
+        lookback = Lookback(self._history, self._cluster, now) if self._history else None
+        context = ToolContext(self._cluster, self._catalog, now, labels, redact, lookback)
+        return Toolbox(tuple(SERVED.values()), context, evidence, fence_token="")
 
 
 def _of_secret(arguments: Mapping[str, Any]) -> bool:
@@ -163,11 +146,11 @@ def _of_secret(arguments: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and is_secret(kind)
 
 
-def _parameters(name: str) -> Mapping[str, Any]:
-    """The schema of the tool's own arguments and of the circumstances; nothing else is taken."""
-    own = json_schema(ARGUMENTS[name])
+def _parameters(tool: ToolDef) -> Mapping[str, Any]:
+    """The schema of the tool's own arguments and, where it chooses workflows, of the circumstances; nothing else is taken."""
+    own = json_schema(tool.arguments)
     properties = own["properties"]
-    if name != CONTEXT:
+    if tool.uses_target:
         properties = {**properties, **json_schema(Circumstances)["properties"]}
     if "filters" in properties:
         properties = {**properties, "filters": {"type": "object", "description": FILTERS}}

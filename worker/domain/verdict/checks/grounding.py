@@ -11,16 +11,10 @@ import re
 from collections.abc import Iterable
 
 from worker.domain.cluster.kinds import KINDS, canonical_kind
-from worker.domain.untrusted.evidence import Evidence
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.objects import ObjectRef
 
 ENRICHMENT = "enrichment:"
-READS = frozenset({"get_resource", "get_resource_context", "enrichment:object", "enrichment:pod"})
-CLUSTER_SOURCES = frozenset(
-    {"get_resource", "get_resource_context", "list_resources", "get_events", "get_pod_logs"}
-)
-"""Tools whose bodies come from the cluster. Metrics do not count: a query can make up any label."""
-
 BEFORE = r"(?<![a-zA-Z0-9.-])"
 AFTER = r"(?![a-zA-Z0-9-]|\.[a-zA-Z0-9])"
 NOT_IN_PATH = r"(?<![a-zA-Z0-9./-])"
@@ -31,11 +25,7 @@ GONE = "does not exist"
 
 def from_cluster(items: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """The items in which the cluster has answered."""
-    return tuple(
-        item
-        for item in items
-        if item.ok and (item.source in CLUSTER_SOURCES or item.source.startswith(ENRICHMENT))
-    )
+    return tuple(item for item in items if item.ok and item.kind is not EvidenceKind.OTHER)
 
 
 def seen_in(ref: ObjectRef, items: Iterable[Evidence], home: str) -> tuple[Evidence, ...]:
@@ -65,12 +55,14 @@ def stands_in(word: str, items: Iterable[Evidence]) -> bool:
 def _was_read(ref: ObjectRef, item: Evidence) -> bool:
     """Whether the item is this very object, whole or in part. The scope of a read that succeeded is made by code."""
     named = item.scope == str(ref) or item.scope.startswith(f"{ref}, part ")
-    return item.source in READS and named and not item.body.startswith(GONE)
+    return (
+        item.kind in {EvidenceKind.OBJECT, EvidenceKind.OWNERS} and named and not item.body.startswith(GONE)
+    )
 
 
 def _unread(ref: ObjectRef, item: Evidence) -> bool:
     """A look at the owners of an object names it even when it could not be read."""
-    if item.source != "get_resource_context":
+    if item.kind is not EvidenceKind.OWNERS:
         return False
     secret, note = NOT_READ
     at = item.body.find(note)
@@ -121,7 +113,7 @@ def _may_be(ref: ObjectRef, word: str) -> bool:
 def _in_table(ref: ObjectRef, item: Evidence) -> bool:
     """Whether a row of a table of this kind is the object."""
     name, namespace = re.escape(ref.name), re.escape(ref.namespace)
-    if item.source == "list_resources":
+    if item.kind is EvidenceKind.TABLE:
         if re.match(rf"{re.escape(ref.kind)} in {namespace}(?::| where )", item.scope):
             return re.search(rf"^{name} \| ", item.body, re.MULTILINE) is not None
         if not item.scope.startswith(f"{ref.kind} in all namespaces"):

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 
 from schemas.taxonomy import SignalType
-from worker.domain.untrusted.evidence import Evidence
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.verdict.checks.grounding import from_cluster
 
-LOGS = frozenset({"get_pod_logs", "enrichment:logs"})
-EVENTS = frozenset({"get_events", "enrichment:events"})
 STATUS = '"status":{'
 IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
 IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
@@ -46,9 +44,9 @@ def reported(items: Iterable[Evidence]) -> frozenset[str]:
     """Every reason that stands in a field of the cluster's answers, in lower case. Logs report nothing."""
     found: set[str] = set()
     for item in from_cluster(items):
-        if item.source in EVENTS:
+        if item.kind is EvidenceKind.EVENTS:
             found.update(IN_EVENT.findall(item.body))
-        elif item.source not in LOGS:
+        elif item.kind is not EvidenceKind.LOG:
             _, _, status = item.body.rpartition(STATUS)
             found.update(IN_DOCUMENT.findall(status))
             rows = (line for line in item.body.splitlines() if CELL in line and not line.startswith("{"))

@@ -14,7 +14,8 @@ from tests.fakes.scripted import LOOK, World, answer, incident, recovery
 from tests.fakes.tokens import real_tokens
 from worker.domain.catalog.search import parse_query
 from worker.domain.investigation.prompt import SYSTEM_TEXT
-from worker.domain.investigation.toolbox.specs import SearchWorkflowCatalog, tool_specs
+from worker.domain.investigation.toolbox.catalog import SearchWorkflowCatalog
+from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.values.conversation import Finish
 from worker.domain.values.workflows import BUSINESS_LABELS
 from worker.domain.verdict.answers.parse import parse_answer
@@ -30,7 +31,7 @@ def tools_as_sent():
                 "type": "function",
                 "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
             }
-            for t in tool_specs()
+            for t in (tool.spec for tool in TOOLS)
         ]
     )
 
@@ -56,7 +57,7 @@ async def test_the_prefix_is_the_same_bytes_for_every_request_and_every_call():
 
 
 def test_the_tools_are_sorted():
-    names = [spec.name for spec in tool_specs()]
+    names = [tool.name for tool in TOOLS]
     assert sorted(names) == names
 
 
@@ -95,7 +96,7 @@ def test_every_tool_of_the_choice_is_named():
         "search_workflow_catalog",
     ):
         assert name in SYSTEM_TEXT
-        assert name in {spec.name for spec in tool_specs()}
+        assert name in {tool.name for tool in TOOLS}
 
 
 def test_it_says_who_determines_each_search_parameter():

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.tokens import real_tokens
-from worker.domain.investigation.toolbox.findings import ToolProblem
-from worker.domain.investigation.toolbox.metrics import QUERY_PROMETHEUS, MetricTools, QueryPrometheus
-from worker.domain.investigation.toolbox.series import MAX_POINTS, MAX_SERIES, courses, moments
-from worker.domain.investigation.toolbox.specs import tool_specs
+from tests.fakes.tool_context import tool_context
+from worker.domain.investigation.toolbox.metrics import (
+    MAX_POINTS,
+    MAX_SERIES,
+    QUERY_PROMETHEUS,
+    QueryPrometheus,
+    courses,
+    moments,
+    query_prometheus,
+)
+from worker.domain.investigation.toolbox.tool import ToolProblem
+from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.values.errors import MetricsError
 from worker.domain.values.series import Series
 from worker.domain.values.tokens import RESULT_TOKENS, estimate_tokens
@@ -28,7 +36,8 @@ def one(*values, start=START, step=60, **labels):
 
 async def ask(series=(), **asked):
     metrics = MemoryMetrics(series)
-    found = await MetricTools(metrics, NOW).query_prometheus(QueryPrometheus(**{"query": "up", **asked}))
+    context = tool_context(metrics=metrics, now=NOW)
+    found = await query_prometheus(context, QueryPrometheus(**{"query": "up", **asked}))
     return found, metrics.asked[0]
 
 
@@ -78,9 +87,9 @@ async def test_a_query_has_a_length():
 
 @pytest.mark.parametrize("passing", [True, False])
 async def test_a_failure_is_told_with_the_query(passing):
-    tools = MetricTools(MemoryMetrics(error=MetricsError("parse error: unexpected }", passing=passing)), NOW)
+    broken = MemoryMetrics(error=MetricsError("parse error: unexpected }", passing=passing))
     with pytest.raises(ToolProblem, match=r"up\} at 2026.*: parse error") as raised:
-        await tools.query_prometheus(QueryPrometheus(query="up}"))
+        await query_prometheus(tool_context(metrics=broken, now=NOW), QueryPrometheus(query="up}"))
     assert passing is raised.value.passing
 
 
@@ -127,8 +136,8 @@ def test_a_label_cannot_break_its_line():
 
 
 def test_the_tool_is_cheap_to_describe():
-    assert ["query"] == QUERY_PROMETHEUS.parameters["required"]
-    assert {"query", "since", "until"} == set(QUERY_PROMETHEUS.parameters["properties"])
+    assert ["query"] == QUERY_PROMETHEUS.spec.parameters["required"]
+    assert {"query", "since", "until"} == set(QUERY_PROMETHEUS.spec.parameters["properties"])
 
 
 SERIES = st.builds(
@@ -150,6 +159,6 @@ def test_all_tools_together_are_within_their_budget():
             "type": "function",
             "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
         }
-        for s in tool_specs([QUERY_PROMETHEUS])
+        for s in (tool.spec for tool in offered_tools(MemoryMetrics(), None))
     ]
     assert real_tokens(json.dumps(sent, separators=(",", ":"))) <= 1300

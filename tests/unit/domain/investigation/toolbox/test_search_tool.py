@@ -12,15 +12,17 @@ from pydantic import ValidationError
 from schemas.enrichment import DetectedLabels
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.tokens import real_tokens
-from worker.domain.investigation.toolbox.catalog import CatalogTools
-from worker.domain.investigation.toolbox.findings import ToolProblem
-from worker.domain.investigation.toolbox.specs import (
+from tests.fakes.tool_context import tool_context
+from worker.domain.investigation.toolbox.catalog import (
     MOST_RESULTS,
     ListAvailableActions,
     ListWorkflows,
     SearchWorkflowCatalog,
+    list_available_actions,
+    list_workflows,
+    search_workflow_catalog,
 )
-from worker.domain.untrusted.redaction.redact import redact
+from worker.domain.investigation.toolbox.tool import ToolProblem
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import Target
@@ -31,10 +33,9 @@ API = ObjectRef("Deployment", "api", "shop", "apps/v1")
 
 
 async def search(workflows, query="CrashLoopBackOff critical", *, target=None, base=BASE, **arguments):
-    tools = CatalogTools(MemoryCatalog(workflows), base, lambda: target, redact)
-    finding = await tools.search_workflow_catalog(
-        SearchWorkflowCatalog.model_validate({"query": query, **arguments})
-    )
+    context = tool_context(catalog=MemoryCatalog(workflows), labels=base, target=target)
+    asked = SearchWorkflowCatalog.model_validate({"query": query, **arguments})
+    finding = await search_workflow_catalog(context, asked)
     return json.loads(finding.body), finding
 
 
@@ -88,8 +89,8 @@ async def test_lists_show_when_to_use_what_and_what_has_to_be_filled_in():
         Parameter("WAIT"),
     )
     catalog = MemoryCatalog([workflow(parameters=parameters)], {"RestartWorkload": text})
-    tools = CatalogTools(catalog, BASE, lambda: None, redact)
-    actions = json.loads((await tools.list_available_actions(ListAvailableActions())).body)["actions"]
+    context = tool_context(catalog=catalog, labels=BASE)
+    actions = json.loads((await list_available_actions(context, ListAvailableActions())).body)["actions"]
     assert [
         {
             "action_type": "RestartWorkload",
@@ -99,7 +100,7 @@ async def test_lists_show_when_to_use_what_and_what_has_to_be_filled_in():
             "workflow_count": 1,
         }
     ] == actions
-    listed = json.loads((await tools.list_workflows(ListWorkflows(action_type="RestartWorkload"))).body)
+    listed = json.loads((await list_workflows(context, ListWorkflows(action_type="RestartWorkload"))).body)
     assert ["REASON*", "WAIT"] == listed["workflows"][0]["parameters"]
 
 

@@ -16,8 +16,7 @@ from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.tokens import real_tokens
 from worker.domain.cluster.fields import reference
 from worker.domain.investigation.toolbox.catalog import NO_TARGET
-from worker.domain.investigation.toolbox.served import CONTEXT, DESCRIPTIONS, NOT_NARROWED, ServedTools
-from worker.domain.investigation.toolbox.specs import ARGUMENTS
+from worker.domain.investigation.toolbox.served import NOT_NARROWED, SERVED, ServedTools
 from worker.domain.values.remediations import PastRemediation
 from worker.domain.values.workflows import BUSINESS_LABELS
 
@@ -50,13 +49,15 @@ async def actions(**said):
 
 def test_the_five_tools_take_their_own_arguments_and_the_circumstances():
     specs = {spec.name: spec.parameters for spec in served().specs}
-    assert sorted(DESCRIPTIONS) == list(specs)
-    assert {"kind", "name", "namespace", "api_version"} == set(specs[CONTEXT]["properties"])
-    for name in set(specs) - {CONTEXT}:
+    assert sorted(SERVED) == list(specs)
+    assert {"kind", "name", "namespace", "api_version"} == set(specs["get_resource_context"]["properties"])
+    for name in set(specs) - {"get_resource_context"}:
         properties = set(specs[name]["properties"])
         assert {*BUSINESS_LABELS, *OBJECT, "resource_api_version"} <= properties
-        assert set(ARGUMENTS[name].model_fields) <= properties
-        assert ARGUMENTS[name].model_json_schema().get("required", []) == specs[name].get("required", [])
+        assert set(SERVED[name].arguments.model_fields) <= properties
+        assert SERVED[name].arguments.model_json_schema().get("required", []) == specs[name].get(
+            "required", []
+        )
 
 
 async def test_nothing_said_constrains_nothing():
@@ -122,9 +123,11 @@ async def test_labels_among_the_filters_of_a_search_count_as_said():
 async def test_past_remediations_are_told_where_a_history_is_configured():
     past = PastRemediation("rr-0", FixedClock().now(), "restart-v1", "RestartWorkload", outcome="failed")
     target = {"kind": "Deployment", "name": "api", "namespace": "shop"}
-    shown, _ = await ask(served(history=MemoryHistory.of(reference(API), past)), CONTEXT, **target)
+    shown, _ = await ask(
+        served(history=MemoryHistory.of(reference(API), past)), "get_resource_context", **target
+    )
     assert "RestartWorkload (restart-v1)" in json.dumps(shown["remediation_history"])
-    shown, _ = await ask(served(), CONTEXT, **target)
+    shown, _ = await ask(served(), "get_resource_context", **target)
     assert "no history store is configured" in json.dumps(shown["remediation_history"])
 
 
@@ -139,7 +142,11 @@ async def test_past_remediations_are_told_where_a_history_is_configured():
         ("list_available_actions", {**OBJECT, "resource_name": "no"}, "Deployment shop/no does not exist"),
         ("list_available_actions", {**OBJECT, "resource_namespace": ""}, "namespace is required"),
         ("list_available_actions", {**OBJECT, "resource_kind": "Gadget"}, "does not know this kind"),
-        (CONTEXT, {"kind": "Deployment", "name": "api", "environment": "x"}, "environment: Extra inputs"),
+        (
+            "get_resource_context",
+            {"kind": "Deployment", "name": "api", "environment": "x"},
+            "environment: Extra inputs",
+        ),
         ("get_workflow", {"workflow_id": "no-such"}, "does not exist or does not fit"),
         ("get_pod_logs", {"pod": "a", "namespace": "b"}, "unknown tool"),
     ],
@@ -172,7 +179,7 @@ async def test_an_answer_is_bounded_redacted_and_made_visible():
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(DESCRIPTIONS)), st.dictionaries(st.sampled_from([*OBJECT, "environment", "query", "filters", "severity", "kind", "name", "action_type", "workflow_id", "custom_labels"]) | st.text(max_size=5), VALUES, max_size=6))  # fmt: skip
+@given(st.sampled_from(sorted(SERVED)), st.dictionaries(st.sampled_from([*OBJECT, "environment", "query", "filters", "severity", "kind", "name", "action_type", "workflow_id", "custom_labels"]) | st.text(max_size=5), VALUES, max_size=6))  # fmt: skip
 def test_any_arguments_get_an_answer(tool, arguments):
     found = asyncio.run(served().call(tool, arguments))
     assert found.ok is not found.body.startswith("error: ")
@@ -181,7 +188,9 @@ def test_any_arguments_get_an_answer(tool, arguments):
 @pytest.mark.parametrize("kind", ["Secret", "secrets"])
 async def test_the_context_of_a_secret_is_refused_and_yet_it_may_narrow_a_choice(kind):
     cluster = MemoryCluster(SHOP)
-    found = await served(cluster=cluster).call(CONTEXT, {"kind": kind, "name": "db", "namespace": "shop"})
+    found = await served(cluster=cluster).call(
+        "get_resource_context", {"kind": kind, "name": "db", "namespace": "shop"}
+    )
     assert (False, "error: Secrets are never read; look at the objects that use them") == (
         found.ok,
         found.body,

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from tests.fakes.hostile import OBJECTS, VALUES
-from tests.fakes.manifests import NOW, crashing, deployment, event, obj, pod, replica_set, running
+from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.tokens import real_tokens
-from worker.domain.investigation.toolbox.findings import Finding
-from worker.domain.investigation.toolbox.specs import GetWorkflow
-from worker.domain.investigation.toolbox.toolbox import MAX_ALIKE, Tool, Toolbox
+from tests.fakes.tool_context import tool_context
+from worker.domain.investigation.toolbox.catalog import GetWorkflow
+from worker.domain.investigation.toolbox.tool import ToolDef, ToolOutput
+from worker.domain.investigation.toolbox.toolbox import MAX_ALIKE, Toolbox
+from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import EvidenceLog
-from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing
 from worker.domain.values.workflow_search import Target
-from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.checks.grounding import stands_in
 
 API = deployment("api")
@@ -49,21 +49,13 @@ DEFAULT_ARGUMENTS = {
 class Bench:
     """A toolbox over a small shop."""
 
-    def __init__(self, *manifests, cluster=None, catalog=None, logs=None, **options):
+    def __init__(self, *manifests, cluster=None, catalog=None, logs=None, lookback=None, extra=(), **options):
         known = [obj("Namespace", "shop", namespace=""), API, *REVISIONS, POD, *manifests]
         self.cluster = cluster or MemoryCluster(known, LOGS | (logs or {}))
         self.catalog = catalog or MemoryCatalog([workflow()])
         self.evidence = EvidenceLog()
-        self.box = Toolbox(
-            self.cluster,
-            self.catalog,
-            self.evidence,
-            now=NOW,
-            base_context=SelectionContext(environment="production", priority="P1"),
-            redact=redact,
-            fence_token=TOKEN,
-            **options,
-        )
+        context = tool_context(cluster=self.cluster, catalog=self.catalog, lookback=lookback)
+        self.box = Toolbox([*TOOLS, *extra], context, self.evidence, fence_token=TOKEN, **options)
 
     async def ask(self, tool, /, **arguments):
         return await self.box.run(ToolCall("1", tool, arguments))
@@ -139,26 +131,27 @@ async def test_no_failure_of_the_cluster_ends_a_run(name, reason):
     assert result.ok or "error: " in result.content
 
 
-async def test_a_catalog_that_is_down_is_told_and_remembered():
+async def test_a_catalog_that_is_down_is_told_and_may_be_asked_again():
     bench = Bench()
     bench.catalog.down = True
     assert "catalog cannot be read" in await bench.error("list_available_actions")
-    assert bench.box.catalog_failed
+    bench.catalog.down = False
+    await bench.body("list_available_actions")
 
 
 async def test_a_tool_that_takes_too_long_is_stopped():
-    async def never(_asked):
+    async def never(_context, _asked):
         await asyncio.Event().wait()
 
-    bench = Bench(deadline_seconds=0.01, extra={"slow": Tool(GetWorkflow, never)})
+    bench = Bench(deadline_seconds=0.01, extra=[ToolDef("slow", "", GetWorkflow, never)])
     assert "no answer within 0.01 s" in await bench.error("slow", workflow_id="x")
 
 
 async def test_a_configured_tool_is_bounded_redacted_and_fenced_like_any_other():
-    async def run(asked):
-        return Finding(f"{asked.workflow_id} password=hunter2hunter2 " + "word " * 20_000, "metrics")
+    async def run(_context, asked):
+        return ToolOutput(f"{asked.workflow_id} password=hunter2hunter2 " + "word " * 20_000, "metrics")
 
-    bench = Bench(extra={"grafana": Tool(GetWorkflow, run)})
+    bench = Bench(extra=[ToolDef("grafana", "", GetWorkflow, run)])
     result = await bench.ask("grafana", workflow_id="cpu")
     assert real_tokens(result.content) <= 2000
     assert "hunter2hunter2" not in result.content
@@ -166,11 +159,11 @@ async def test_a_configured_tool_is_bounded_redacted_and_fenced_like_any_other()
 
 
 async def test_a_programming_error_is_not_hidden():
-    async def broken(_asked):
+    async def broken(_context, _asked):
         raise KeyError("bug")
 
-    with pytest.raises(KeyError):
-        await Bench(extra={"broken": Tool(GetWorkflow, broken)}).ask("broken", workflow_id="x")
+    with pytest.RaisesGroup(KeyError):
+        await Bench(extra=[ToolDef("broken", "", GetWorkflow, broken)]).ask("broken", workflow_id="x")
 
 
 # -- calls that were made before
@@ -478,11 +471,11 @@ async def test_failed_detections_are_named_and_not_shown_as_false():
 
 async def test_the_context_sets_the_target_of_the_choice():
     bench = Bench()
-    assert None is bench.box.last_target
+    assert None is bench.box.target
     await bench.body("get_resource_context", kind="Pod", name="api-b-x2x4z", namespace="shop")
-    assert ["Pod", "ReplicaSet", "Deployment"] == [ref.kind for ref in bench.box.last_target.chain]
+    assert ["Pod", "ReplicaSet", "Deployment"] == [ref.kind for ref in bench.box.target.chain]
     await bench.error("get_resource_context", kind="Pod", name="gone", namespace="shop")
-    assert "api-b-x2x4z" == bench.box.last_target.ref.name
+    assert "api-b-x2x4z" == bench.box.target.ref.name
 
 
 async def test_the_context_of_a_secret_is_given_without_reading_it():
@@ -490,14 +483,14 @@ async def test_the_context_of_a_secret_is_given_without_reading_it():
     shown = json.loads(await bench.body("get_resource_context", kind="Secret", name="db", namespace="shop"))
     assert "Secrets are never read" in shown["note"]
     assert {} == shown["detected_labels"]
-    assert None is bench.box.last_target.exists
+    assert None is bench.box.target.exists
 
 
 def test_a_target_survives_the_journal():
     bench = Bench()
     asyncio.run(bench.body("get_resource_context", **DEFAULT_ARGUMENTS["get_resource_context"]))
     adapter = TypeAdapter(Target)
-    assert bench.box.last_target == adapter.validate_json(adapter.dump_json(bench.box.last_target))
+    assert bench.box.target == adapter.validate_json(adapter.dump_json(bench.box.target))
 
 
 # -- the choice of a workflow

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.fakes.memory_catalog import workflow
+from tests.fakes.tool_context import evidence_from
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.verdict.checks.alignment import follows_instruction, named_in
 
@@ -64,7 +65,7 @@ def test_the_catalog_may_name_workflows(source):
 )
 def test_of_the_context_only_the_history_may_name_workflows(part, named):
     body = json.dumps({"owner_chain": [], part: [{"what": "drain-node-v2 helped"}]})
-    context = Evidence("get_resource_context", "", body, id="E1")
+    context = evidence_from("get_resource_context", "", body, id="E1")
     assert (("E1",) if named else ()) == named_in(DRAIN, [context])
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.untrusted.evidence import Evidence
+from tests.fakes.tool_context import evidence_from
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.checks.grounding import seen_in, stands_in
 
@@ -15,7 +15,7 @@ NODE = ObjectRef("Node", "worker-1")
 
 
 def seen(ref, body, source="get_events", scope="", home="shop"):
-    return bool(seen_in(ref, [Evidence(source, scope, body, id="E1")], home))
+    return bool(seen_in(ref, [evidence_from(source, scope, body, id="E1")], home))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_object_that_could_not_be_read_is_not_seen_in_its_own_context():
 
 
 def test_what_failed_shows_nothing():
-    items = [Evidence("get_resource", "Deployment shop/the-api", "error: no the-api", ok=False)]
+    items = [evidence_from("get_resource", "Deployment shop/the-api", "error: no the-api", ok=False)]
     assert () == seen_in(DASHED, items, "shop")
     assert not stands_in("the-api", items)
 
@@ -87,4 +87,4 @@ def test_what_failed_shows_nothing():
 @given(st.builds(ObjectRef, *[st.text(max_size=30)] * 3), st.text(max_size=200), st.text(max_size=20))
 def test_any_object_can_be_looked_for_in_any_text(ref, body, home):
     assert seen(ref, body, home=home) in {True, False}
-    assert stands_in(ref.name, [Evidence("get_events", "", body)]) in {True, False}
+    assert stands_in(ref.name, [evidence_from("get_events", "", body)]) in {True, False}

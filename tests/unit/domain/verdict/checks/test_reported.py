@@ -5,14 +5,14 @@ import json
 import pytest
 
 from schemas.taxonomy import SignalType
-from worker.domain.untrusted.evidence import Evidence
+from tests.fakes.tool_context import evidence_from
 from worker.domain.verdict.checks.reported import SIGNS, is_reported, reported
 
 STATUS = {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
 
 
 def seen(source, body):
-    return reported([Evidence(source, "", body, id="E1")])
+    return reported([evidence_from(source, "", body, id="E1")])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.fakes.injections import PLANTED
 from tests.fakes.memory_catalog import MemoryCatalog, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.scripted import shop
+from tests.fakes.tool_context import evidence_from
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
 from worker.domain.values.errors import CatalogUnavailable, ClusterReason
 from worker.domain.values.objects import ObjectRef
@@ -27,7 +28,7 @@ SIGNAL = ObjectRef("Deployment", "api", "shop")
 def evidence(*bodies, ok=True):
     log = EvidenceLog()
     for body in bodies:
-        log.add(Evidence("get_events", "namespace shop", body, ok=ok))
+        log.add(evidence_from("get_events", "namespace shop", body, ok=ok))
     return log
 
 

@@ -1,0 +1,174 @@
+"""What a tool is: its name, description and arguments, what runs it, and what its evidence shows.
+
+A tool is one `ToolDef` beside the function that runs it; `tools.TOOLS` lists them all. The model, the toolbox, other
+agents (`rca mcp`) and the checks of an answer take what they know of a tool from its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from worker.domain.cluster.history import Lookback
+from worker.domain.cluster.kinds import canonical_kind, split_kind
+from worker.domain.untrusted.evidence import EvidenceKind, one_line
+from worker.domain.values.conversation import ToolSpec
+from worker.domain.values.ports import Catalog, Cluster, Metrics
+from worker.domain.values.workflow_search import Target
+from worker.domain.values.workflows import SelectionContext
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=253)]
+Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
+Expression = Annotated[str, StringConstraints(strip_whitespace=True, max_length=1000)]
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """What the tools of one investigation work with.
+
+    `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the business labels
+    of the request. `target` is the object of the last get_resource_context. `redact` removes secrets from a text.
+    """
+
+    cluster: Cluster
+    catalog: Catalog
+    now: datetime
+    labels: SelectionContext
+    redact: Callable[[str], str]
+    lookback: Lookback | None = None
+    metrics: Metrics | None = None
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool has read, before it is numbered and fenced.
+
+    `scope` names what was really covered, `cut` what is missing and how to get it. Both may hold untrusted text.
+    `target` is the object that the choice of a workflow is about from now on.
+    """
+
+    body: str
+    scope: str
+    cut: str = ""
+    target: Target | None = None
+
+
+class ToolProblem(Exception):  # noqa: N818 - an answer for the model, not a fault
+    """A tool cannot do what was asked. The message says what would work; `scope` names what was tried.
+
+    `passing` means that the same call may work later.
+    """
+
+    def __init__(self, message: str, *, scope: str = "", passing: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.scope = scope
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDef:
+    """One tool.
+
+    `run` raises ToolProblem, ClusterError, CatalogUnavailable or TimeoutError; anything else is a programming error.
+    """
+
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    run: Callable[[ToolContext, Any], Awaitable[ToolOutput]]
+    shows: EvidenceKind = EvidenceKind.OTHER
+    """What its evidence is, and so what an answer may take from it."""
+    details: frozenset[str] = frozenset()
+    """Arguments that change how much is shown, not what is looked at."""
+    uses_target: bool = False
+    """Whether its answer depends on the target, which a get_resource_context in the same reply may set."""
+    served_as: str = ""
+    """Its description for other agents; empty for a tool that they do not get."""
+    source: str = ""
+    """What its evidence is said to come from; the name of the tool by default."""
+    parameters: Mapping[str, Any] | None = None
+    """The JSON Schema of the arguments, where it does not follow from `arguments`."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        parameters = json_schema(self.arguments) if self.parameters is None else self.parameters
+        return ToolSpec(self.name, self.description, parameters)
+
+
+def aliased(*names: str, description: str = "", default: Any = "") -> Any:
+    """A field that may be given under any of the names."""
+    return Field(default=default, validation_alias=AliasChoices(*names), description=description)
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool. Undeclared ones are refused: a filter must never be ignored silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        return {k: v for k, v in data.items() if v is not None} if isinstance(data, Mapping) else data
+
+
+class OfKind(Arguments):
+    """Arguments that name a kind. Short names, plurals and `group/version/Kind` are understood."""
+
+    kind: Name
+    namespace: Word = ""
+    api_version: Word = aliased("api_version", "apiVersion", description="only if the kind is ambiguous")
+
+    @property
+    def resolved_kind(self) -> str:
+        """The kind as the API spells it."""
+        return canonical_kind(split_kind(self.kind)[1])
+
+    @property
+    def resolved_api_version(self) -> str:
+        """The API version that was given, alone or as part of the kind."""
+        return self.api_version or split_kind(self.kind)[0]
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """A compact JSON Schema of arguments: types, limits and descriptions, without titles, defaults and length limits."""
+    full = model.model_json_schema(by_alias=False)
+    properties = {name: _property(value) for name, value in full.get("properties", {}).items()}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required := full.get("required"):
+        schema["required"] = required
+    return schema
+
+
+def _property(value: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("type", "description", "enum", "items")
+    return {key: value[key] for key in kept if value.get(key)}
+
+
+def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
+    """What is wrong with arguments and what is allowed, in one line."""
+    schema = json_schema(model)
+    required = set(schema.get("required", ()))
+    allowed = ", ".join(
+        f"{name}{'' if name in required else '?'}: {prop.get('type', 'any')}"
+        for name, prop in schema["properties"].items()
+    )
+    wrong = "; ".join(
+        f"{one_line('.'.join(str(part) for part in found['loc']), 60)}: {found['msg']}"
+        for found in error.errors()[:5]
+    )
+    return f"bad arguments: {wrong}. Allowed: {allowed}"
