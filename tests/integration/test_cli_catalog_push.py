@@ -14,6 +14,7 @@ from tests.processes import rca
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.cli.catalog_push import push_directory
 from worker.app.settings import CatalogSettings
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
@@ -77,14 +78,14 @@ async def test_a_directory_that_a_worker_would_refuse_is_not_pushed(push, url, d
     assert f"{directory / 'b.yaml'}:1: " in str(caught.value)
     async with AsyncExitStack() as stack:
         with pytest.raises(CatalogUnavailable, match="run `rca catalog push DIR`"):
-            await open_catalog(CatalogSettings(database_url=SecretStr(url)), stack)
+            await open_catalog(CatalogSettings(database_url=SecretStr(url)), stack, Supervisor())
 
 
 async def test_a_worker_reads_what_was_pushed(push, url):
     await push(CATALOG)
     files, everything = await FileCatalog.open(CATALOG), SelectionContext()
     async with AsyncExitStack() as stack:
-        opened = await open_catalog(CatalogSettings(database_url=SecretStr(url)), stack)
+        opened = await open_catalog(CatalogSettings(database_url=SecretStr(url)), stack, Supervisor())
         assert list(await files.actions(everything)) == list(await opened.catalog.actions(everything))
         for w in files:
             assert w == await opened.catalog.get(w.workflow_id, everything)

@@ -14,6 +14,7 @@ from tests.integration.test_history import CASE, look_then_answer, outcome_of, s
 from tests.pipeline import CATALOG, running
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.settings import CatalogSettings
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
@@ -62,7 +63,7 @@ async def test_a_datastorage_that_is_down_leaves_the_choice_to_a_person(tmp_path
 async def test_readiness_tells_of_a_datastorage_that_is_away_and_back():
     async with AsyncExitStack() as stack, served() as storage:
         storage.answers = [503] * 20
-        opened = await open_catalog(CatalogSettings(url=storage.url), stack)
+        opened = await open_catalog(CatalogSettings(url=storage.url), stack, Supervisor())
         with pytest.raises(CatalogUnavailable):
             await opened.catalog.actions(SelectionContext())
         assert "it answered 503" in opened.problem()

@@ -46,6 +46,8 @@ from worker.domain.values.retry import RetryPolicy, broker_delay, next_delay, pr
 from worker.domain.values.step_kinds import LLM, RESULT
 from worker.domain.verdict.outcome import Ending, Stop
 
+DECODE_INLINE_BYTES = 256 * 1024
+"""Larger bodies are decoded in a thread: heartbeats must go on meanwhile."""
 STEPPED_ASIDE = "stepped_aside"
 RELEASE_TRIES = 10
 """Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
@@ -136,7 +138,7 @@ class Handler:
 
         Raises LostClaim when somebody works on it after all, Unavailable.
         """
-        accepted = self._accept(body, headers, delivery)
+        accepted = await self._accept(body, headers, delivery)
         if isinstance(accepted, InvalidRequest):
             await self._closing.reject(accepted, body, delivery)
             return
@@ -154,7 +156,7 @@ class Handler:
             await self._closing.bury(run, DeadLetterReason.MAX_DELIVERIES, error)
 
     async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        accepted = self._accept(body, headers, delivery)
+        accepted = await self._accept(body, headers, delivery)
         if isinstance(accepted, InvalidRequest):
             return await self._closing.reject(accepted, body, delivery)
         last_run = ""
@@ -166,10 +168,11 @@ class Handler:
             if not await self._admission.hold(made.seconds):
                 return retry(NOT_NOW_SECONDS)
 
-    def _accept(
+    async def _accept(
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
     ) -> AcceptedRequest | InvalidRequest:
-        return accept(body, headers, delivery, self._subjects, self._rules.cluster_name)
+        read = partial(accept, body, headers, delivery, self._subjects, self._rules.cluster_name)
+        return await asyncio.to_thread(read) if len(body) > DECODE_INLINE_BYTES else read()
 
     async def _attempt(self, accepted: AcceptedRequest, last_run: str) -> Settlement | Hold:
         run = await self._look_up(accepted)
@@ -254,7 +257,7 @@ class Handler:
         if stored is None:
             return False
         delivery = replace(accepted.delivery, subject=stored.subject, sequence=sequence)
-        other = self._accept(stored.body, stored.headers, delivery)
+        other = await self._accept(stored.body, stored.headers, delivery)
         if isinstance(other, InvalidRequest):
             return False
         return (other.key, other.digest) == (accepted.key, accepted.digest)

@@ -25,8 +25,10 @@ from nats.errors import Error as NatsError
 from worker.adapters.nats.pump import Lane, Pump
 from worker.app.admission import Admission, Door
 from worker.app.link import Link, refusal
+from worker.app.supervisor import Supervisor
 from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
 from worker.domain.values.delivery import Handler, urgency_of
+from worker.domain.values.together import together
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -63,6 +65,7 @@ class Intake:
     advisories: Lane
     open_desks: Callable[[Client], Awaitable[Desks]]
     admission: Admission
+    supervisor: Supervisor = field(default_factory=Supervisor)
     needs: Sequence[Need] = ()
     servers: Sequence[str] = ()
     drain_seconds: float = 40.0
@@ -76,7 +79,7 @@ class Intake:
         """Why no message is taken at the moment; empty when they are. For readiness."""
         if self.draining:
             return "shutting down"
-        return self.link.over or self.link.because(self._trouble())
+        return self.link.over or self.supervisor.problem or self.link.because(self._trouble())
 
     def _trouble(self) -> str:
         if self.problem:
@@ -146,7 +149,7 @@ class Intake:
             raise IntakeError(refusal(e) or f"{', '.join(self.servers)}: {e!r}") from e
         finally:
             connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
+            await asyncio.wait({connecting})
 
     async def _wait_for(self, need: Need, nc: Client) -> None:
         said_at, loop = 0.0, asyncio.get_running_loop()
@@ -158,13 +161,16 @@ class Intake:
             await asyncio.sleep(STARTUP_LOOK_SECONDS)
 
     async def _start(self) -> None:
-        await asyncio.gather(*(pump.start() for pump in self.pumps))
+        await together([pump.start() for pump in self.pumps])
+        for pump in self.pumps:
+            for name, loop in pump.loops.items():
+                self.supervisor.watch(name, loop)
         log.info("worker_started", lanes={pump.lane.durable: pump.lane.slots for pump in self.pumps})
 
     async def _drain(self) -> None:
         self._announce()
         log.info("worker_draining", running=sum(pump.running for pump in self.pumps))
-        await asyncio.gather(*(pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps))
+        await together([pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps])
 
     def _announce(self) -> None:
         """Not ready any more, and nothing starts: at once, whatever else has to be done first."""
@@ -175,8 +181,8 @@ class Intake:
     async def running(self) -> AsyncIterator[None]:
         """Run beside other work of the same process, without signal handlers."""
         app = self.app()
-        await app.start()
         try:
+            await app.start()
             yield
         finally:
             self.link.closing = True
@@ -186,7 +192,7 @@ class Intake:
     async def run(self) -> None:
         """Until SIGTERM or SIGINT; then what runs has `drain_seconds`, and nothing after a second signal.
 
-        Raises IntakeError when the server refuses the connection, at the start or later.
+        Raises IntakeError when the server refuses the connection, at the start or later, and when a loop has died.
         """
         told = asyncio.Event()
 
@@ -197,20 +203,27 @@ class Intake:
             self._announce()
 
         with _signals(on_signal):
-            work = asyncio.ensure_future(self._run_until(told))
-            events = [asyncio.ensure_future(event.wait()) for event in (told, self.link.ended)]
-            await asyncio.wait({work, *events}, return_when=asyncio.FIRST_COMPLETED)
-            for event in events:
-                event.cancel()
-            if self.link.over:  # nothing can be given back any more; another worker goes on from the journal
-                self._hurry.set()
+            work = asyncio.create_task(self._run_until(told))
+            ends = (told, self.link.ended, self.supervisor.failed)
+            events = [asyncio.create_task(event.wait()) for event in ends]
+            try:
+                await asyncio.wait({work, *events}, return_when=asyncio.FIRST_COMPLETED)
+                if (
+                    self.link.over
+                ):  # nothing can be given back any more; another worker goes on from the journal
+                    self._hurry.set()
                 told.set()
-            if not self.pumps:  # still waiting for something: there is nothing to give back
-                work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-        if self.link.over:
-            raise IntakeError(self.link.over)
+                if not self.pumps:  # still waiting for something: there is nothing to give back
+                    work.cancel()
+                await asyncio.wait({work})
+            finally:  # also when the caller is cancelled
+                for task in (work, *events):
+                    task.cancel()
+                await asyncio.wait({work, *events})
+        if why := self.link.over or self.supervisor.problem:
+            raise IntakeError(why)
+        if not work.cancelled():
+            work.result()
 
     async def _run_until(self, told: asyncio.Event) -> None:
         async with self.running():

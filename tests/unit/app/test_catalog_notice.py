@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from worker.app.settings import CatalogSettings
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 
 GOOD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: restarts.'\n"
@@ -20,7 +21,7 @@ async def opened():
 
         async def open_one(**settings):
             with capture_logs() as events:
-                return await open_catalog(CatalogSettings(**settings), stack), events
+                return await open_catalog(CatalogSettings(**settings), stack, Supervisor()), events
 
         yield open_one
 

@@ -24,6 +24,8 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
+DECODE_INLINE_BYTES = 256 * 1024
+"""Larger answers are decoded in a thread: heartbeats must go on meanwhile."""
 CHUNK_BYTES = 64 * 1024
 TRANSIENT = {429, 500, 502, 503, 504}
 SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -181,18 +183,23 @@ async def _read_object(content: aiohttp.StreamReader, limit: int) -> tuple[Manif
         body += chunk
         if len(body) > limit:
             raise BodyTooLargeError
+    if len(body) <= DECODE_INLINE_BYTES:
+        return _decode(body), len(body)
+    return await asyncio.to_thread(_decode, body), len(body)
+
+
+def _decode(body: bytearray) -> Manifest:
     try:
         document = json.loads(body)
-        if SURROGATE_ESCAPE.search(
-            body
-        ):  # half a pair cannot be written anywhere: as in Go, U+FFFD stands for it
+        if SURROGATE_ESCAPE.search(body):
+            # Half a pair cannot be encoded: as in Go, U+FFFD stands for it.
             text = json.dumps(document, ensure_ascii=False)
             document = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except RecursionError as error:
         raise ValueError("JSON is nested too deeply") from error
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - bad data, not a wrong type of ours
-    return document, len(body)
+    return document
 
 
 async def _read_tail(content: aiohttp.StreamReader, keep: int) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,7 +92,7 @@ class Pump:
         self._ack_wait_seconds, self._pull_seconds = ack_wait_seconds, pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
-        self._stopping = False
+        self._started = self._stopping = False
         self._stalled = ""
         self._asking_since: float | None = None
         self._held_back = False
@@ -112,14 +112,20 @@ class Pump:
             return 0.0
         return asyncio.get_running_loop().time() - max(self.answered_at, self._asking_since)
 
+    @property
+    def loops(self) -> Mapping[str, asyncio.Task[None]]:
+        """What must run from `start` to `drain`, for a supervisor."""
+        name = self.lane.durable
+        return {f"pull {name}": self._puller, f"heartbeat {name}": self._heart} if self._started else {}
+
     async def start(self) -> None:
+        """Begin to ask for messages. Raises nats-py's errors when it cannot subscribe."""
         self.answered_at = asyncio.get_running_loop().time()
         self._inbox = self._nc.new_inbox()
         self._subscription = await self._nc.subscribe(self._inbox, cb=self._on_reply)
         self._puller = asyncio.create_task(self._pull())
         self._heart = asyncio.create_task(self._beat())
-        for loop in (self._puller, self._heart):
-            loop.add_done_callback(self._loop_ended)
+        self._started = True
 
     async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
         """Take nothing more, give the running jobs so long, then cancel them; what was not done is given back.
@@ -127,6 +133,8 @@ class Pump:
         `hurry` ends the patience early.
         """
         self._stopping = True
+        if not self._started:
+            return
         with contextlib.suppress(TimeoutError, nats.errors.Error):
             async with asyncio.timeout(2):  # a round trip: whatever the server had sent has been given back
                 await self._subscription.drain()  # type: ignore[no-untyped-call]  # nats-py has no annotation here
@@ -138,7 +146,7 @@ class Pump:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=LAST_WORDS_SECONDS)
         self._heart.cancel()
-        await asyncio.gather(self._puller, self._heart, return_exceptions=True)
+        await asyncio.wait({self._puller, self._heart})
 
     async def _patience(self, seconds: float, hurry: asyncio.Event) -> None:
         """Wait for the running jobs, for so long or until somebody is in a hurry."""
@@ -242,10 +250,6 @@ class Pump:
         self._free.release()
         if not task.cancelled() and (error := task.exception()):
             log.error("handler_raised", lane=self.lane.durable, exc_info=error)
-
-    def _loop_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()):
-            log.error("pump_broke", lane=self.lane.durable, exc_info=error)
 
     async def _beat(self) -> None:
         while True:

@@ -27,12 +27,12 @@ from worker.app.link import Link
 from worker.app.metrics import Metrics
 from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, Settings
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
 from worker.app.wiring.mounted import open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
-    background,
     open_catalog,
     open_cluster,
     open_datastorage,
@@ -71,18 +71,18 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
         )
     async with AsyncExitStack() as stack:
-        signer = read_signer(settings.audit)
+        signer, supervisor = read_signer(settings.audit), Supervisor()
         metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
         # What is only wrong in the settings is told before what has to be reached.
         model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
         mounted = await open_mcp(settings.mcp, stack)
-        catalog = await open_catalog(settings.catalog, stack)
-        policy = await open_policy(settings.policy, stack)
+        catalog = await open_catalog(settings.catalog, stack, supervisor)
+        policy = await open_policy(settings.policy, stack, supervisor)
         cluster = await open_cluster(settings, stack)
         datastorage = await open_datastorage(settings.history, stack)
         prometheus = await open_prometheus(settings.prometheus, stack)
         watch = ClusterWatch(cluster)
-        await stack.enter_async_context(background(watch.run()))
+        await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
         metrics.watch_catalog(lambda: bool(catalog.problem()))
         metrics.watch_policy(lambda: bool(policy.problem()))
         admission = Admission(clock)
@@ -113,7 +113,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             )
             return Desks(handler, ExhaustedDesk(ports.requests, handler))
 
-        intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch))
+        intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch), supervisor)
         notices = {
             "policy": policy.problem,
             "catalog": catalog.notice,
@@ -165,6 +165,7 @@ def _intake(
     open_desks: Callable[[Client], Awaitable[Desks]],
     admission: Admission,
     needs: Sequence[Need],
+    supervisor: Supervisor,
 ) -> Intake:
     worker, link = settings.worker, Link()
     return Intake(
@@ -177,6 +178,7 @@ def _intake(
         open_desks=open_desks,
         admission=admission,
         needs=needs,
+        supervisor=supervisor,
         servers=settings.nats.servers,
         drain_seconds=worker.drain_seconds,
         ack_wait_seconds=worker.ack_wait_seconds,

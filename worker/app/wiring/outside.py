@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -31,6 +30,7 @@ from worker.app.settings import (
     PrometheusSettings,
     Settings,
 )
+from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
@@ -102,18 +102,22 @@ def default_catalog() -> Path:
     return Path(str(files("worker") / "examples" / "catalog"))
 
 
-async def open_catalog(settings: CatalogSettings, stack: AsyncExitStack) -> OpenCatalog:
+async def open_catalog(
+    settings: CatalogSettings, stack: AsyncExitStack, supervisor: Supervisor
+) -> OpenCatalog:
     """The catalog that the settings name. Raises CatalogUnavailable when there is no good one to begin with."""
     if url := settings.database_url.get_secret_value():
         return await _open_database(url, await open_embedder(settings, stack), stack)
     if settings.url:
-        return await _open_remote(settings, await open_embedder(settings, stack), stack)
+        return await _open_remote(settings, await open_embedder(settings, stack), stack, supervisor)
     embedder = await open_embedder(settings, stack)
     try:
         catalog = await FileCatalog.open(settings.path or default_catalog(), embedder=embedder)
     except CatalogUnavailable as e:
         raise CatalogUnavailable(f"RCA_CATALOG__PATH: {e}") from e
-    await stack.enter_async_context(background(catalog.follow(settings.poll_seconds)))
+    await stack.enter_async_context(
+        supervisor.running("catalog files", catalog.follow(settings.poll_seconds))
+    )
     log.info("catalog_opened", source=str(settings.path or "shipped example"), workflows=len(catalog))
     advice = "" if settings.path else EXAMPLE
     if advice:
@@ -134,7 +138,7 @@ async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitSt
 
 
 async def _open_remote(
-    settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack
+    settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenCatalog:
     """Opened also when it is away: it may be back before the first incident."""
     catalog = DataStorageCatalog(
@@ -145,12 +149,12 @@ async def _open_remote(
         cache_seconds=settings.cache_seconds,
     )
     await stack.enter_async_context(catalog)
-    await stack.enter_async_context(background(catalog.follow(WATCH_SECONDS)))
+    await stack.enter_async_context(supervisor.running("catalog server", catalog.follow(WATCH_SECONDS)))
     log.info("catalog_opened", source=settings.url)  # it is asked when an incident needs it
     return OpenCatalog(catalog, lambda: catalog.problem, lambda: catalog.meaning_problem)
 
 
-async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> OpenPolicy:
+async def open_policy(settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor) -> OpenPolicy:
     """The approval policy that the settings name. Raises PolicyUnusable when its files are no policy."""
     if settings.url:
         server = OpaPolicy(
@@ -164,7 +168,7 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack) -> OpenPo
     bounds = Bounds(cpu_seconds=settings.timeout_seconds)
     policy = RegoPolicy(lambda: read_files(settings.path, settings.data), bounds)
     await stack.enter_async_context(policy)
-    await stack.enter_async_context(background(policy.follow(settings.poll_seconds)))
+    await stack.enter_async_context(supervisor.running("policy files", policy.follow(settings.poll_seconds)))
     return OpenPolicy(policy, lambda: policy.problem)
 
 
@@ -213,15 +217,3 @@ async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -
         return None
     token, seconds = settings.token.get_secret_value(), settings.call_seconds
     return await stack.enter_async_context(PrometheusMetrics(settings.url, token=token, call_seconds=seconds))
-
-
-@asynccontextmanager
-async def background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run it beside; cancelled at the end."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

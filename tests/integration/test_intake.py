@@ -1,0 +1,83 @@
+"""The life of an intake on a real server: how it begins, and every way in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.subjects import EXHAUSTED, Lane, Subjects
+from tests.drills.accounts import until
+from tests.fakes.fixed_clock import FixedClock
+from tests.nats_servers import one_server, provisioned
+from worker.adapters.nats import pump
+from worker.app.admission import Admission
+from worker.app.broker import make_broker
+from worker.app.intake import Desks, Intake, IntakeError
+from worker.app.link import Link
+from worker.app.settings import NatsSettings
+from worker.domain.values.delivery import ACK
+
+
+async def acknowledge(body, headers, delivery):
+    return ACK
+
+
+async def desks(nc):
+    return Desks(acknowledge, acknowledge)
+
+
+class Broken(Admission):
+    """A bug in what a pull loop calls."""
+
+    async def admit(self, urgency):
+        raise LookupError("a bug")
+
+
+@pytest.fixture
+async def server(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]):
+        yield server
+
+
+def intake_on(server, *, open_desks=desks, admission=None):
+    subjects, link = Subjects(), Link()
+    return Intake(
+        broker=make_broker(NatsSettings(servers=(server.url,)), link),
+        link=link,
+        stream=subjects.requests_stream,
+        lanes=[pump.Lane(Lane.P2, subjects.lane_subjects(Lane.P2), 1)],
+        dlq_stream=subjects.dlq_stream,
+        advisories=pump.Lane(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        open_desks=open_desks,
+        admission=admission or Admission(FixedClock()),
+        drain_seconds=1.0,
+    )
+
+
+async def test_a_loop_that_dies_ends_the_intake_and_is_named(server):
+    intake = intake_on(server, admission=Broken(FixedClock()))
+    with pytest.raises(IntakeError, match="pull p2"):
+        await asyncio.wait_for(intake.run(), 30)
+    assert intake.link.client.is_closed
+    assert intake.draining
+
+
+async def test_a_start_that_fails_closes_the_connection(server):
+    async def fails(nc):
+        raise LookupError("a bug")
+
+    intake = intake_on(server, open_desks=fails)
+    with pytest.raises(LookupError):
+        await asyncio.wait_for(intake.run(), 30)
+    assert intake.link.client.is_closed
+
+
+async def test_whoever_cancels_the_run_is_heard_and_nothing_is_left_open(server):
+    intake = intake_on(server)
+    running = asyncio.create_task(intake.run())
+    assert await until(lambda: intake.pumps and not intake.trouble(), 30)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 30)
+    assert intake.link.client.is_closed
