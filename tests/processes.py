@@ -28,15 +28,14 @@ class Ended:
         return json.loads(self.out)
 
 
+def is_foreign(name: str) -> bool:
+    """Whether a variable is a setting or a key of the developer's."""
+    return name.startswith("RCA_") or name.endswith("_API_KEY")
+
+
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """The test's environment without any setting or key of the developer's."""
-    settings = ("RCA_",)
-    keys = ("_API_KEY",)
-    own = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(settings) and not name.endswith(keys)
-    }
+    own = {name: value for name, value in os.environ.items() if not is_foreign(name)}
     return {**own, "COLUMNS": "80", "TERM": "dumb", **more}
 
 

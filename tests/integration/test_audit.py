@@ -20,7 +20,7 @@ from tests.processes import rca
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.adapters.nats.provision import provision, wanted
 from worker.app.auditing import Auditing
-from worker.app.cli.submit import with_new_ids
+from worker.app.cli.requests import with_new_ids
 from worker.app.settings import AuditSettings
 from worker.domain.audit.findings import Problem, Status
 
@@ -191,7 +191,7 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         good = await rca("audit", "verify", "--key", str(public_file), env=env)
         assert (0, "") == (good.code, good.err)
         assert "chains: 1 complete" in good.out
-        assert "1 of 1 ends have a good signature" in good.out
+        assert "1 of 1 final events have a valid signature" in good.out
 
         exported = tmp_path / "events.jsonl"
         exported.write_text((await rca("audit", "export", "--request", KEY, env=env)).out)

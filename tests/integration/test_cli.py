@@ -156,7 +156,7 @@ async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_envi
     port = worker_environment.pop("health").rpartition(":")[2]
     ended = await rca("worker", env={**worker_environment, "RCA_HTTP__PORT": port})
     assert 1 == ended.code
-    said = f"cannot listen on 127.0.0.1:{port}: Address already in use; RCA_HTTP__HOST and RCA_HTTP__PORT name another"
+    said = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another address with RCA_HTTP__HOST and RCA_HTTP__PORT"
     assert f"error: {said}" == ended.err.splitlines()[-1]
 
 
@@ -165,4 +165,4 @@ async def test_submit_gives_up_waiting_when_nobody_works():
         env = {"RCA_NATS__SERVERS": nats["url"]}
         ended = await rca("submit", "-", "--wait", "--timeout", "1", env=env, stdin=BODY)
     assert 4 == ended.code
-    assert "the request is kept" in ended.err
+    assert "the request stays in the queue" in ended.err

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.commands import rca
 from tests.pipeline import CATALOG
-from tests.processes import rca
 
 GOOD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: restarts.'\n"
 
@@ -32,7 +32,7 @@ async def test_problems_are_told_with_file_and_line(directory):
         == first
     )
     assert second.startswith(f"{directory / 'c.yaml'}:4: warning: labels.priority: urgent matches nothing")
-    assert "2 workflows, 1 errors, 1 warnings\n" == ended.err
+    assert "2 workflows, 1 error, 1 warning\n" == ended.err
 
 
 async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(directory):
@@ -47,7 +47,7 @@ async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(d
 async def test_a_directory_without_workflows_is_refused_as_by_a_worker(tmp_path):
     ended = await rca("catalog", "lint", str(tmp_path))
     told = f"{tmp_path}:0: there are no workflows\n"
-    assert (1, told, "0 workflows, 1 errors, 0 warnings\n") == (ended.code, ended.out, ended.err)
+    assert (1, told, "0 workflows, 1 error, 0 warnings\n") == (ended.code, ended.out, ended.err)
     (problem,) = (await rca("catalog", "lint", str(tmp_path), "--json")).json()
     assert ("error", "there are no workflows") == (problem["level"], problem["message"])
 
@@ -77,14 +77,17 @@ async def test_a_search_shows_matches_best_first():
 async def test_a_search_without_a_match_says_which_labels_leave_workflows_out(directory):
     (directory / "a.yaml").write_text(GOOD + "labels: {environment: production, signal_type: Evicted}\n")
     ended = await rca("catalog", "search", str(directory), "Evicted high", "--label", "environment=qa")
-    assert (0, "environment leaves out 1, 1 of them alone\n") == (ended.code, ended.out)
+    assert (0, "environment excludes 1 workflow, 1 of them alone\n") == (ended.code, ended.out)
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         (("the pod is dead",), "write <signal_type> <severity> [keywords]"),
-        (("Evicted high", "--label", "region=eu"), "region is no label; there are component, environment"),
+        (
+            ("Evicted high", "--label", "region=eu"),
+            "--label region: unknown label; use component, environment",
+        ),
     ],
 )
 async def test_a_search_that_cannot_be_run_is_a_usage_error(directory, asked, said):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import AsyncExitStack
 
 import pytest
 from pydantic import SecretStr
 
+from tests import processes
+from tests.commands import rca
 from tests.pipeline import CATALOG
-from tests.processes import rca
 from worker.adapters.file_catalog import FileCatalog
-from worker.app.cli.catalog_push import push_directory
+from worker.app.cli.catalog import push_directory
 from worker.app.settings import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
@@ -94,7 +96,8 @@ async def test_a_worker_reads_what_was_pushed(push, url):
 
 async def test_without_asyncpg_what_to_install_is_told(tmp_path):
     (tmp_path / "asyncpg.py").write_text("raise ImportError")
-    ended = await rca("catalog", "push", str(CATALOG), env={"PYTHONPATH": str(tmp_path)})
+    pythonpath = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    ended = await processes.rca("catalog", "push", str(CATALOG), env={"PYTHONPATH": pythonpath})
     assert (1, True) == (ended.code, "pip install 'rca-worker[postgres]'" in ended.err)
     assert "Traceback" not in ended.err
 

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
+from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.pipeline import CATALOG
-from tests.processes import rca
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 NO_CLUSTER = {"RCA_KUBERNETES__KUBECONFIG": "/nope"}
@@ -58,10 +58,10 @@ def taken():
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (("sandbox", "nats", "--port", "{port}"), "--port names another"),
-        (("sandbox", "analyst", "--port", "{port}"), "--port names another"),
-        (("sandbox", "cluster", str(CASE), "--port", "{port}"), "--port names another"),
-        (("mcp", "--http", "127.0.0.1:{port}"), "--http names another"),
+        (("sandbox", "nats", "--port", "{port}"), "choose another with --port"),
+        (("sandbox", "analyst", "--port", "{port}"), "choose another with --port"),
+        (("sandbox", "cluster", str(CASE), "--port", "{port}"), "choose another with --port"),
+        (("mcp", "--http", "127.0.0.1:{port}"), "choose another with --http"),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else "",
 )

@@ -61,7 +61,7 @@ def test_what_is_misspelt_or_missing_in_the_input_is_told(document):
     ended = rca("policy", "test", str(DEPLOY / "approval.rego"), str(document), "--json")
     assert 0 == ended.exit_code
     assert "warning: input.enviroment (did you mean environment?)" in ended.stderr
-    assert "warning: every policy is asked with environment, too\n" in ended.stderr
+    assert "warning: the input of a worker always has environment as well\n" in ended.stderr
     told = json.loads(ended.stdout)
     assert ["environment"] == told["missing_fields"]
     assert {"required", "reasons", "risk_factors"} == set(told["approval"])

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.example_variant import broken_configuration, unpullable_image
 from tests.fakes.llm_server import serve as serve_llm
 from tests.pipeline import final
-from tests.processes import rca
 
 
 def affected(document):

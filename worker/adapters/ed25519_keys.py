@@ -16,6 +16,8 @@ from typing import Final
 from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
+from worker.domain.values.errors import ReportedError
+
 KEY_BYTES: Final = 32
 MAX_FILE_BYTES: Final = 16_384
 PRIVATE_DER: Final = (
@@ -28,7 +30,7 @@ PRIVATE, PUBLIC = "PRIVATE KEY", "PUBLIC KEY"
 PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
-class KeyUnusable(Exception):  # noqa: N818 - named as the other things that a command cannot use
+class KeyUnusable(ReportedError):  # noqa: N818 - named as the other things that a command cannot use
     """A key file does not hold the key that is needed. The message says why, and shows nothing of it."""
 
 

@@ -61,7 +61,7 @@ from worker.domain.values.conversation import (
     Turn,
     UserTurn,
 )
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, ReportedError, Retry, RetryReason
 
 MAX_ERROR_CHARS = 300
 MAX_DEPTH = 32
@@ -78,7 +78,7 @@ FINISH = {
 }
 
 
-class ModelUnusable(Exception):  # noqa: N818 - a state of the configuration
+class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
     """The model cannot be called as it is configured. The message says what to set."""
 
 

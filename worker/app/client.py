@@ -30,16 +30,12 @@ from schemas.subjects import Header, Lane, Subjects, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.intake.decode import Decoded, decode
-from worker.domain.values.errors import Unavailable
+from worker.domain.values.errors import ReportedError, Unavailable
 
 PUBLISH_SECONDS = 5.0
 DUPLICATE_WINDOW = timedelta(hours=1)
 """How long the stream of requests, as it is provisioned, knows a message again."""
 POLL_SECONDS = 2.0
-
-
-class SubmitError(Exception):
-    """The request could not be published; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +93,11 @@ class RequestClient:
         try:
             ack = await js.publish(subject, body, headers={"Nats-Msg-Id": msg_id})
         except NoStreamResponseError:
-            raise SubmitError(f"no stream takes {subject}: run `rca provision` first") from None
+            raise ReportedError(f"no stream takes {subject}: run `rca provision` first") from None
         except APIError as e:
-            raise SubmitError(f"the server refused the request: {e.description} ({e.err_code})") from e
+            raise ReportedError(f"the server refused the request: {e.description} ({e.err_code})") from e
         except (TimeoutError, NatsError) as e:
-            raise SubmitError(f"the server did not confirm the request: {e!r}") from e
+            raise ReportedError(f"the server did not confirm the request: {e!r}") from e
         return Submitted(subject, ack.stream, ack.seq, bool(ack.duplicate), key)
 
     @asynccontextmanager

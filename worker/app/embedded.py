@@ -26,15 +26,12 @@ from worker.app.settings import (
     load,
 )
 from worker.app.wiring import open_worker
+from worker.domain.values.errors import ReportedError
 from worker.sandbox.analyst.respond import NAME as ANALYST
 from worker.sandbox.analyst.server import serve as serve_analyst
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import nats_server
-
-
-class EmbeddedError(Exception):
-    """A directory does not hold what an example needs; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +46,10 @@ class Case:
         return self.directory.name
 
     def request(self, *, recovery: bool = False) -> bytes:
-        """The request as a gateway would publish it. Raises EmbeddedError."""
+        """The request as a gateway would publish it. Raises ReportedError."""
         path = self.directory / ("recovery.json" if recovery else "incident.json")
         if not path.is_file():
-            raise EmbeddedError(f"{path} is missing: a case holds incident.json, cluster/*.yaml and logs/")
+            raise ReportedError(f"{path} is missing: a case holds incident.json, cluster/*.yaml and logs/")
         return path.read_bytes()
 
 

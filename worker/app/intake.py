@@ -28,6 +28,7 @@ from worker.app.link import Link, refusal
 from worker.app.supervisor import Supervisor
 from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
 from worker.domain.values.delivery import Handler, urgency_of
+from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
@@ -38,7 +39,7 @@ Need = Callable[[Client], Awaitable[str]]
 """Says what is missing before messages can be taken; empty when nothing is."""
 
 
-class IntakeError(Exception):
+class IntakeError(ReportedError):
     """The broker is not usable as it is; the message says what to do."""
 
 

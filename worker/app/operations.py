@@ -16,12 +16,14 @@ from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, Stor
 from worker.adapters.nats.stream import FencedStream
 from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
+from worker.domain.values.errors import ReportedError
 
-KEY = re.compile(r"[A-Za-z0-9_%-]+(\.[0-9]+)?", re.ASCII)
+KEY = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+(\.[0-9]+)?", re.ASCII)
+ID_OR_RECOVERY = re.compile(r"(.+)\.([0-9]+)", re.ASCII | re.DOTALL)
 
 
-class OperationError(Exception):
-    """It cannot be done; the message says why and what to do."""
+class OperationError(ReportedError):
+    """An operation cannot be carried out; the message says why and what to do."""
 
 
 class State(enum.StrEnum):
@@ -31,6 +33,30 @@ class State(enum.StrEnum):
     BEGUN = "begun"
     DONE = "done"
     UNKNOWN = "unknown"
+
+
+def read_key(text: str) -> str:
+    """The request key that a person means: a request key, or a remediation id in plain text.
+
+    What can be a key is one: `rr-1.2` is the second recovery of `rr-1`. Raises OperationError for a text that is neither.
+    """
+    if KEY.fullmatch(text):
+        return text
+    try:
+        key = request_key(text)
+    except UnicodeEncodeError:
+        raise OperationError(
+            f"{text!r} is neither a request key nor a remediation id: it is not UTF-8"
+        ) from None
+    if not text:
+        raise OperationError("the request key is empty: `rca submit` prints it")
+    if found := ID_OR_RECOVERY.fullmatch(text):
+        stem, attempt = found.groups()
+        raise OperationError(
+            f"{text!r} can mean two requests: give the key {key} for the incident with this remediation id, or "
+            f"{request_key(stem)}.{attempt} for recovery attempt {attempt} of {stem!r}"
+        )
+    return key
 
 
 class Operations:
@@ -76,16 +102,10 @@ class Operations:
         return letter
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
-        """Have a request stopped. When it has its result already, that result, and nothing is done.
+        """Have a request stopped. Returns its result if it has one already; then nothing is done.
 
-        `token` is unique for each time. Raises OperationError for a text that is no request key.
+        `token` is unique for each call.
         """
-        if not KEY.fullmatch(key):
-            readable = key.encode(errors="replace").decode()  # what a shell hands over may be no text
-            raise OperationError(
-                f"{key!r} is no request key: that of the remediation id {key!r} is {request_key(readable)}, for a recovery with "
-                "`.<attempt>`; `rca submit` prints it"
-            )
         stored = await self._result(key)
         if stored is None:
             await self._cancellations.cancel(kv_key(key), at=at, token=token)

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from worker.domain.values.errors import ReportedError
 from worker.domain.values.objects import Manifest
 
 MAX_FILES = 5_000
@@ -25,7 +26,7 @@ LogKey = tuple[str, str, str, bool]
 """Namespace, pod, container, previous."""
 
 
-class SnapshotError(ValueError):
+class SnapshotError(ReportedError, ValueError):
     """A snapshot that cannot be served; the message names the file."""
 
 

@@ -22,6 +22,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
+from worker.domain.values.errors import ReportedError
+
 MAX_PAYLOAD = "2MB"
 """The default, 1 MiB, is too close to the largest request with its headers."""
 
@@ -31,7 +33,7 @@ LOG_TAIL = 2_000
 WATCHDOG = Path(__file__).with_name("nats_watchdog.py")
 
 
-class NatsServerError(Exception):
+class NatsServerError(ReportedError):
     """The server cannot be found, or does not start; the message has the end of its log."""
 
 

@@ -5,6 +5,7 @@ from pydantic import SecretStr
 
 from worker.app.cli.mcp import LOOPBACK_HOSTS, allowed_hosts, read_address
 from worker.app.settings import ConfigurationError, McpSettings
+from worker.domain.values.errors import ReportedError
 
 
 def settings(*, token="", hosts=()):
@@ -24,10 +25,11 @@ def test_an_address_is_a_host_and_a_port(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["9000", "", ":9000", "host:", "127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:-1"]
+    "text",
+    ["9000", "", ":9000", "host:", "127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:-1", "h:" + 5_000 * "9"],
 )
 def test_anything_else_is_no_address(text):
-    with pytest.raises(ConfigurationError, match="must be HOST:PORT"):
+    with pytest.raises(ReportedError, match="must be HOST:PORT"):
         read_address(text)
 
 

@@ -14,7 +14,7 @@ from schemas.analysis import (
     Status,
 )
 from schemas.taxonomy import RequestKind
-from worker.app.cli.score import score, total
+from worker.app.cli.evaluate import score, total
 
 EXPECTED = {
     "signal_type": "OOMKilled",

@@ -1,4 +1,4 @@
-"""`rca audit verify|export`."""
+"""`rca audit`: the trail of audit events."""
 
 from __future__ import annotations
 
@@ -7,38 +7,74 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemas.subjects import Subjects
-from worker.app.auditing import Auditing, check_file, public_keys
-from worker.app.cli.connection import connection
-from worker.app.cli.console import print_json
-from worker.app.operations import OperationError
-from worker.app.settings import load
-from worker.domain.audit.findings import ChainReport, Finding, Report
-from worker.domain.untrusted.evidence import one_line
+from worker.app.cli.console import EXIT_ERROR, Json, connection, counted, print_json, run
+from worker.domain.values.errors import ReportedError
 
-NOTHING = (
-    "there is no event and no result of the request {request}: they have expired, or its key is another one"
-)
+if TYPE_CHECKING:
+    from worker.app.auditing import Auditing
+    from worker.domain.audit.findings import ChainReport, Finding, Report
+
+NOTHING = "there is no event and no result of the request {request}: they have expired, or the key is a different one"
 SHOWN = 20
 LINE_CHARS = 200
 EVERY_SECONDS = 1.0
 
+audit = typer.Typer(no_args_is_help=True, help="The trail of audit events: verify it, export it.")
+RequestKey = Annotated[
+    str, typer.Option(metavar="KEY", help="Only the request with this key, or with this remediation id.")
+]
 
-async def verify(
-    keys: Sequence[Path],
+
+@audit.command()
+def verify(
     *,
-    request: str = "",
-    file: Path | None = None,
-    kept_since: datetime | None = None,
-    as_json: bool = False,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Public key (Ed25519, PEM or base64) that must have signed the last event of every request. Repeat it "
+            "after a change of keys.",
+            dir_okay=False,
+        ),
+    ] = None,
+    request: RequestKey = "",
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Verify exported events instead of the stream.", exists=True, dir_okay=False),
+    ] = None,
+    kept_since: Annotated[
+        datetime | None,
+        typer.Option(help="With --file: events from before this time (UTC) had expired when it was written."),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Find events that were changed, dropped, moved, added or cut off, and results that differ from the trail.
+
+    Exit code 1 if there are any; each request is listed with its first bad event.
+    """
+    since = kept_since.replace(tzinfo=UTC) if kept_since else None
+    run(_verify(key or [], request=request, file=file, kept_since=since, as_json=json_output))
+
+
+def _key(text: str) -> str:
+    if not text:
+        return ""
+    from worker.app.operations import read_key
+
+    return read_key(text)
+
+
+async def _verify(
+    keys: Sequence[Path], *, request: str, file: Path | None, kept_since: datetime | None, as_json: bool
 ) -> int:
-    """Exit code 1 when something is wrong."""
+    from worker.app.auditing import check_file, public_keys
+
+    request = _key(request)
     known, progress = public_keys(keys), _progress("events" if file is None else "bytes")
     if file is not None:
         report = check_file(file, known, only=request, kept_since=kept_since, progress=progress)
@@ -47,31 +83,40 @@ async def verify(
             report = await auditing.check(known, only=request, progress=progress)
     if not report.events and (file or not report.findings):
         if request:
-            raise OperationError(NOTHING.format(request=request))
+            raise ReportedError(NOTHING.format(request=request))
         if file:
-            raise OperationError(f"{file} holds no audit events; `rca audit export` writes such files")
+            raise ReportedError(f"{file} holds no audit events; `rca audit export` writes such files")
     if as_json:
-        print_json(_document(report))
+        print_json({"good": report.good, **asdict(report)})
     else:
         _print(report)
-    return int(not report.good)
+    return 0 if report.good else EXIT_ERROR
 
 
-async def export(*, request: str = "") -> int:
-    """The stored bodies on standard output, one a line."""
-    written = 0
+@audit.command()
+def export(*, request: RequestKey = "") -> None:
+    """Print all events as they are stored, one per line: for an archive, which `verify --file` can verify."""
+    run(_export(request=request))
+
+
+async def _export(*, request: str) -> int:
+    request, written = _key(request), 0
     async with _auditing() as auditing:
         async for body in auditing.events(only=request):
             sys.stdout.buffer.write(body + b"\n")
             written += 1
     sys.stdout.buffer.flush()
     if request and not written:
-        raise OperationError(NOTHING.format(request=request))
+        raise ReportedError(NOTHING.format(request=request))
     return 0
 
 
 @asynccontextmanager
 async def _auditing() -> AsyncIterator[Auditing]:
+    from schemas.subjects import Subjects
+    from worker.app.auditing import Auditing
+    from worker.app.settings import load
+
     settings = load()
     async with connection(settings.nats, name="rca-audit") as nc:
         yield Auditing(nc, Subjects(settings.nats.prefix), api_prefix=settings.nats.api_prefix)
@@ -94,22 +139,24 @@ def _print(report: Report) -> None:
     for finding in report.findings[:SHOWN]:
         typer.echo(_line(finding))
     if (more := len(report.findings) - SHOWN) > 0:
-        typer.echo(f"and {more:,} more; --json has them all")
+        typer.echo(f"and {more:,} more; --json prints all")
     for chain in report.notable[:SHOWN]:
-        typer.echo(f"{_shown(chain.request_key)}: {chain.status}, {chain.events:,} events{_head(chain)}")
+        typer.echo(
+            f"{_shown(chain.request_key)}: {chain.status}, {counted(chain.events, 'event')}{_head(chain)}"
+        )
+    events, requests = counted(report.events, "event"), counted(report.requests, "request")
     chains = ", ".join(f"{count:,} {status}" for status, count in report.chains.items()) or "none"
     again = f" ({report.republished:,} published again)" if report.republished else ""
-    typer.echo(f"{report.events:,} events{again} of {report.requests:,} requests; chains: {chains}")
+    typer.echo(f"{events}{again} of {requests}; chains: {chains}")
     if report.checked_results is None:
-        typer.echo("results were not compared: the file has none")
+        typer.echo("results were not compared: a file of events has none")
     else:
-        typer.echo(f"{report.checked_results:,} stored results compared")
+        typer.echo(f"{counted(report.checked_results, 'stored result')} compared")
+    signed = f"{report.signed:,} of {report.ends:,} final events"
     if report.checked_signatures:
-        typer.echo(f"{report.signed:,} of {report.ends:,} ends have a good signature")
+        typer.echo(f"{signed} have a valid signature")
     else:
-        typer.echo(
-            f"signatures were not checked: {report.signed:,} of {report.ends:,} ends have one; --key names the key"
-        )
+        typer.echo(f"signatures were not verified ({signed} have one): --key names the key")
 
 
 def _line(finding: Finding) -> str:
@@ -126,10 +173,8 @@ def _head(chain: ChainReport) -> str:
     return f", head {chain.head}" if chain.head else ""
 
 
-def _document(report: Report) -> dict[str, Any]:
-    return {"good": report.good, **asdict(report)}
-
-
 def _shown(text: str) -> str:
-    """For a terminal: whatever a forger has put there, it moves no cursor."""
+    """For a terminal: nothing that a forger wrote can control it."""
+    from worker.domain.untrusted.evidence import one_line
+
     return ascii(one_line(text, LINE_CHARS))[1:-1]

@@ -1,58 +1,300 @@
-"""`rca catalog lint|list`: a directory of workflows, before it is given to a worker."""
+"""`rca catalog`: workflows, before and when they are given to a worker."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from worker.adapters.file_catalog import CatalogProblem, FileCatalog
-from worker.adapters.file_catalog import lint as check
-from worker.app.cli.console import print_json
-from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.workflows import Workflow
+from worker.app.cli.console import (
+    EXIT_ERROR,
+    EXIT_USAGE,
+    QUIET_SECONDS,
+    Json,
+    counted,
+    print_json,
+    reported,
+    run,
+    waiting_for,
+)
+
+if TYPE_CHECKING:
+    from worker.adapters.postgres_catalog import Pushed
+    from worker.app.settings import CatalogSettings
+    from worker.domain.values.workflow_search import SearchPage
+    from worker.domain.values.workflows import SelectionContext, Workflow
 
 LINE_CHARS = 80
+SHOWN_IDS = 50
+
+catalog = typer.Typer(no_args_is_help=True, help="Check, search and publish a directory of workflows.")
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of workflows (YAML).")]
 
 
-async def lint(directory: Path, *, as_json: bool, strict: bool) -> int:
-    """Print every problem with file and line. Exit code 1 when there are errors; with `strict` for warnings too."""
-    workflows, found = check(directory)
-    errors = sum(not p.warning for p in found)
-    if as_json:
-        print_json([_document(p) for p in found])
+# -- lint and list
+
+
+@catalog.command()
+def lint(
+    directory: Directory,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings as well.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Print every problem with file and line. Exit code 1 if a worker would refuse the catalog."""
+    from worker.adapters.file_catalog import lint as check
+
+    with reported():
+        workflows, problems = check(directory)
+    errors = sum(not problem.warning for problem in problems)
+    if json_output:
+        print_json(
+            [
+                {
+                    "file": problem.file,
+                    "line": problem.line,
+                    "level": "warning" if problem.warning else "error",
+                    "message": problem.message,
+                }
+                for problem in problems
+            ]
+        )
     else:
-        for problem in found:
+        for problem in problems:
             typer.echo(str(problem))
-        typer.echo(f"{workflows} workflows, {errors} errors, {len(found) - errors} warnings", err=True)
-    return int(bool(errors) or (strict and bool(found)))
+        counts = (counted(workflows, "workflow"), counted(errors, "error"))
+        typer.echo(f"{', '.join(counts)}, {counted(len(problems) - errors, 'warning')}", err=True)
+    raise typer.Exit(EXIT_ERROR if errors or (strict and problems) else 0)
 
 
-async def list_workflows(directory: Path, *, as_json: bool) -> int:
-    """Print all workflows by type of action."""
-    catalog = await FileCatalog.open(directory)
-    found = sorted(catalog, key=lambda w: (w.action_type, w.workflow_id))
+@catalog.command(name="list")
+def list_workflows(directory: Directory, *, json_output: Json = False) -> None:
+    """List all workflows by action type."""
+    run(_list(directory, as_json=json_output))
+
+
+async def _list(directory: Path, *, as_json: bool) -> int:
+    from worker.adapters.file_catalog import FileCatalog
+
+    found = sorted(await FileCatalog.open(directory), key=lambda w: (w.action_type, w.workflow_id))
     if as_json:
-        rows = [
-            {"workflow_id": w.workflow_id, "version": w.version, "action_type": w.action_type} for w in found
-        ]
-        print_json(rows)
+        print_json(
+            [
+                {"workflow_id": w.workflow_id, "version": w.version, "action_type": w.action_type}
+                for w in found
+            ]
+        )
         return 0
     for workflow in found:
-        typer.echo(line_of(workflow.action_type, workflow))
-    typer.echo(f"{len(found)} workflows", err=True)
+        typer.echo(_line(workflow.action_type, workflow))
+    typer.echo(counted(len(found), "workflow"), err=True)
     return 0
 
 
-def line_of(first: str, workflow: Workflow) -> str:
+def _line(first: str, workflow: Workflow) -> str:
     """A workflow on one line of a terminal, after `first`."""
+    from worker.domain.untrusted.evidence import one_line
+
     return one_line(f"{first} {workflow.workflow_id} {workflow.version} {workflow.description}", LINE_CHARS)
 
 
-def _document(problem: CatalogProblem) -> dict[str, str | int]:
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "level": "warning" if problem.warning else "error",
-        "message": problem.message,
-    }
+# -- search
+
+
+@catalog.command()
+def search(
+    directory: Directory,
+    query: Annotated[str, typer.Argument(help='"<signal_type> <severity> [keywords]"')],
+    *,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A label of the incident, such as environment=production or component=Deployment.",
+        ),
+    ] = None,
+    min_confidence: Annotated[float, typer.Option(help="Lowest match quality.", min=0, max=1)] = 0.7,
+    max_results: Annotated[int, typer.Option(help="Most workflows to show.", min=1, max=100)] = 10,
+    json_output: Json = False,
+) -> None:
+    """Search as the model does. If nothing matches, print how many workflows each label excludes."""
+    labels = dict(pair.partition("=")[::2] for pair in label or ())
+    limits = {"min_confidence": min_confidence, "max_results": max_results}
+    run(_search(directory, query, labels, limits, as_json=json_output))
+
+
+async def _search(
+    directory: Path, text: str, labels: Mapping[str, str], limits: Mapping[str, Any], *, as_json: bool
+) -> int:
+    from worker.adapters.file_catalog import FileCatalog
+    from worker.app.settings import load
+    from worker.app.wiring.embedders import open_embedder
+    from worker.domain.catalog.search import parse_query
+    from worker.domain.catalog.search_results import shown_search
+    from worker.domain.catalog.selection import signal_types_of
+    from worker.domain.values.workflows import SelectionContext
+
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder(load().catalog, stack)
+        workflows = await FileCatalog.open(directory, embedder=embedder)
+        known = signal_types_of(await workflows.actions(SelectionContext()))
+        try:
+            query, context = parse_query(text, known), _context(labels)
+        except ValueError as error:
+            typer.echo(f"error: {error}", err=True)
+            return EXIT_USAGE
+        query = replace(query, **limits)
+        async with waiting_for(f"vectors of {counted(len(workflows), 'workflow')}"):
+            await workflows.learn()
+        page = await workflows.search(query, context)
+    if workflows.meaning_problem:
+        typer.echo(f"ranked by words: {workflows.meaning_problem}", err=True)
+    shown = shown_search(query, page, [], sorted(known))
+    if as_json:
+        print_json(shown)
+    else:
+        _print_page(page, shown.get("notes", ()))
+    return 0
+
+
+def _context(labels: Mapping[str, str]) -> SelectionContext:
+    """The context of an incident with these labels. Raises ValueError for an unknown name."""
+    from worker.domain.catalog.selection import label_name
+    from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
+
+    values: dict[str, Any] = {}
+    for name, value in labels.items():
+        label = label_name(name)
+        if label == "component":
+            api_version, _, kind = value.rpartition("/")
+            values["components"] = ((api_version, kind),)
+        elif label in BUSINESS_LABELS:
+            values[label] = value
+        else:
+            raise ValueError(f"--label {name}: unknown label; use component, {', '.join(BUSINESS_LABELS)}")
+    return SelectionContext(**values)
+
+
+def _print_page(page: SearchPage, notes: Sequence[str]) -> None:
+    for match in page.matches:
+        typer.echo(_line(f"{match.confidence:.3f}", match.workflow))
+    for label, count in page.excluded.items() if not page.matches else ():
+        alone = page.excluded_alone.get(label, 0)
+        typer.echo(f"{label} excludes {counted(count, 'workflow')}, {alone} of them alone")
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+# -- push
+
+
+@catalog.command()
+def push(
+    directory: Directory,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Disable what is not in the directory.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Write all workflows into the database of RCA_CATALOG__DATABASE_URL. Creates its tables if they are missing.
+
+    Exit code 1 if a worker would refuse the directory (nothing is written then), or if vectors are missing.
+    """
+    run(push_directory(directory, dry_run=dry_run, prune=prune, as_json=json_output))
+
+
+async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json: bool) -> int:
+    """What `rca catalog push` does."""
+    from worker.adapters.file_catalog import read_directory
+    from worker.adapters.postgres_catalog import push as write
+    from worker.app.settings import ConfigurationError, load
+
+    settings = load().catalog
+    url = settings.database_url.get_secret_value()
+    if not url:
+        raise ConfigurationError(
+            "RCA_CATALOG__DATABASE_URL is not set: postgresql://user:password@host/database, as the tables' owner"
+        )
+    found = read_directory(directory)
+    workflows = list(found.workflows.values())
+    with _Bar("workflows") as bar:
+        done = await write(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=bar.show)
+    if as_json:
+        print_json({**asdict(done), "dry_run": dry_run})
+    else:
+        _print_pushed(done, dry_run=dry_run)
+    return 0 if dry_run or not done.embeddings else await _embed(url, settings)
+
+
+async def _embed(url: str, settings: CatalogSettings) -> int:
+    from worker.adapters.postgres_catalog import embed
+    from worker.app.wiring.embedders import open_embedder
+    from worker.domain.values.errors import EmbedderUnavailable
+
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder(settings, stack)
+        if embedder is None:
+            return 0
+        try:
+            with _Bar("vectors") as bar:
+                count = await embed(url, embedder, progress=bar.show)
+        except EmbedderUnavailable as error:
+            typer.echo(
+                f"error: {error}; workers rank by words until `rca catalog push` has written all vectors",
+                err=True,
+            )
+            return EXIT_ERROR
+        typer.echo(f"{counted(count, 'vector')} of {embedder.name}", err=True)
+        return 0
+
+
+def _print_pushed(done: Pushed, *, dry_run: bool) -> None:
+    for name in done.migrations:
+        typer.echo(f"tables     {name}")
+    for what in ("added", "changed", "removed"):
+        ids = getattr(done, what)
+        for workflow_id in ids[:SHOWN_IDS]:
+            typer.echo(f"{what:<10} {workflow_id}")
+        if len(ids) > SHOWN_IDS:
+            typer.echo(f"{what:<10} {len(ids) - SHOWN_IDS} more")
+    counts = ", ".join(
+        f"{len(getattr(done, what))} {what}" for what in ("added", "changed", "unchanged", "removed")
+    )
+    typer.echo(f"{counts}{'; nothing was written: --dry-run' if dry_run else ''}", err=True)
+    if done.left:
+        typer.echo(
+            f"{len(done.left)} more in the database are not in the directory: --prune removes them", err=True
+        )
+    if not done.embeddings:
+        typer.echo("the database cannot store vectors (no pgvector): searches rank by words", err=True)
+
+
+class _Bar:
+    """A progress bar on a terminal, for what takes longer than a second."""
+
+    def __init__(self, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+        console = Console(stderr=True)
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(what)
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, done: int, total: int) -> None:
+        """Done of total."""
+        self._bar.update(self._task, completed=done, total=total)
+        if time.monotonic() - self._since > QUIET_SECONDS:
+            self._bar.start()

@@ -1,4 +1,8 @@
-"""What all commands share: how one runs and waits, its exit code, and common options."""
+"""What all commands share: how one runs, waits, connects and fails, exit codes, and common options.
+
+`rca --help` imports every module beside this one, so whatever is slow to import is imported inside the function that
+needs it (tests/contract/test_imports.py).
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,31 @@ import json
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-EXIT_ERROR = 1
+from worker.domain.values.errors import ClusterError, ReportedError, Unavailable
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+    from worker.app.settings import NatsSettings
+
+EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 """128 and the number of SIGPIPE: what a shell says of any other command before `| head`."""
 QUIET_SECONDS = 1.0
+NO_STREAM = "err_code=10059"
+"""JetStream's code for a stream that does not exist (nats-server, errors.json)."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for scripts.")]
 
 
 class Commands(TyperGroup):
-    """All commands. One whose output is not read to its end stops without a word."""
+    """All commands. One whose output is not read to its end stops without a message."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -35,24 +48,10 @@ class Commands(TyperGroup):
             raise
 
 
-@contextmanager
-def told() -> Iterator[None]:
-    """Known failures become one clear message, and exit code 1."""
-    from worker.app.cli.failures import KNOWN, explain
-
-    try:
-        yield
-    except BrokenPipeError:  # nobody reads what is printed; adapters have words of their own for connections
-        raise
-    except KNOWN as e:
-        typer.echo(f"error: {explain(e)}", err=True)
-        raise typer.Exit(EXIT_ERROR) from None
-
-
 def run(work: Coroutine[Any, Any, int]) -> None:
-    """Run to the end and exit with what it returns; known failures are told."""
+    """Run to the end and exit with the code it returns; see `reported`."""
     try:
-        with told():
+        with reported():
             code = asyncio.run(work)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
@@ -60,27 +59,68 @@ def run(work: Coroutine[Any, Any, int]) -> None:
 
 
 @contextmanager
-def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
-    """Raises OperationError with the advice when nobody can listen there."""
-    from worker.app.operations import OperationError
+def reported() -> Iterator[None]:
+    """A failure that the user can do something about becomes one message on standard error, and exit code 1."""
+    try:
+        yield
+    except BrokenPipeError:  # nobody reads what is printed; adapters translate those of their connections
+        raise
+    except (ReportedError, OSError) as e:
+        typer.echo(f"error: {_explain(e)}", err=True)
+        raise typer.Exit(EXIT_ERROR) from None
 
+
+def _explain(problem: BaseException) -> str:
+    match problem:
+        case ClusterError():
+            return f"the cluster cannot be used: {problem.message}; check RCA_KUBERNETES__KUBECONFIG"
+        case Unavailable() if NO_STREAM in str(problem):
+            return f"NATS: {str(problem).partition(':')[0]}: there is no such stream; run `rca provision`"
+        case Unavailable():
+            return f"NATS: {problem}"
+        case OSError(filename=str(name), strerror=why):
+            return f"{name}: {why}"
+        case _:
+            return str(problem)
+
+
+@asynccontextmanager
+async def connection(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
+    """A connection to the configured server. Raises Unavailable when nobody answers, or the server refuses."""
+    from worker.app.provisioning import connected
+
+    where = f"NATS at {', '.join(settings.servers)}, for up to {settings.connect_seconds:g} s"
+    async with contextlib.AsyncExitStack() as stack:
+        async with waiting_for(where):
+            nc = await stack.enter_async_context(connected(settings, name=name))
+        yield nc
+
+
+@contextmanager
+def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
+    """Raises ReportedError with the advice when the address cannot be listened on."""
     try:
         yield
     except OSError as e:
         # Python puts the address into the text. Those of unknown hosts have numbers of their own, below 0.
         why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e.strerror).partition(" (")[0]
-        raise OperationError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
+        raise ReportedError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`, `1,000 errors`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def print_json(document: Any) -> None:
-    """For scripts. Only ASCII, so that nothing in it can speak to the terminal, and half a character is no error."""
+    """For scripts. Only ASCII, so that nothing in it can control the terminal, and half a character is no error."""
     typer.echo(json.dumps(document, indent=2))
 
 
 @asynccontextmanager
 async def waiting_for(what: str) -> AsyncIterator[None]:
     """Say on standard error what is waited for, once that takes longer than a second."""
-    task = asyncio.create_task(_tell(what))
+    task = asyncio.create_task(_show_waiting(what))
     try:
         yield
     finally:
@@ -89,7 +129,7 @@ async def waiting_for(what: str) -> AsyncIterator[None]:
             await task
 
 
-async def _tell(what: str) -> None:
+async def _show_waiting(what: str) -> None:
     await asyncio.sleep(QUIET_SECONDS)
     from rich.console import Console
 

@@ -4,98 +4,94 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.status import Status as Spinner
-from rich.text import Text
 
-from schemas.analysis import AnalysisResult
-from schemas.audit import AuditEvent
-from schemas.subjects import DEFAULT_PREFIX, Subjects
-from schemas.taxonomy import RequestKind
-from worker.app import logs
-from worker.app.cli.console import print_json
-from worker.app.cli.progress import line_of, waiting_for
-from worker.app.cli.report import print_result
-from worker.app.cli.submit import exit_code, kind_of, print_outcome
-from worker.app.client import Outcome, RequestClient
-from worker.app.client import as_json as json_of
-from worker.app.embedded import Case, EmbeddedError, Services, example_case, open_case, open_services
-from worker.app.provisioning import connected
-from worker.domain.intake.decode import Decoded, decode
+from worker.app.cli.console import Json, print_json, run
+from worker.app.cli.requests import exit_code, kind_of, print_outcome
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status as Spinner
+
+    from schemas.audit import AuditEvent
+    from schemas.taxonomy import RequestKind
+    from worker.app.client import Outcome
+    from worker.app.embedded import Case, Services
 
 PATIENCE_SECONDS = 600.0
+ARGUMENT_CHARS = 60
+ERROR_CHARS = 90
 
 
-async def demo(
+def demo(
+    case_dir: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CASE]",
+            help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
+        ),
+    ] = None,
+    *,
+    recovery: Annotated[
+        bool, typer.Option("--recovery", help="Analyse after a remediation that failed.")
+    ] = False,
+    catalog: Annotated[
+        Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the run to this file, as JSON.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Analyse an example incident here and now, with an embedded NATS server, cluster and worker.
+
+    Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no network).
+    """
+    run(_demo(case_dir, recovery=recovery, catalog=catalog, output=output, as_json=json_output))
+
+
+async def _demo(
     case_dir: Path | None, *, recovery: bool, catalog: Path | None, output: Path | None, as_json: bool
 ) -> int:
-    """Run the case and show it. Exit codes as for `rca submit --wait`."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from worker.app import logs
+    from worker.app.embedded import Case, example_case, open_services
+
     logs.configure("error", json_lines=False)
     console = Console(highlight=False, stderr=as_json)
     case = Case(case_dir) if case_dir else example_case()
     body = case.request(recovery=recovery)
     if output and not output.parent.is_dir():
-        raise EmbeddedError(f"--output {output}: no such directory")
-    run = _Run(console)
+        raise ReportedError(f"--output {output}: no such directory")
+    shown = _Run(console)
     with (
         console.status("starting NATS, cluster and worker")
         if console.is_terminal
         else nullcontext() as spinner
     ):
-        run.spinner = spinner
+        shown.spinner = spinner
         async with open_services() as services:
-            _introduce(console, services, case)
-            outcome = await run.shown(
-                analyse(services, case, recovery=recovery, catalog=catalog, on_event=run.on_event)
+            who = "the offline analyst (rules, no language model)" if services.offline else services.llm.model
+            console.print(Text(f"Case {case.directory}, answered by {who}", style="bold"))
+            outcome = await shown.outcome(
+                analyse(services, case, recovery=recovery, catalog=catalog, on_event=shown.on_event)
             )
-    document = _document(case, body, outcome, run.events)
+    document = _document(case, body, outcome, shown.events)
+    if output:
+        _write(document, output)
     if as_json:
         print_json(document)
-        return exit_code(outcome)
-    _show(console, outcome, body, kind_of(recovery=recovery))
-    where = _write(document, output)
-    console.print(Text(f"The same run as JSON: {where}", style="dim"), soft_wrap=True)
+    else:
+        _print(console, outcome, body, kind_of(recovery=recovery))
+        where = f"The same run as JSON: {output or '--output FILE writes it'}"
+        console.print(Text(where, style="dim"), soft_wrap=True)
     return exit_code(outcome)
-
-
-class _Run:
-    """Collects the events of the run, and shows each as it comes."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.spinner: Spinner | None = None
-        self.events: list[AuditEvent] = []
-        self._come = asyncio.Queue[AuditEvent | None]()
-
-    def on_event(self, event: AuditEvent) -> None:
-        self.events.append(event)
-        self._come.put_nowait(event)
-
-    async def shown(self, analysing: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
-        """Its outcome. Prints here, where the end of a pipe ends the command, not in a callback of the connection."""
-        task = asyncio.create_task(analysing)
-        task.add_done_callback(lambda _: self._come.put_nowait(None))
-        try:
-            while (event := await self._come.get()) is not None:
-                self._show(event)
-            return await task
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    def _show(self, event: AuditEvent) -> None:
-        if line := line_of(event):
-            mark = "" if line.startswith(" ") else "✓ "
-            self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
-        if self.spinner is not None:
-            self.spinner.update(waiting_for(event))
 
 
 async def analyse(
@@ -104,10 +100,15 @@ async def analyse(
     *,
     recovery: bool = False,
     catalog: Path | None,
-    prefix: str = DEFAULT_PREFIX,
+    prefix: str = "rca",
     on_event: Callable[[AuditEvent], None] = lambda _: None,
 ) -> Outcome | None:
-    """What becomes of a case, by a worker of its own."""
+    """The outcome of a case, by a worker of its own."""
+    from schemas.subjects import Subjects
+    from worker.app.client import RequestClient
+    from worker.app.embedded import open_case
+    from worker.app.provisioning import connected
+
     body, kind = case.request(recovery=recovery), kind_of(recovery=recovery)
     async with (
         open_case(services, case, catalog=catalog, prefix=prefix) as settings,
@@ -119,14 +120,94 @@ async def analyse(
             return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
 
 
-def _introduce(console: Console, services: Services, case: Case) -> None:
-    who = "the offline analyst (rules, no language model)" if services.offline else services.llm.model
-    console.print(Text(f"Case {case.directory}, answered by {who}", style="bold"))
+class _Run:
+    """Collects the events of the run, and prints each as it arrives."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.spinner: Spinner | None = None
+        self.events: list[AuditEvent] = []
+        self._arrived: asyncio.Queue[AuditEvent | None] = asyncio.Queue()
+
+    def on_event(self, event: AuditEvent) -> None:
+        self.events.append(event)
+        self._arrived.put_nowait(event)
+
+    async def outcome(self, analysing: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
+        """Prints here, where the end of a pipe ends the command, and not in a callback of the connection."""
+        task = asyncio.create_task(analysing)
+        task.add_done_callback(lambda _: self._arrived.put_nowait(None))
+        try:
+            while (event := await self._arrived.get()) is not None:
+                self._print(event)
+            return await task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _print(self, event: AuditEvent) -> None:
+        from rich.text import Text
+
+        if line := _step(event):
+            mark = "" if line.startswith(" ") else "✓ "
+            self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
+        if self.spinner is not None:
+            self.spinner.update(_next_step(event))
 
 
-def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
+def _step(event: AuditEvent) -> str:
+    """What happened, in a few words; empty for steps that need no line."""
+    from schemas import audit
+    from worker.domain.untrusted.evidence import one_line
+
+    match event.payload:
+        case audit.RequestAccepted():
+            text = "request accepted"
+        case audit.EnrichmentCompleted(failed_sources=failed) as found:
+            unknown = f", unknown: {', '.join(failed)}" if failed else ""
+            text = f"{len(found.evidence_ids)} facts gathered in {found.duration_seconds:.1f} s{unknown}"
+        case audit.LLMResponse(tool_calls=calls) as reply:
+            what = f"asks for {calls} tool call{'' if calls == 1 else 's'}" if calls else "answers"
+            text = f"model {what} (call {reply.call}, {reply.duration_seconds:.1f} s)"
+        case audit.LLMToolCall(arguments=given) as call:
+            arguments = ", ".join(one_line(str(value), ARGUMENT_CHARS) for value in given.values())
+            failed_call = "" if call.succeeded else ": no result"
+            text = f"  {one_line(call.name, ARGUMENT_CHARS)}({arguments}){failed_call}"
+        case audit.ValidationAttempted(is_valid=True):
+            text = "answer accepted"
+        case audit.ValidationAttempted(errors=errors):
+            text = f"answer rejected: {one_line(errors[0], ERROR_CHARS)}"
+        case audit.PolicyDecided(approval=approval):
+            text = f"policy: approval {'' if approval.required else 'not '}required"
+        case audit.ResponseComplete(status=status):
+            text = f"result: {status}"
+        case _:
+            text = ""
+    return text
+
+
+def _next_step(event: AuditEvent) -> str:
+    """What the run is busy with after the event."""
+    from schemas import audit
+
+    match event.payload:
+        case audit.RequestAccepted():
+            return "gathering facts"
+        case audit.LLMRequest():
+            return "the model is thinking"
+        case audit.LLMResponse(tool_calls=calls) if calls:
+            return "reading the cluster"
+        case _:
+            return "working"
+
+
+def _print(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:
+    from schemas.analysis import AnalysisResult
+    from worker.app.cli.report import print_result
+    from worker.domain.intake.decode import Decoded, decode
+
     if outcome is None:
-        typer.echo(f"no outcome within {PATIENCE_SECONDS:g} s", err=True)
+        typer.echo(f"error: no outcome within {PATIENCE_SECONDS:g} s", err=True)
         return
     if not isinstance(outcome, AnalysisResult):
         print_outcome(outcome)
@@ -136,24 +217,20 @@ def _show(console: Console, outcome: Outcome | None, body: bytes, kind: RequestK
     print_result(outcome, decoded.request if isinstance(decoded, Decoded) else None, console)
 
 
+def _write(document: dict[str, Any], output: Path) -> None:
+    output.write_text(json.dumps(document, indent=2) + "\n")
+
+
 def _document(case: Case, body: bytes, outcome: Outcome | None, events: list[AuditEvent]) -> dict[str, Any]:
+    from worker.app.client import as_json as json_of
+
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):  # it was rejected; what was sent is shown all the same
+        request = body.decode("utf-8", "replace")
     return {
         "case": case.name,
-        "request": _readable(body),
+        "request": request,
         "result": json_of(outcome) if outcome is not None else None,
         "audit_events": [event.model_dump(mode="json") for event in events],
     }
-
-
-def _readable(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):  # it was rejected; what was sent is shown all the same
-        return body.decode("utf-8", "replace")
-
-
-def _write(document: dict[str, Any], output: Path | None) -> Path:
-    if output is None:
-        output = Path(tempfile.mkdtemp(prefix="rca-demo-")) / "run.json"
-    output.write_text(json.dumps(document, indent=2) + "\n")
-    return output

@@ -1,4 +1,4 @@
-"""`rca dlq`: requests that could not be served."""
+"""`rca dlq`: dead letters, that is requests that could not be served."""
 
 from __future__ import annotations
 
@@ -6,50 +6,70 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemas.subjects import Subjects
-from worker.adapters.nats.stored import StoredLetter
-from worker.app.cli.connection import connection
-from worker.app.cli.console import EXIT_ERROR, print_json
-from worker.app.operations import OperationError, Operations
-from worker.app.settings import load
-from worker.domain.untrusted.evidence import one_line
+from worker.app.cli.console import EXIT_ERROR, Json, connection, print_json, run
+
+if TYPE_CHECKING:
+    from worker.adapters.nats.stored import StoredLetter
+    from worker.app.operations import Operations
 
 LINE_CHARS = 72
 SHOWN_CHARS = 1_000
 
+dlq = typer.Typer(
+    no_args_is_help=True, help="Dead letters (requests that could not be served): inspect, replay, delete."
+)
+LetterId = Annotated[int, typer.Argument(metavar="ID", help="Its id, as `rca dlq list` prints it.", min=1)]
+LetterIds = Annotated[
+    list[int], typer.Argument(metavar="ID...", help="Their ids, as `rca dlq list` prints them.", min=1)
+]
+
 
 @asynccontextmanager
-async def operations() -> AsyncIterator[Operations]:
-    """On the configured server."""
+async def open_operations() -> AsyncIterator[Operations]:
+    """What an operator does, on the configured server."""
+    from schemas.subjects import Subjects
+    from worker.app.operations import Operations
+    from worker.app.settings import load
+
     settings = load()
     async with connection(settings.nats, name="rca-operator") as nc:
         yield Operations(nc, Subjects(settings.nats.prefix))
 
 
-async def show_all(*, as_json: bool) -> int:
-    """Two lines for each, oldest first."""
-    async with operations() as doing:
-        letters = await doing.letters()
+@dlq.command(name="list")
+def list_letters(*, json_output: Json = False) -> None:
+    """List all with id, time, reason, remediation id and error, oldest first."""
+    run(_list(as_json=json_output))
+
+
+async def _list(*, as_json: bool) -> int:
+    async with open_operations() as operations:
+        letters = await operations.letters()
     if as_json:
         print_json([_facts(letter) for letter in letters])
         return 0
     for letter in letters:
         when = f"{letter.stored_at:%Y-%m-%dT%H:%M:%SZ}"
-        typer.echo(f"{letter.id:>6}  {when}  {_shown(letter.reason)}  {_shown(_name(letter))}")
+        typer.echo(f"{letter.id:>6}  {when}  {_shown(letter.reason)}  {_shown(_remediation_id(letter))}")
         typer.echo(f"        {_shown(letter.error, LINE_CHARS)}")
     if not letters:
         typer.echo("no dead letters", err=True)
     return 0
 
 
-async def show(letter_id: int, *, as_json: bool) -> int:
-    """Everything about one, with its body."""
-    async with operations() as doing:
-        letter = await doing.letter(letter_id)
+@dlq.command()
+def show(letter: LetterId, *, json_output: Json = False) -> None:
+    """Print why a request could not be served, and the request as it was sent."""
+    run(_show(letter, as_json=json_output))
+
+
+async def _show(letter_id: int, *, as_json: bool) -> int:
+    async with open_operations() as operations:
+        letter = await operations.letter(letter_id)
     facts = _facts(letter)
     if as_json:
         try:
@@ -64,39 +84,42 @@ async def show(letter_id: int, *, as_json: bool) -> int:
     return 0
 
 
-async def replay(letter_ids: Sequence[int], *, as_json: bool) -> int:
-    """Send requests again."""
-    async with operations() as doing:
-        return await _each(letter_ids, doing.replay, "sent again to {letter.origin_subject}", as_json=as_json)
+@dlq.command()
+def replay(letters: LetterIds, *, json_output: Json = False) -> None:
+    """Publish requests again, once the cause is removed. The new result replaces the failed one."""
+    run(_each(letters, lambda operations: operations.replay, "replayed", as_json=json_output))
 
 
-async def drop(letter_ids: Sequence[int], *, as_json: bool) -> int:
-    """Delete letters."""
-    async with operations() as doing:
-        return await _each(letter_ids, doing.drop, "deleted", as_json=as_json)
+@dlq.command()
+def drop(letters: LetterIds, *, json_output: Json = False) -> None:
+    """Delete dead letters. Their failed results stay."""
+    run(_each(letters, lambda operations: operations.drop, "deleted", as_json=json_output))
 
 
 async def _each(
     letter_ids: Sequence[int],
-    do: Callable[[int], Awaitable[StoredLetter]],
-    said: str,
+    operation: Callable[[Operations], Callable[[int], Awaitable[StoredLetter]]],
+    done: str,
     *,
     as_json: bool,
 ) -> int:
-    """All of them, whatever becomes of one. Exit code 1 when one could not be done."""
+    """One after the other, whatever becomes of each. Exit code 1 if one could not be done."""
+    from worker.app.operations import OperationError
+
     rows = list[dict[str, Any]]()
-    for letter_id in letter_ids:
-        row = {"id": letter_id, "done": True, "remediation_id": "", "error": ""}
-        try:
-            letter = await do(letter_id)
-            row["remediation_id"] = _name(letter)
-            line = f"{letter_id}: {said.format(letter=letter)}"
-        except OperationError as e:
-            row |= {"done": False, "error": str(e)}
-            line = f"error: {e}"
-        rows.append(row)
-        if not as_json:
-            typer.echo(line, err=not row["done"])
+    async with open_operations() as operations:
+        for letter_id in letter_ids:
+            row = {"id": letter_id, "done": True, "remediation_id": "", "error": ""}
+            try:
+                letter = await operation(operations)(letter_id)
+                row["remediation_id"] = _remediation_id(letter)
+                line = f"{letter_id}: {done} ({letter.origin_subject})"
+            except OperationError as e:
+                row |= {"done": False, "error": str(e)}
+                line = f"error: {e}"
+            rows.append(row)
+            if not as_json:
+                typer.echo(line, err=not row["done"])
     if as_json:
         print_json(rows)
     return 0 if all(row["done"] for row in rows) else EXIT_ERROR
@@ -107,7 +130,7 @@ def _facts(letter: StoredLetter) -> dict[str, Any]:
         "id": letter.id,
         "reason": letter.reason,
         "error": letter.error,
-        "remediation_id": _name(letter),
+        "remediation_id": _remediation_id(letter),
         "origin_subject": letter.origin_subject,
         "origin_sequence": letter.origin_sequence,
         "deliveries": letter.deliveries,
@@ -116,21 +139,23 @@ def _facts(letter: StoredLetter) -> dict[str, Any]:
     }
 
 
-def _name(letter: StoredLetter) -> str:
+def _remediation_id(letter: StoredLetter) -> str:
     try:
-        name = json.loads(letter.body)["remediation_id"]
+        found = json.loads(letter.body)["remediation_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return name if isinstance(name, str) else ""
+    return found if isinstance(found, str) else ""
 
 
 def _shown(text: str, limit: int = SHOWN_CHARS) -> str:
-    """For a terminal: whatever a sender has put there, it moves no cursor."""
+    """For a terminal: nothing that a sender wrote can control it."""
+    from worker.domain.untrusted.evidence import one_line
+
     return one_line(text, limit).encode("utf-8", "replace").decode() or "-"
 
 
 def _body(body: bytes) -> str:
-    """Only ASCII, so that nothing in it can speak to the terminal."""
+    """Only ASCII, so that nothing in it can control the terminal."""
     try:
         return json.dumps(json.loads(body), indent=2)
     except (ValueError, RecursionError):

@@ -1,28 +1,62 @@
-"""`rca eval`: every case through the whole pipeline, compared with the expected answer."""
+"""`rca eval`: every case through the whole pipeline, compared with the expected answer.
+
+`expected.json`: `affected_resource` is the best answer, `acceptable_affected_resources` are right as well (namespace
+empty for cluster scope); `workflows.acceptable` may hold `(none)`: choosing nothing is right; an empty list means the
+same; `workflows.wrong` must never be chosen.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import statistics
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+import typer
 
-from schemas.analysis import AnalysisResult
-from worker.app import logs
-from worker.app.cli.console import print_json
+from worker.app.cli.console import EXIT_ERROR, Json, print_json, run
 from worker.app.cli.demo import analyse
-from worker.app.cli.score import Score, as_json, score, total
-from worker.app.embedded import Case, EmbeddedError, open_services
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from schemas.analysis import AnalysisResult
+    from worker.app.embedded import Case
 
 CASE_CHARS = 26  # with the other columns 80 characters
+NONE = "(none)"
 
 
-async def evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bool) -> int:
-    """Exit code 0 when every case ended in a result."""
+def evaluate(
+    cases_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CASES", help="Directory of cases, each with incident.json and expected.json."
+        ),
+    ],
+    *,
+    catalog: Annotated[Path, typer.Option(help="Directory of the workflows that the cases expect.")],
+    parallel: Annotated[int, typer.Option(help="How many cases run at once.", min=1, max=32)] = 4,
+    json_output: Json = False,
+) -> None:
+    """Run every case through the whole pipeline and compare the results with the expected answers.
+
+    Exit code 1 if a case ended without a result.
+    """
+    run(_evaluate(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
+
+
+async def _evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bool) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from schemas.analysis import AnalysisResult
+    from worker.app import logs
+    from worker.app.embedded import open_services
+
     logs.configure("error", json_lines=False)
     cases = find_cases(cases_dir)
     console = Console(stderr=True)
@@ -33,7 +67,7 @@ async def evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bo
             task = bar.add_task("cases", total=len(cases)) if bar else None
             slots = asyncio.Semaphore(parallel)
 
-            async def run(number: int, case: Case) -> Score:
+            async def score_case(number: int, case: Case) -> Score:
                 async with slots:
                     outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
                 result = outcome if isinstance(outcome, AnalysisResult) else None
@@ -41,16 +75,21 @@ async def evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bo
                     bar.advance(task)
                 return score(case.name, expected_of(case), result)
 
-            scores = await asyncio.gather(*(run(n, case) for n, case in enumerate(cases)))
-    _print(scores, json_lines=as_json)
-    return 0 if all(s.status != "no result" for s in scores) else 1
+            scores = await asyncio.gather(*(score_case(n, case) for n, case in enumerate(cases)))
+    if as_json:
+        print_json({"total": total(scores), "cases": [asdict(s) for s in scores]})
+    else:
+        _print(scores)
+    return EXIT_ERROR if any(s.status == "no result" for s in scores) else 0
 
 
 def find_cases(directory: Path) -> list[Case]:
-    """All cases below the directory, by name. Raises EmbeddedError when there are none."""
+    """All cases in the directory, by name. Raises ReportedError if there are none."""
+    from worker.app.embedded import Case
+
     cases = [Case(path.parent) for path in sorted(directory.glob("*/incident.json"))]
     if not cases:
-        raise EmbeddedError(
+        raise ReportedError(
             f"no cases in {directory}: each is a directory with incident.json and expected.json"
         )
     for case in cases:
@@ -59,19 +98,19 @@ def find_cases(directory: Path) -> list[Case]:
 
 
 def expected_of(case: Case) -> dict[str, object]:
-    """The expected answer. Raises EmbeddedError."""
+    """The expected answer. Raises ReportedError."""
     path = case.directory / "expected.json"
     try:
         expected = json.loads(path.read_bytes())
         return {**expected, "affected_resource": expected["affected_resource"]}
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise EmbeddedError(f"{path}: no expected answer with an affected_resource: {e}") from e
+        raise ReportedError(f"{path}: no expected answer with an affected_resource: {e}") from e
 
 
-def _print(scores: list[Score], *, json_lines: bool) -> None:
-    if json_lines:
-        print_json(as_json(scores))
-        return
+def _print(scores: list[Score]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("case", overflow="ellipsis", no_wrap=True)
     for heading in ("target", "signal", "workflow", "review", "calls", "tools", "tokens", "s"):
@@ -100,3 +139,98 @@ def _workflow_word(s: Score) -> str:
     if s.workflow_acceptable:
         return "none ok" if s.workflow_none else "ok"
     return "none" if s.workflow_none else "other"
+
+
+# -- scores
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One case. `workflow_required`: choosing none is not acceptable here. Times in seconds."""
+
+    case: str
+    status: str
+    affected_resource: str
+    target_right: bool
+    target_best: bool
+    signal_type: str
+    signal_type_right: bool
+    workflow: str
+    workflow_acceptable: bool
+    workflow_required: bool
+    workflow_wrong: bool
+    workflow_none: bool
+    human_review: bool
+    llm_calls: int
+    tool_calls: int
+    input_tokens: int
+    wall_seconds: float
+
+
+def score(case: str, expected: Mapping[str, Any], result: AnalysisResult | None) -> Score:
+    """Compare one result; None (no result at all) is right about nothing."""
+    workflows = expected.get("workflows") or {}
+    acceptable = set(workflows.get("acceptable") or [NONE])
+    chosen = result.selected_workflow if result else None
+    named = chosen.workflow_id if chosen else NONE
+    resource = result.affected_resource if result else None
+    target = (resource.kind.lower(), resource.namespace, resource.name) if resource else None
+    best = _key(expected["affected_resource"])
+    right = {best, *map(_key, expected.get("acceptable_affected_resources") or [])}
+    signal_type = result.root_cause_analysis.signal_type if result and result.root_cause_analysis else ""
+    usage = result.usage if result else None
+    return Score(
+        case=case,
+        status=result.status if result else "no result",
+        affected_resource="/".join(p for p in (resource.kind, resource.namespace, resource.name) if p)
+        if resource
+        else "",
+        target_right=target in right,
+        target_best=target == best,
+        signal_type=signal_type,
+        signal_type_right=signal_type == expected.get("signal_type"),
+        workflow="" if chosen is None else named,
+        workflow_acceptable=result is not None and named in acceptable,
+        workflow_required=NONE not in acceptable,
+        workflow_wrong=named in set(workflows.get("wrong") or []),
+        workflow_none=chosen is None,
+        human_review=result is None or result.needs_human_review or result.approval.required,
+        llm_calls=usage.llm_calls if usage else 0,
+        tool_calls=usage.tool_calls if usage else 0,
+        input_tokens=usage.input_tokens if usage else 0,
+        wall_seconds=usage.wall_seconds if usage else 0.0,
+    )
+
+
+def total(scores: Sequence[Score]) -> dict[str, float]:
+    """Counts over all cases, and medians of what they cost."""
+
+    def count(name: str) -> int:
+        return sum(bool(getattr(s, name)) for s in scores)
+
+    def median(name: str) -> float:
+        return round(float(statistics.median(getattr(s, name) for s in scores)), 3) if scores else 0.0
+
+    return {
+        "cases": len(scores),
+        "target_right": count("target_right"),
+        "target_best": count("target_best"),
+        "signal_type_right": count("signal_type_right"),
+        "workflow_acceptable": count("workflow_acceptable"),
+        "workflow_required": count("workflow_required"),
+        "workflow_required_right": sum(s.workflow_required and s.workflow_acceptable for s in scores),
+        "workflow_wrong": count("workflow_wrong"),
+        "workflow_none": count("workflow_none"),
+        "human_review": count("human_review"),
+        "llm_calls_median": median("llm_calls"),
+        "input_tokens_median": median("input_tokens"),
+        "wall_seconds_median": median("wall_seconds"),
+    }
+
+
+def _key(resource: Mapping[str, Any]) -> tuple[str, str, str]:
+    return (
+        str(resource.get("kind", "")).lower(),
+        str(resource.get("namespace") or ""),
+        str(resource.get("name", "")),
+    )

@@ -1,29 +1,65 @@
-"""`rca mcp`."""
+"""`rca mcp`: catalog and context tools for other agents."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import json
+import re
 import socket
 import sys
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app import logs
-from worker.app.cli.console import listening_on
-from worker.app.settings import ConfigurationError, McpSettings, load
-from worker.app.wiring.mounted import NEEDS_MCP
-from worker.app.wiring.served import open_served
+from worker.app.cli.console import listening_on, run
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from worker.app.settings import McpSettings
 
 LOOPBACK_HOSTS = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
+EPILOG = """What an agent's configuration needs (most call the file mcp.json):
+
+{"mcpServers": {"rca": {"command": "rca", "args": ["mcp"], "env": {"RCA_CATALOG__PATH": "/etc/rca/catalog"}}}}
+
+and over HTTP:
+
+{"mcpServers": {"rca": {"type": "http", "url": "https://HOST/mcp", "headers": {"Authorization": "Bearer TOKEN"}}}}"""
 
 
-async def serve(http: str | None) -> int:
-    """Over stdio, or on the address."""
+def mcp(
+    *,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve streamable HTTP at /mcp on this address, such as 127.0.0.1:9000, and print its url; stdio by default. "
+            "An address other than loopback needs RCA_MCP__TOKEN.",
+        ),
+    ] = None,
+) -> None:
+    """Serve catalog search and resource context to other agents (Model Context Protocol).
+
+    Tools, all of them read-only: list_available_actions, list_workflows,
+    get_workflow, search_workflow_catalog, get_resource_context. They read the
+    catalog and the cluster that the settings name.
+
+    Over stdio the agent starts this command itself, and ends it by closing
+    its input. Logs go to standard error.
+    """
+    run(_serve(http))
+
+
+async def _serve(http: str | None) -> int:
+    from worker.app import logs
+    from worker.app.settings import ConfigurationError, load
+    from worker.app.wiring.mounted import NEEDS_MCP
+    from worker.app.wiring.served import open_served
+
     try:
-        from worker.app import mcp_server  # noqa: PLC0415 - its library is an extra
+        from worker.app import mcp_server
     except ModuleNotFoundError as e:
         raise ConfigurationError(f"rca mcp {NEEDS_MCP}") from e
     settings = load()
@@ -36,7 +72,7 @@ async def serve(http: str | None) -> int:
             return 0
         host, port = read_address(http)
         hosts = allowed_hosts(settings.mcp, host, port)
-        with listening_on(host, port, "--http names another"):
+        with listening_on(host, port, "choose another with --http"):
             listening = stack.enter_context(_listen(host, port))
         server = mcp_server.make_server(await open_served(settings, stack))
         await mcp_server.serve_http(
@@ -50,7 +86,9 @@ async def serve(http: str | None) -> int:
 
 
 def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
-    """Values of the Host header that are taken. Raises ConfigurationError where an address needs more settings."""
+    """Values of the Host header that are accepted. Raises ConfigurationError if the address needs more settings."""
+    from worker.app.settings import ConfigurationError
+
     own, loopback, everywhere = list(settings.hosts), _is_loopback(host), _is_everywhere(host)
     if loopback:
         return [*LOOPBACK_HOSTS, *own]
@@ -68,11 +106,11 @@ def allowed_hosts(settings: McpSettings, host: str, port: int) -> list[str]:
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; an IPv6 address stands in brackets. Raises ConfigurationError."""
+    """Host and port of HOST:PORT; an IPv6 address is in brackets. Raises ReportedError."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"--http {text}: must be HOST:PORT, such as 127.0.0.1:9000")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ReportedError(f"--http {text}: must be HOST:PORT, such as 127.0.0.1:9000")
     return host, int(port)
 
 

@@ -1,17 +1,20 @@
-"""`rca permissions`."""
+"""`rca permissions`: who may do what on NATS."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemas.permissions import INSIDE, Access, Role, access
-from schemas.subjects import Subjects
-from worker.app.cli.console import EXIT_ERROR, print_json
-from worker.app.settings import load
+from worker.app.cli.console import Json, print_json, reported
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from schemas.permissions import Access
+    from schemas.subjects import Subjects
 
 HEADER = """\
 # Who may do what on NATS. Made by `rca permissions`: do not edit, make it again.
@@ -23,25 +26,51 @@ HEADER = """\
 """
 
 
-async def show(role: Role | None, prefix: str | None, *, as_json: bool) -> int:
-    """For a role or for all; as a part of a server's configuration, or as JSON. Exit code 1 for an invalid prefix."""
-    try:
-        subjects = Subjects(prefix or load().nats.prefix)
-    except ValueError as e:
-        typer.echo(f"error: {e}", err=True)
-        return EXIT_ERROR
-    wanted = [access(each, subjects) for each in ([role] if role else Role)]
-    if as_json:
+def permissions(
+    role: Annotated[
+        str,
+        typer.Argument(help="One role; by default all of them, with exports and imports.", metavar="[ROLE]"),
+    ] = "",
+    *,
+    prefix: Annotated[
+        str, typer.Option(help="First part of the subjects; RCA_NATS__PREFIX by default.")
+    ] = "",
+    json_output: Json = False,
+) -> None:
+    """Print who may do what on NATS, as a part of the server's configuration (deploy/nats/roles.conf for any prefix).
+
+    Roles: worker, operator, gateway, aianalysis, executor, audit-reader.
+    """
+    from schemas.permissions import Role, access
+
+    if role not in {"", *Role}:
+        raise typer.BadParameter(f"{role!r} is not one of {', '.join(Role)}.", param_hint="ROLE")
+    with reported():
+        subjects = _subjects(prefix)
+    wanted = [access(each, subjects) for each in ([Role(role)] if role else Role)]
+    if json_output:
         print_json([asdict(each) for each in wanted])
     elif role:
         typer.echo("\n".join(_permissions(wanted[0])))
     else:
         typer.echo(configuration(subjects), nl=False)
-    return 0
+
+
+def _subjects(prefix: str) -> Subjects:
+    """Raises ReportedError for a prefix that cannot be part of a subject."""
+    from schemas.subjects import Subjects
+    from worker.app.settings import load
+
+    try:
+        return Subjects(prefix or load().nats.prefix)
+    except ValueError as e:
+        raise ReportedError(str(e)) from e
 
 
 def configuration(subjects: Subjects) -> str:
     """All roles, in the language of the server's configuration."""
+    from schemas.permissions import INSIDE, Role, access
+
     everyone = [access(role, subjects) for role in Role]
     lines = [HEADER.format(stem=subjects.stem)]
     lines += _list(f"{subjects.stem}_EXPORTS", _exports(everyone))
@@ -53,6 +82,8 @@ def configuration(subjects: Subjects) -> str:
 
 
 def _name(each: Access) -> str:
+    from schemas.permissions import INSIDE
+
     return f"{each.account}_{each.role.upper()}" if each.role in INSIDE else each.account
 
 

@@ -1,4 +1,4 @@
-"""`rca policy test`: one decision of a policy, taken as a worker takes it."""
+"""`rca policy`: approval rules before a worker uses them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from worker.adapters.rego_policy import Bounds, Evaluated, Evaluator, PolicyFiles, PolicyUnusable, read_files
-from worker.app.cli.console import print_json
-from worker.app.operations import OperationError
-from worker.app.settings import load
-from worker.domain.verdict.approval.policy_example import missing_fields, unknown_fields
+from worker.app.cli.console import Json, print_json, reported, run
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from worker.adapters.rego_policy import Bounds, Evaluated, PolicyFiles
 
 MAX_INPUT_BYTES = 1024 * 1024
 NOT_LOADED = (
@@ -23,17 +23,48 @@ NOT_LOADED = (
 )
 NOT_DECIDED = "A worker requires approval for such an input, and gives this error as the reason."
 
+policy = typer.Typer(no_args_is_help=True, help="Test approval rules before a worker uses them.")
 
-async def test(file: Path, given: dict[str, Any], *, data: Sequence[Path], as_json: bool) -> int:
-    """Print the decision about an input. Exit code 1 when the policy cannot be used."""
+
+@policy.command(name="test")
+def decide(
+    file: Annotated[Path, typer.Argument(help="A Rego file, or a directory with several.")],
+    document: Annotated[
+        Path,
+        typer.Argument(metavar="INPUT", help="The input, as JSON; - reads standard input.", allow_dash=True),
+    ],
+    *,
+    data: Annotated[
+        list[Path] | None, typer.Option(help="A JSON or YAML file for the policy's `data`; may be repeated.")
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Decide one input as a worker would: in the same process, with the same limits. Exit code 1 if there is no decision.
+
+    `rca policy input` prints an input to start from.
+    """
+    with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
+        given = _read_input(document)
+    run(_print_decision(file, given, data or [], as_json=json_output))
+
+
+@policy.command(name="input")
+def print_input() -> None:
+    """Print an example of the input of a policy, as JSON."""
+    from worker.domain.verdict.approval.policy_example import example_input
+
+    print_json(example_input())
+
+
+async def _print_decision(file: Path, given: dict[str, Any], data: Sequence[Path], *, as_json: bool) -> int:
+    from worker.adapters.rego_policy import Bounds
+    from worker.app.settings import load
+    from worker.domain.verdict.approval.policy_example import missing_fields, unknown_fields
+
     bounds = Bounds(cpu_seconds=load().policy.timeout_seconds)
     unknown, missing = unknown_fields(given), missing_fields(given)
     _warn(unknown, missing)
-    try:
-        files, evaluated = await _decided(file, data, given, bounds)
-    except PolicyUnusable as e:
-        typer.echo(f"error: {e}", err=True)
-        return 1
+    files, evaluated = await _decide(file, data, given, bounds)
     if files.left_out:
         typer.echo(f"warning: {files.left_out}", err=True)
     if as_json:
@@ -46,13 +77,13 @@ async def test(file: Path, given: dict[str, Any], *, data: Sequence[Path], as_js
 
 def _warn(unknown: Sequence[str], missing: Sequence[str]) -> None:
     for field in unknown:
-        typer.echo(f"warning: input.{field}: no policy is ever asked with this field", err=True)
+        typer.echo(f"warning: input.{field}: the input of a worker never has this field", err=True)
     if missing:
-        typer.echo(f"warning: every policy is asked with {', '.join(missing)}, too", err=True)
+        typer.echo(f"warning: the input of a worker always has {', '.join(missing)} as well", err=True)
 
 
-def read_input(path: Path) -> dict[str, Any]:
-    """The JSON object in a file or on standard input. Raises OSError, OperationError."""
+def _read_input(path: Path) -> dict[str, Any]:
+    """The JSON object in a file or on standard input. Raises OSError, ReportedError."""
     if str(path) == "-":
         body = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     else:
@@ -61,7 +92,7 @@ def read_input(path: Path) -> dict[str, Any]:
     try:
         return _object(body)
     except (ValueError, RecursionError) as e:
-        raise OperationError(f"input {path}: {e}") from e
+        raise ReportedError(f"input {path}: {e}") from e
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -77,10 +108,12 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
-async def _decided(
+async def _decide(
     file: Path, data: Sequence[Path], given: dict[str, Any], bounds: Bounds
 ) -> tuple[PolicyFiles, Evaluated]:
-    """The files and the decision. Raises PolicyUnusable, which says what follows from it."""
+    """The files and the decision. Raises PolicyUnusable, whose message ends with what a worker would do."""
+    from worker.adapters.rego_policy import Evaluator, PolicyUnusable, read_files
+
     try:
         files = read_files(file, data)
         evaluator = Evaluator(files.sources(), bounds)

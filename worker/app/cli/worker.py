@@ -1,40 +1,75 @@
-"""`rca worker`."""
+"""`rca worker` and `rca provision`: what runs in production."""
 
 from __future__ import annotations
 
 import gc
 from contextlib import AsyncExitStack
+from typing import Annotated
 
-import structlog
+import typer
 
-from worker.app import health, logs
-from worker.app.cli.console import listening_on
-from worker.app.settings import load
-from worker.app.wiring import open_worker
-
-log = structlog.stdlib.get_logger(__name__)
+from worker.app.cli.console import EXIT_ERROR, Json, connection, listening_on, print_json, run
 
 
-async def work() -> int:
-    """Until SIGTERM or SIGINT; then running incidents are finished or handed back."""
+def worker() -> None:
+    """Analyse incidents from the request stream until SIGTERM or SIGINT.
+
+    Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster. Incidents
+    that are being analysed when it stops are finished or handed back.
+    """
+    run(_work())
+
+
+async def _work() -> int:
+    import structlog
+
+    from worker.app import health, logs
+    from worker.app.settings import load
+    from worker.app.wiring import open_worker
+
     settings = load()
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
-    async with open_worker(settings) as worker:
-        http = health.serve(
-            settings.http.host,
-            settings.http.port,
-            checks=worker.checks,
-            notices=worker.notices,
-            metrics=worker.metrics,
-        )
+    log = structlog.stdlib.get_logger(__name__)
+    host, port = settings.http.host, settings.http.port
+    async with open_worker(settings) as opened:
+        http = health.serve(host, port, checks=opened.checks, notices=opened.notices, metrics=opened.metrics)
         async with AsyncExitStack() as stack:
-            with listening_on(
-                settings.http.host, settings.http.port, "RCA_HTTP__HOST and RCA_HTTP__PORT name another"
-            ):
+            with listening_on(host, port, "choose another address with RCA_HTTP__HOST and RCA_HTTP__PORT"):
                 port = await stack.enter_async_context(http)
             log.info("http_listening", port=port)
             gc.collect()
             gc.freeze()  # modules stay: without them a collection is cheap, and comes before much has gathered
-            await worker.intake.run()
+            await opened.intake.run()
     log.info("worker_stopped")
     return 0
+
+
+def provision(
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only report differences; exit with 1 if there are any.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Create or update streams, consumers and buckets. Never deletes or shrinks anything.
+
+    Exit code 1 if something differs that was not corrected.
+    """
+    run(_provision(check=check, as_json=json_output))
+
+
+async def _provision(*, check: bool, as_json: bool) -> int:
+    from worker.adapters.nats.provision import Action
+    from worker.app.provisioning import provision_all
+    from worker.app.settings import load
+
+    settings = load()
+    async with connection(settings.nats) as nc:
+        findings = await provision_all(nc, settings, apply=not check)
+    if as_json:
+        print_json([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings])
+    else:
+        for finding in findings:
+            typer.echo(f"{finding.action:13} {finding.name} {finding.detail}".rstrip())
+    different = {Action.DRIFT, Action.WOULD_CREATE, Action.WOULD_UPDATE}
+    return EXIT_ERROR if any(finding.action in different for finding in findings) else 0

@@ -14,6 +14,7 @@ from pydantic_settings import SettingsError
 from worker.app.settings.groups import Group
 from worker.app.settings.secret_files import read_secret_files, secrets
 from worker.app.settings.settings import PREFIX, Settings
+from worker.domain.values.errors import ReportedError
 
 SERVICE_LINK = re.compile(
     r"RCA_(?:[A-Z0-9_]*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
@@ -26,7 +27,7 @@ OWN_WORDS = "Value error, "
 """What pydantic puts before the message of a validator's ValueError."""
 
 
-class ConfigurationError(Exception):
+class ConfigurationError(ReportedError):
     """The environment does not make a valid configuration. The message lists every problem."""
 
 

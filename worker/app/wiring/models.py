@@ -1,13 +1,14 @@
-"""The chain of language models that a worker asks."""
+"""The chain of language models that a worker calls, and the second model that reads the evidence."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 
-from worker.adapters.pydantic_ai_model import PydanticAIModel
-from worker.app.settings import Settings
+from worker.adapters.pydantic_ai_model import ModelUnusable, PydanticAIModel
+from worker.app.settings import ConfigurationError, Settings
 from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
 from worker.domain.values.ports import Clock
@@ -16,18 +17,19 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain:
-    """The model of the settings and its fallbacks, closed with the stack."""
+    """The model of the settings and its fallbacks, closed with the stack. Raises ConfigurationError."""
     llm = settings.llm
     chain = []
     for name in (llm.model, *llm.fallbacks):
         same = provider_of(name) == provider_of(llm.model)
-        model = PydanticAIModel(
-            name,
-            base_url=llm.base_url or None if same else None,
-            api_key=llm.api_key.get_secret_value() or None if same else None,
-            max_output_tokens=llm.max_output_tokens,
-            silence_seconds=llm.silence_seconds if llm.stream else None,
-        )
+        with _blamed_on("RCA_LLM__FALLBACKS" if chain else "RCA_LLM__MODEL"):
+            model = PydanticAIModel(
+                name,
+                base_url=llm.base_url or None if same else None,
+                api_key=llm.api_key.get_secret_value() or None if same else None,
+                max_output_tokens=llm.max_output_tokens,
+                silence_seconds=llm.silence_seconds if llm.stream else None,
+            )
         stack.push_async_callback(model.close)
         chain.append(model)
     rule = BreakerRule(
@@ -37,21 +39,30 @@ def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
 
 
 def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain | None:
-    """The second model, if one is named, closed with the stack."""
+    """The second model, if one is named, closed with the stack. Raises ConfigurationError."""
     shadow, llm = settings.shadow, settings.llm
     if not shadow.model:
         return None
     same = provider_of(shadow.model) == provider_of(llm.model) and shadow.base_url in {"", llm.base_url}
     access = llm if same else shadow  # the key of one server is nothing for another
-    model = PydanticAIModel(
-        shadow.model,
-        base_url=access.base_url or None,
-        api_key=shadow.api_key.get_secret_value() or access.api_key.get_secret_value() or None,
-        max_output_tokens=llm.max_output_tokens,
-    )
+    with _blamed_on("RCA_SHADOW__MODEL"):
+        model = PydanticAIModel(
+            shadow.model,
+            base_url=access.base_url or None,
+            api_key=shadow.api_key.get_secret_value() or access.api_key.get_secret_value() or None,
+            max_output_tokens=llm.max_output_tokens,
+        )
     stack.push_async_callback(model.close)
     rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
     return ModelChain([model], clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
+
+
+@contextmanager
+def _blamed_on(setting: str) -> Iterator[None]:
+    try:
+        yield
+    except ModelUnusable as e:
+        raise ConfigurationError(f"{setting}: {e}") from e
 
 
 def _tell(notice: ModelNotice) -> None:

@@ -21,9 +21,10 @@ from worker.adapters.nats.history import NatsHistory
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
-from worker.adapters.rego_policy import Bounds, RegoPolicy, read_files
+from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegoPolicy, read_files
 from worker.app.settings import (
     CatalogSettings,
+    ConfigurationError,
     HistorySettings,
     KubernetesSettings,
     PolicySettings,
@@ -155,7 +156,7 @@ async def _open_remote(
 
 
 async def open_policy(settings: PolicySettings, stack: AsyncExitStack, supervisor: Supervisor) -> OpenPolicy:
-    """The approval policy that the settings name. Raises PolicyUnusable when its files are no policy."""
+    """The approval policy that the settings name. Raises ConfigurationError if its files are not a policy."""
     if settings.url:
         server = OpaPolicy(
             settings.url,
@@ -167,7 +168,10 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
         return OpenPolicy(server, lambda: server.problem)
     bounds = Bounds(cpu_seconds=settings.timeout_seconds)
     policy = RegoPolicy(lambda: read_files(settings.path, settings.data), bounds)
-    await stack.enter_async_context(policy)
+    try:
+        await stack.enter_async_context(policy)
+    except PolicyUnusable as e:
+        raise ConfigurationError(f"RCA_POLICY__PATH: {e}") from e
     await stack.enter_async_context(supervisor.running("policy files", policy.follow(settings.poll_seconds)))
     return OpenPolicy(policy, lambda: policy.problem)
 

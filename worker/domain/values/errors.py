@@ -7,6 +7,13 @@ import enum
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 
 
+class ReportedError(Exception):
+    """A failure that the user of a command can do something about.
+
+    The message says what is wrong, where, and what to do. A command prints it without a traceback and exits with 1.
+    """
+
+
 class ClusterReason(enum.StrEnum):
     """Why the cluster gave no answer. Only NOT_FOUND says something about the object itself."""
 
@@ -18,7 +25,7 @@ class ClusterReason(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
-class ClusterError(Exception):
+class ClusterError(ReportedError):
     """The cluster did not give what was asked. `message` is short and safe to show to the model."""
 
     def __init__(self, reason: ClusterReason, message: str) -> None:
@@ -27,7 +34,7 @@ class ClusterError(Exception):
         self.message = message
 
 
-class CatalogUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
+class CatalogUnavailable(ReportedError):  # noqa: N818 - a state, not a fault of the caller
     """The workflow catalog cannot be read: no workflow may be chosen."""
 
 
@@ -143,5 +150,5 @@ class JournalGap(Exception):  # noqa: N818 - a state, not a fault
     """A step of the journal makes no sense to this version: the run must start afresh."""
 
 
-class Unavailable(Exception):  # noqa: N818 - a state, not a fault
+class Unavailable(ReportedError):  # noqa: N818 - a state, not a fault
     """It is not known whether the broker stored a message: the caller must not ack its own input."""

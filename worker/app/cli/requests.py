@@ -1,0 +1,257 @@
+"""`rca submit` and `rca cancel`: one request, as a gateway or an operator handles it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from worker.app.cli.console import EXIT_ERROR, Json, connection, print_json, reported, run, waiting_for
+from worker.app.cli.dlq import open_operations
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from schemas.failure import FieldError
+    from schemas.taxonomy import RequestKind
+    from worker.app.client import Outcome, Submitted
+
+ERROR_CHARS = 400
+EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
+
+
+# -- submit
+
+
+def submit(
+    file: Annotated[Path, typer.Argument(help="A request as JSON; - reads standard input.", allow_dash=True)],
+    *,
+    recovery: Annotated[bool, typer.Option("--recovery", help="It is a recovery request.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its outcome and print it.")] = False,
+    timeout: Annotated[float, typer.Option(help="With --wait: how many seconds to wait.", min=1)] = 300.0,
+    new_id: Annotated[
+        bool, typer.Option("--new-id", help="Replace incident_id and remediation_id by new ones.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only validate it, without a connection.")
+    ] = False,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Publish it even if a worker will reject it.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Validate a request and publish it, as a gateway would.
+
+    Exit codes: 5 if the request is invalid (it is not published); with --wait also 0 result, 3 dead letter, 4 timeout,
+    5 rejected by the worker.
+    """
+    with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
+        body = _read(file)
+        if new_id:
+            body = with_new_ids(body)
+        if not unchecked or dry_run:
+            _validate(body, kind_of(recovery=recovery), say_valid=dry_run, as_json=json_output)
+    if not dry_run:
+        run(_submit(body, kind_of(recovery=recovery), timeout if wait else None, as_json=json_output))
+
+
+def _read(file: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+
+
+def with_new_ids(body: bytes) -> bytes:
+    """The same request under ids that were never used. Raises ReportedError if it is no JSON object."""
+    try:
+        data = json.loads(body)
+        data.update(incident_id=f"inc-{uuid.uuid4()}", remediation_id=f"rr-{uuid.uuid4()}")
+    except (ValueError, AttributeError, RecursionError) as e:
+        raise ReportedError(f"--new-id needs a JSON object: {e}") from e
+    return json.dumps(data).encode()
+
+
+def kind_of(*, recovery: bool) -> RequestKind:
+    """What the option `--recovery` means."""
+    from schemas.taxonomy import RequestKind
+
+    return RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
+
+
+def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool) -> None:
+    """Exits with EXIT_REJECTED and every error if a worker would reject the request."""
+    from worker.app.client import readable_key
+    from worker.domain.intake.decode import Rejected, decode
+    from worker.domain.untrusted.redaction.redact import redact
+
+    found = decode(body, kind, datetime.now(UTC))
+    if isinstance(found, Rejected):
+        errors = [error.model_copy(update={"got": redact(error.got)}) for error in found.errors]
+        if as_json:
+            facts = {"code": found.code, "request_key": found.request_key, "published": False}
+            print_json({**facts, "errors": [error.model_dump(mode="json") for error in errors]})
+        else:
+            _print_errors(f"invalid ({found.code}), not published:", errors)
+        raise typer.Exit(EXIT_REJECTED)
+    if say_valid:
+        key, ignored = readable_key(body, kind), found.ignored_fields
+        if as_json:
+            print_json({"request_key": key, "ignored_fields": ignored, "published": False})
+            return
+        typer.echo(f"{key} is a valid {kind} request", err=True)
+        for path in ignored:
+            typer.echo(f"warning: {_line(path)}: unknown field, workers ignore it", err=True)
+
+
+async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *, as_json: bool) -> int:
+    from schemas.subjects import Subjects
+    from worker.app.client import RequestClient
+    from worker.app.client import as_json as json_of
+    from worker.app.settings import load
+
+    settings, submitted = load(), None
+    try:
+        async with connection(settings.nats, name="rca-submit") as nc:
+            client = RequestClient(nc, Subjects(settings.nats.prefix))
+            if wait_seconds is None:
+                _print_submitted(await client.submit(body, kind), as_json=as_json)
+                return EXIT_RESULT
+            async with client.waiting(kind, body) as waiter:
+                submitted = await client.submit(body, kind)
+                _print_submitted(submitted, as_json=False)
+                async with waiting_for(f"its outcome, for up to {wait_seconds:g} s"):
+                    outcome = await client.outcome(waiter, submitted, wait_seconds)
+    except asyncio.CancelledError:  # Ctrl-C
+        if submitted is not None:
+            typer.echo(f"interrupted; {_what_remains(submitted)}", err=True)
+        raise
+    if outcome is None:
+        typer.echo(
+            f"error: no outcome within {wait_seconds:g} s (is a worker running?); {_what_remains(submitted)}",
+            err=True,
+        )
+    elif as_json:
+        print_json(json_of(outcome))
+    else:
+        print_outcome(outcome)
+    return exit_code(outcome)
+
+
+def _what_remains(submitted: Submitted) -> str:
+    if submitted.key is None:
+        return "a worker will reject the request: submit it again to see why"
+    return (
+        f"the request stays in the queue: submit it again to see its result, or `rca cancel {submitted.key}`"
+    )
+
+
+def _print_submitted(submitted: Submitted, *, as_json: bool) -> None:
+    if as_json:
+        fields = ("subject", "stream", "sequence", "duplicate", "key")
+        print_json({name: getattr(submitted, name) for name in fields})
+        return
+    key = submitted.key or "(without a readable id: a worker will reject it)"
+    again = " (already there: it was published before)" if submitted.duplicate else ""
+    where = f"{submitted.subject}: {submitted.stream} sequence {submitted.sequence}"
+    typer.echo(f"submitted {key} to {where}{again}", err=True)
+
+
+def exit_code(outcome: Outcome | None) -> int:
+    """0 result, 3 dead letter, 4 no outcome in time, 5 rejected."""
+    from schemas.failure import ValidationFailure
+    from worker.app.client import DeadLettered
+
+    match outcome:
+        case None:
+            return EXIT_TIMEOUT
+        case DeadLettered():
+            return EXIT_DEAD_LETTER
+        case ValidationFailure():
+            return EXIT_REJECTED
+        case _:
+            return EXIT_RESULT
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """For people: a result on standard output, anything else on standard error."""
+    from schemas.failure import ValidationFailure
+    from worker.app.cli.report import print_result
+    from worker.app.client import DeadLettered
+
+    match outcome:
+        case DeadLettered():
+            typer.echo(f"dead letter ({outcome.reason}): {_line(outcome.error)}", err=True)
+        case ValidationFailure():
+            _print_errors(f"rejected ({outcome.code}):", outcome.errors)
+        case _:
+            print_result(outcome)
+
+
+def _print_errors(heading: str, errors: Iterable[FieldError]) -> None:
+    typer.echo(heading, err=True)
+    for error in errors:
+        typer.echo(f"  {_line(str(error))}", err=True)
+
+
+def _line(text: str) -> str:
+    from worker.domain.untrusted.evidence import one_line
+
+    return one_line(text, ERROR_CHARS)
+
+
+# -- cancel
+
+
+def cancel(
+    key: Annotated[
+        str, typer.Argument(help="The request key that `rca submit` prints, or the remediation id.")
+    ],
+    *,
+    ahead: Annotated[
+        bool, typer.Option("--ahead", help="The request may still be to come: exit with 0 if it is unknown.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Stop a request: before its next step if it is being analysed, before its first if it is in the queue.
+
+    Its result then escalates it to a human. Exit code 1 if it has ended already, or if no such request is known.
+    """
+    run(_cancel(key, ahead=ahead, as_json=json_output))
+
+
+async def _cancel(text: str, *, ahead: bool, as_json: bool) -> int:
+    from worker.app.operations import State, read_key
+
+    key = read_key(text)
+    async with open_operations() as operations:
+        stored = await operations.cancel(key, at=datetime.now(UTC), token=uuid.uuid4().hex)
+        async with waiting_for("the state of the request; it is cancelled already"):
+            state = State.DONE if stored else await operations.state(key)
+    failed = stored is not None or (state is State.UNKNOWN and not ahead)
+    if as_json:
+        status = stored.status if stored else None
+        print_json({"key": key, "state": state, "cancelled": stored is None, "status": status})
+    elif stored is not None:
+        why = f" ({stored.human_review_reason})" if stored.human_review_reason else ""
+        when = f"{stored.completed_at:%Y-%m-%dT%H:%M:%SZ}"
+        typer.echo(f"error: {key} has ended already: {stored.status}{why}, {when}", err=True)
+    else:
+        said = {
+            State.WAITING: "cancelled {what}: it is in the queue, and its result will be operator_escalation",
+            State.BEGUN: "cancelled {what}: its analysis stops before the next step, and its result will be "
+            "operator_escalation",
+            State.DONE: "{what} has just ended: its result tells whether it was cancelled",
+            State.UNKNOWN: "no request {key} is known: check the key, which `rca submit` prints. If it is published "
+            "within 24 hours, it is cancelled (--ahead expects that)",
+        }[state].format(key=key, what=_what(key))
+        typer.echo(f"error: {said}" if failed else said, err=failed)
+    return EXIT_ERROR if failed else 0
+
+
+def _what(key: str) -> str:
+    stem, _, attempt = key.partition(".")
+    return f"attempt {attempt} of the recovery {stem}" if attempt else f"the incident {stem}"
