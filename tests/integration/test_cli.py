@@ -6,11 +6,12 @@ import json
 import aiohttp
 import pytest
 
+from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE
 from tests.pipeline import CATALOG, final
-from tests.processes import rca, ready, running
+from tests.processes import ready, running
 
 
 async def test_help_teaches_and_needs_no_configuration():
@@ -131,7 +132,7 @@ async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     health = env.pop("health")
     result = await rca("submit", "-", "--wait", "--json", env=env, stdin=BODY)
     shown = await rca("submit", str(CASE / "incident.json"), "--wait", env=env)
-    rejected = await rca("submit", "-", "--wait", env=env, stdin=b'{"incident_id": ""}')
+    rejected = await rca("submit", "-", "--unchecked", "--wait", env=env, stdin=b'{"incident_id": ""}')
     other = corpus_path("payloads/48-recovery-reason-unknown-code.json")
     recovery = await rca("submit", str(other), "--recovery", "--new-id", "--wait", "--json", env=env)
     async with aiohttp.ClientSession() as http:

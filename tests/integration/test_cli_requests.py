@@ -12,9 +12,11 @@ import nats
 import pytest
 
 from schemas.subjects import Header, Subjects
+from tests.commands import rca
+from tests.corpus_files import corpus_path
 from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
-from tests.processes import COMMAND, Ended, environment, rca
+from tests.processes import COMMAND, Ended, environment
 from worker.adapters.nats.provision import provision, wanted
 from worker.app.operations import Operations, State
 
@@ -54,6 +56,12 @@ def body(remediation_id, **fields):
     return json.dumps({"remediation_id": remediation_id, **fields}).encode()
 
 
+def incident(remediation_id):
+    """A valid one."""
+    path = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json")
+    return json.dumps(json.loads(path.read_bytes()) | {"remediation_id": remediation_id}).encode()
+
+
 async def cancelled(place, key):
     """Whether a worker would find the flag."""
     try:
@@ -81,20 +89,24 @@ async def nobody_knows_it(place):
 
 
 @pytest.mark.parametrize(
-    ("happened", "state", "said"),
-    [
-        (queue_it, "waiting", "which waits in the queue: its result will say operator_escalation"),
-        (begin_it, "begun", "which has begun: it stops at its next step"),
-        (nobody_knows_it, "unknown", "no request rr-1.2 is known: check the key"),
-    ],
+    ("happened", "state", "code"),
+    [(queue_it, "waiting", 0), (begin_it, "begun", 0), (nobody_knows_it, "unknown", 1)],
 )
-async def test_cancel_says_what_is_known_of_the_request(place, happened, state, said):
+async def test_cancel_tells_what_is_known_of_the_request(place, happened, state, code):
     await happened(place)
     shown = await place.rca("cancel", "rr-1.2")
-    assert (0, True) == (shown.code, said in shown.out), shown
+    assert (code, code == 0) == (shown.code, bool(shown.out)), shown
+    assert "rr-1" in shown.out + shown.err
     assert await cancelled(place, "rr-1.2")
-    document = (await place.rca("cancel", "rr-1.2", "--json")).json()
-    assert {"key": "rr-1.2", "state": state, "cancelled": True, "status": None} == document
+    ended = await place.rca("cancel", "rr-1.2", "--json")
+    document = {"key": "rr-1.2", "state": state, "cancelled": True, "status": None}
+    assert (code, document) == (ended.code, ended.json())
+
+
+async def test_a_request_that_is_still_to_come_can_be_cancelled_ahead(place):
+    shown = await place.rca("cancel", "rr-1", "--ahead")
+    assert (0, "") == (shown.code, shown.err)
+    assert await cancelled(place, "rr-1")
 
 
 async def test_a_request_that_has_its_result_is_not_cancelled(place):
@@ -103,7 +115,7 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
     shown = await place.rca("cancel", "rr%2E1")
     assert (1, True) == (
         shown.code,
-        "rr%2E1 has its result already: needs_human_review (investigation_inconclusive), 2026" in shown.err,
+        "rr%2E1 has ended already: needs_human_review (investigation_inconclusive), 2026" in shown.err,
     )
     ended = await place.rca("cancel", "rr%2E1", "--json")
     assert (1, {"key": "rr%2E1", "state": "done", "cancelled": False, "status": "needs_human_review"}) == (
@@ -114,10 +126,10 @@ async def test_a_request_that_has_its_result_is_not_cancelled(place):
     assert State.DONE == await Operations(place.nc, Subjects()).state("rr%2E1")
 
 
-@pytest.mark.parametrize(("given", "key"), [("rr 1", "rr%201"), ("a.b.c", "a%2Eb%2Ec"), ("\udcff", "%3F")])
-async def test_the_key_of_an_id_that_is_given_in_place_of_it_is_named(place, given, key):
-    ended = await place.rca("cancel", given)
-    assert (1, True) == (ended.code, f" is {key}, for a recovery" in ended.err), ended.err
+async def test_a_remediation_id_is_understood_in_place_of_its_key(place):
+    await place.js.publish("rca.request.incident", body("rr 1"))
+    assert "waiting" == (await place.rca("cancel", "rr 1", "--json")).json()["state"]
+    assert await cancelled(place, "rr=201")
 
 
 # -- dlq
@@ -158,14 +170,14 @@ async def test_a_list_of_dead_letters_fits_the_screen(place):
 
 
 async def test_a_rejection_of_before_is_the_outcome_of_the_same_message_again(place):
-    first = json.loads((await place.rca("submit", "-", "--json", stdin=b"{}")).out)
+    first = json.loads((await place.rca("submit", "-", "--unchecked", "--json", stdin=b"{}")).out)
     other = refused(first["sequence"] + 7)
     for failure in (refused(first["sequence"]), other):
         await place.js.publish("rca.validation.request", failure.model_dump_json().encode())
     await place.js.publish("rca.validation.request", b'{"of": "a newer version"}')
     answer = refused(first["sequence"], attempt=1)
     await place.js.publish("rca.validation.response.rr-1", answer.model_dump_json().encode())
-    again = await place.rca("submit", "-", "--wait", "--timeout", "60", "--json", stdin=b"{}")
+    again = await place.rca("submit", "-", "--unchecked", "--wait", "--timeout", "60", "--json", stdin=b"{}")
     assert (5, first["sequence"], None) == (
         again.code,
         again.json()["origin_sequence"],
@@ -174,10 +186,42 @@ async def test_a_rejection_of_before_is_the_outcome_of_the_same_message_again(pl
 
 
 async def test_without_an_id_no_result_is_promised(place):
-    ended = await place.rca("submit", "-", "--wait", "--timeout", "1", stdin=b"{}")
+    ended = await place.rca("submit", "-", "--unchecked", "--wait", "--timeout", "1", stdin=b"{}")
     assert 4 == ended.code
-    assert "returns its result" not in ended.err
-    assert "it will be rejected" in ended.err
+    assert "stays in the queue" not in ended.err
+    assert "a worker will reject" in ended.err
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--wait",)])
+async def test_an_invalid_request_is_refused_without_a_connection(more):
+    away = {"RCA_NATS__SERVERS": "nats://127.0.0.1:9", "RCA_NATS__CONNECT_SECONDS": "1"}
+    secret = b'{"remediation_id": "rr.1", "severity": "ghp_FAKE0123456789abcdefghijklmnopqrstuv"}'
+    shown = await rca("submit", "-", *more, env=away, stdin=secret)
+    assert (5, "") == (shown.code, shown.out)
+    assert "incident_id" in shown.err
+    assert "FAKE" not in shown.err
+    ended = await rca("submit", "-", *more, "--json", env=away, stdin=secret)
+    document = ended.json()
+    assert (5, "schema", "rr%2E1", False) == (
+        ended.code,
+        document["code"],
+        document["request_key"],
+        document["published"],
+    )
+    assert {"incident_id", "severity"} <= {error["path"] for error in document["errors"]}
+
+
+async def test_a_dry_run_of_a_valid_request_needs_no_server():
+    request = corpus_path("payloads/48-recovery-reason-unknown-code.json").read_bytes()
+    with_more = json.dumps(json.loads(request) | {"colour": "red"}).encode()
+    shown = await rca("submit", "-", "--recovery", "--dry-run", stdin=with_more)
+    assert (0, "", True) == (shown.code, shown.out, "colour" in shown.err)
+    ended = await rca("submit", "-", "--recovery", "--dry-run", "--json", stdin=with_more)
+    assert (0, ["colour"], False) == (
+        ended.code,
+        ended.json()["ignored_fields"],
+        ended.json()["published"],
+    )
 
 
 async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
@@ -189,11 +233,13 @@ async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    process.stdin.write(body("rr-1"))
+    process.stdin.write(incident("rr-1"))
     process.stdin.write_eof()
     submitted = (await process.stderr.readline()).decode()
     assert submitted.startswith("submitted rr-1 to rca.request.incident")
     process.send_signal(signal.SIGINT)
     rest = (await asyncio.wait_for(process.stderr.read(), 60)).decode()
-    kept = "interrupted; the request is kept: submit it again to see its result, or `rca cancel rr-1`"
+    kept = (
+        "interrupted; the request stays in the queue: submit it again to see its result, or `rca cancel rr-1`"
+    )
     assert (130, kept) == (await process.wait(), rest.splitlines()[-1])

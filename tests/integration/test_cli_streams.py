@@ -8,9 +8,11 @@ import os
 
 import pytest
 
+from tests.commands import rca
+from tests.corpus_files import corpus_path
 from tests.nats_servers import one_server
 from tests.pipeline import CATALOG
-from tests.processes import COMMAND, environment, rca
+from tests.processes import COMMAND, environment
 
 
 async def unread(*arguments, errors=False, first=0):
@@ -65,16 +67,17 @@ async def test_errors_that_are_not_read_either_change_nothing(arguments):
     assert 141 == (await unread(*arguments, errors=True))[0]
 
 
+INCIDENT = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json")
 SERVER = {"RCA_NATS__SERVERS": "nats://127.0.0.1:9", "RCA_NATS__CONNECT_SECONDS": "2"}
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("provision",), ("cancel", "rr-1"), ("submit", "-")],
+    [("provision",), ("cancel", "rr-1"), ("submit", str(INCIDENT))],
     ids=" ".join,
 )
 async def test_a_command_says_that_it_waits_for_a_server(arguments):
-    ended = await rca(*arguments, env=SERVER, stdin=b"{}")
+    ended = await rca(*arguments, env=SERVER)
     waiting, problem = ended.err.splitlines()
     assert "waiting for NATS at nats://127.0.0.1:9, for up to 2 s" == waiting
     assert problem.startswith("error: NATS: no server answered at nats://127.0.0.1:9 within 2 s")

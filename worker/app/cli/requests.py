@@ -84,12 +84,13 @@ def kind_of(*, recovery: bool) -> RequestKind:
 
 def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool) -> None:
     """Exits with EXIT_REJECTED and every error if a worker would reject the request."""
-    from worker.app.client import readable_key
-    from worker.domain.intake.decode import Rejected, decode
+    from schemas.subjects import request_key
+    from worker.domain.intake.context import attempt_number
+    from worker.domain.intake.decode import InvalidRequest, decode
     from worker.domain.untrusted.redaction.redact import redact
 
     found = decode(body, kind, datetime.now(UTC))
-    if isinstance(found, Rejected):
+    if isinstance(found, InvalidRequest):
         errors = [error.model_copy(update={"got": redact(error.got)}) for error in found.errors]
         if as_json:
             facts = {"code": found.code, "request_key": found.request_key, "published": False}
@@ -98,7 +99,8 @@ def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool)
             _print_errors(f"invalid ({found.code}), not published:", errors)
         raise typer.Exit(EXIT_REJECTED)
     if say_valid:
-        key, ignored = readable_key(body, kind), found.ignored_fields
+        request, ignored = found.request, found.ignored_fields
+        key = request_key(request.remediation_id, attempt_number(request))
         if as_json:
             print_json({"request_key": key, "ignored_fields": ignored, "published": False})
             return

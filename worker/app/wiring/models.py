@@ -19,7 +19,7 @@ log = structlog.stdlib.get_logger(__name__)
 def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain:
     """The model of the settings and its fallbacks, closed with the stack. Raises ConfigurationError."""
     llm = settings.llm
-    chain = []
+    chain: list[PydanticAIModel] = []
     for name in (llm.model, *llm.fallbacks):
         same = provider_of(name) == provider_of(llm.model)
         with _blamed_on("RCA_LLM__FALLBACKS" if chain else "RCA_LLM__MODEL"):
