@@ -14,7 +14,7 @@ from typing import Self
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.adapters.postgres_catalog.rows import Decoder, LabelBits, keys_for, storable, weights_of
+from worker.adapters.postgres_catalog.rows import Decoder, LabelBits, Places, by_weight, keys_for, storable
 from worker.domain.catalog.meaning import QueryVectors, Vector
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
@@ -144,7 +144,8 @@ class PostgresCatalog:
             asked = name if storable(name) else ""
             labels = await _labels(connection, statements.BITS_AND_ACTION, context, asked)
             scope = functools.reduce(operator.or_, labels.actions(name).values(), 0)
-            order = [found.place for found in labels.best_first(labels.fitting & scope)]
+            tied = labels.best_first(labels.fitting & scope)
+            order = [place for group in tied for place in group.places]
             after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
             rest, found = iter(order[order.index(after) + 1 :] if after in order else order), list[Workflow]()
             while places := list(itertools.islice(rest, PAGE_SIZE + 1 - len(found))):
@@ -172,15 +173,15 @@ class PostgresCatalog:
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
             labels = await _labels(connection, statements.BITS_AND_WORDS, narrowed, words)
-            order = labels.best_first(labels.fitting)
-            places = undecided(order, query)
+            tied = labels.best_first(labels.fitting)
+            places = undecided(tied, query)
             scores = await self._meaning.scores(connection, vector, places)
-            found = best_matches(order, query, scores or _by_words(labels, places))
+            found = best_matches(tied, query, scores or _by_words(labels, places))
             shown = await self._shown(connection, [place for place, _ in found.shown])
             return SearchPage(
                 tuple(Match(shown[place], quality) for place, quality in found.shown if place in shown),
                 found.total,
-                len(order) - found.total,
+                found.weaker,
                 _counts(labels.excluded),
                 _counts(labels.excluded_alone()),
             )
@@ -214,5 +215,6 @@ def _by_words(labels: LabelBits, places: Sequence[int]) -> dict[int, float]:
     """
     counts = [bits.bit_count() for bits in labels.words]
     weights = [math.log1p((labels.size - count + 0.5) / (count + 0.5)) for count in counts]
-    terms = list(zip(labels.words, weights, strict=True))
-    return dict(zip(places, weights_of(places, terms), strict=True))
+    terms = zip(labels.words, weights, strict=True)
+    scored = by_weight(Places.of(places).bits, terms)
+    return {place: score for score, bits in scored for place in Places(bits)}

@@ -9,16 +9,16 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
-import itertools
 import operator
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from worker.domain.catalog.search import FittingWorkflow
+from worker.domain.catalog.search import TiedWorkflows
 from worker.domain.catalog.selection import (
     ANY_VALUE,
     SAME_VALUE,
@@ -205,21 +205,26 @@ class LabelBits:
             seen |= bits
         return {label: bits & ~several for label, bits in self.excluded.items()}
 
-    def best_first(self, members: int) -> list[FittingWorkflow]:
-        """These workflows, the best fit first, then by id."""
+    def best_first(self, members: int) -> list[TiedWorkflows]:
+        """These workflows by how well they fit, the best fit first."""
         aware = [(self._of(Kind.AWARE), 1)] if is_gitops_managed(self._context) else []
         exact, others = [(self._union("component", target_keys(self._context)), 1)], []
         for label in self._values:
             if label in LABELS:
                 exact.append((self._exact(label), exact_weight(label)))
             else:
-                wild = self._of(Kind.WILD, label)
-                others.append((~self._of(Kind.DECLARED, label) & self.fitting, UNDECLARED))
-                others += [(wild, ANY_VALUE), (self._exact(label) & ~wild, SAME_VALUE)]
-        places = list(places_of(members))
-        weights = (weights_of(places, terms) for terms in (aware, exact, others))
-        found = map(FittingWorkflow, places, itertools.starmap(LabelFit, zip(*weights, strict=True)))
-        return sorted(found, key=lambda each: each.fit, reverse=True)
+                declared_, wild = self._of(Kind.DECLARED, label), self._of(Kind.WILD, label)
+                others += [
+                    (~declared_, UNDECLARED),
+                    (wild, ANY_VALUE),
+                    (self._exact(label) & ~wild, SAME_VALUE),
+                ]
+        return [
+            TiedWorkflows(LabelFit(bool(first), second, third), Places(alike))
+            for first, one in by_weight(members, aware)
+            for second, two in by_weight(one, exact)
+            for third, alike in by_weight(two, others)
+        ]
 
     def _exact(self, label: str) -> int:
         return self._union(label, self._values[label])
@@ -231,18 +236,40 @@ class LabelBits:
         return self._bits.get((kind, label, value), 0)
 
 
-def places_of(members: int) -> Iterator[int]:
+@dataclass(frozen=True, slots=True)
+class Places(Collection[int]):
     """The places of the bits that are set, lowest first."""
-    return (match.start() for match in SET_BIT.finditer(bin(members)[:1:-1]))
+
+    bits: int
+
+    @classmethod
+    def of(cls, places: Collection[int]) -> Self:
+        """These places, in whatever order they come."""
+        row = bytearray(max(places, default=0) // 8 + 1)
+        for place in places:
+            row[place >> 3] |= 1 << (place & 7)
+        return cls(int.from_bytes(row, "little"))
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def __iter__(self) -> Iterator[int]:
+        for match in SET_BIT.finditer(bin(self.bits)[:1:-1]):
+            yield match.start()
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, int) and bool(self.bits >> place & 1)
 
 
-def weights_of(places: Sequence[int], terms: Sequence[tuple[int, Number]]) -> list[Number]:
-    """For each place the sum of the weights of those terms whose bit of the place is set."""
-    bits = [(place >> 3, 1 << (place & 7)) for place in places]
-    found: list[Number] = [0] * len(places)
-    for members, weight in terms:
-        row = members.to_bytes((max(places, default=0) >> 3) + 1 + (members.bit_length() >> 3), "little")
-        found = [
-            sum_ + weight if row[byte] & bit else sum_ for sum_, (byte, bit) in zip(found, bits, strict=True)
-        ]
-    return found
+def by_weight(members: int, terms: Iterable[tuple[int, Number]]) -> list[tuple[Number, int]]:
+    """The members by the sum of the weights of those terms that they are in, the greatest sum first."""
+    found: dict[Number, int] = {0: members}
+    for term, weight in terms:
+        before, found = found, {}
+        for sum_, bits in before.items():
+            inside = bits & term
+            if inside:
+                found[sum_ + weight] = found.get(sum_ + weight, 0) | inside
+            if inside != bits:
+                found[sum_] = found.get(sum_, 0) | (bits ^ inside)
+    return sorted(found.items(), reverse=True) if members else []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from worker.domain.catalog.meaning import passage_of
 from worker.domain.catalog.meaning_rank import Scores
-from worker.domain.catalog.search import FittingWorkflow, best_matches, undecided
+from worker.domain.catalog.search import TiedWorkflows, best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
     declared,
@@ -97,7 +98,8 @@ class CatalogSnapshot:
         wanted = action_type.strip().lower()
         scope = {p for name, members in self._by_action.items() if name.lower() == wanted for p in members}
         excluded = self._excluded(context)
-        order = [found.place for found in self._best_first(self._fitting(excluded) & scope, context)]
+        tied = self._best_first(self._fitting(excluded) & scope, context)
+        order = [place for group in tied for place in group.places]
         last = self._places.get(workflow_of(cursor))
         start = order.index(last) + 1 if last in order else 0
         found = [self._workflows[place] for place in order[start : start + PAGE_SIZE + 1]]
@@ -112,15 +114,15 @@ class CatalogSnapshot:
         """
         context = query.applied_to(context)
         excluded = self._excluded(context)
-        order = self._best_first(self._fitting(excluded), context)
+        tied = self._best_first(self._fitting(excluded), context)
         score = by_meaning or functools.partial(self._words.scores, str(query))
-        scores = score([self._workflows[place].workflow_id for place in undecided(order, query)])
-        found = best_matches(order, query, {self._places[name]: value for name, value in scores.items()})
+        scores = score([self._workflows[place].workflow_id for place in undecided(tied, query)])
+        found = best_matches(tied, query, {self._places[name]: value for name, value in scores.items()})
         times = Counter(itertools.chain.from_iterable(excluded.values()))
         return SearchPage(
             tuple(Match(self._workflows[place], quality) for place, quality in found.shown),
             found.total,
-            len(order) - found.total,
+            found.weaker,
             most_first({label: len(out) for label, out in excluded.items()}),
             most_first({label: sum(times[place] == 1 for place in out) for label, out in excluded.items()}),
         )
@@ -136,11 +138,15 @@ class CatalogSnapshot:
     def _fitting(self, excluded: Mapping[str, set[int]]) -> set[int]:
         return set(range(len(self._workflows))).difference(*excluded.values())
 
-    def _best_first(self, places: Collection[int], context: SelectionContext) -> list[FittingWorkflow]:
-        """Best fit first, then by id."""
+    def _best_first(self, places: Collection[int], context: SelectionContext) -> list[TiedWorkflows]:
+        """Best fit first, and by id among those that fit alike."""
         by_id = sorted(places)
         fits = label_fits(((self._workflows[place], self._declared[place]) for place in by_id), context)
-        return sorted(map(FittingWorkflow, by_id, fits), key=lambda found: found.fit, reverse=True)
+        order = sorted(zip(fits, by_id, strict=True), key=operator.itemgetter(0), reverse=True)
+        return [
+            TiedWorkflows(fit, [place for _, place in group])
+            for fit, group in itertools.groupby(order, operator.itemgetter(0))
+        ]
 
     def _signal_types(self, places: set[int]) -> tuple[str, ...]:
         return tuple(name for name, members in self._by_signal_type.items() if members & places)

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from schemas.taxonomy import Severity, SignalType, normalize_severity
@@ -103,66 +103,72 @@ def _quoted(word: str) -> str:
     return f'"{one_line(word, 60)}"'
 
 
-class FittingWorkflow(NamedTuple):
-    """A workflow whose labels fit, by its place in the order of ids, and how well they fit."""
+class TiedWorkflows(NamedTuple):
+    """Workflows whose labels fit alike, by their places in the order of ids."""
 
-    place: int
     fit: LabelFit
+    places: Collection[int]
 
 
 class BestMatches(NamedTuple):
-    """The places that a query shows, with their match quality, and how many workflows are good enough for it."""
+    """The places that a query shows, with their match quality; how many workflows are good enough, and how many not."""
 
     shown: tuple[tuple[int, float], ...]
     total: int
+    weaker: int
 
 
-def undecided(order: Sequence[FittingWorkflow], query: SearchQuery) -> list[int]:
+def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
     """The places that text has to order: it decides which of them are shown, or which are good enough.
 
-    `order` starts with the best fit. Workflows whose labels fit alike are ordered by text all together or not at all.
+    `tied` starts with the best fit.
     """
-    found: list[int] = []
-    tiers, better, shown = _tiers(order), Counter[int](), 0
-    for fit, group in itertools.groupby(order, lambda found: found.fit):
-        same, tier = [workflow.place for workflow in group], fit.exact_causes
-        first, last = better[tier], better[tier] + len(same) - 1
-        some, all_ = (
-            match_quality(tier, place, tiers[tier]) >= query.min_confidence for place in (first, last)
-        )
-        if some and (shown < query.max_results or not all_):
-            found += same
-        better[tier] += len(same)
-        shown += len(same) if all_ else some
-    return found
+    return [place for group, *_, by_text in _tiered(tied, query) if by_text for place in group.places]
 
 
 def best_matches(
-    order: Sequence[FittingWorkflow], query: SearchQuery, scores: Mapping[int, float]
+    tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[int, float]
 ) -> BestMatches:
     """What a query shows. `scores` order by text those that are `undecided`: the higher the better, without one last.
 
     Match quality is by tier, and within a tier by how many workflows are better.
     """
-
-    def merit(found: FittingWorkflow) -> tuple[LabelFit, float]:
-        return found.fit, scores.get(found.place, -math.inf)
-
     shown: list[tuple[int, float]] = []
-    tiers, better, total = _tiers(order), Counter[int](), 0
-    for (fit, _), group in itertools.groupby(sorted(order, key=merit, reverse=True), merit):
-        same, tier = [workflow.place for workflow in group], fit.exact_causes
-        quality = match_quality(tier, better[tier], tiers[tier])
-        better[tier] += len(same)
-        if quality >= query.min_confidence:
-            total += len(same)
-            shown += ((place, quality) for place in same[: query.max_results - len(shown)])
-    return BestMatches(tuple(shown), total)
+    total = 0
+    for group, better, tier_size, by_text in _tiered(tied, query):
+        for alike in _by_score(group.places, scores) if by_text else [group.places]:
+            quality = match_quality(group.fit.exact_causes, better, tier_size)
+            better += len(alike)  # noqa: PLW2901
+            if quality >= query.min_confidence:
+                total += len(alike)
+                shown += (
+                    (place, quality) for place in itertools.islice(alike, query.max_results - len(shown))
+                )
+    return BestMatches(tuple(shown), total, sum(len(group.places) for group in tied) - total)
 
 
-def _tiers(workflows: Iterable[FittingWorkflow]) -> Counter[int]:
-    """How many workflows each tier has."""
-    return Counter(workflow.fit.exact_causes for workflow in workflows)
+def _tiered(
+    tied: Sequence[TiedWorkflows], query: SearchQuery
+) -> Iterator[tuple[TiedWorkflows, int, int, bool]]:
+    """With each group: how many workflows of its tier are better, how many the tier has, and whether text orders it."""
+    sizes, before, shown = Counter[int](), Counter[int](), 0
+    for group in tied:
+        sizes[group.fit.exact_causes] += len(group.places)
+    for group in tied:
+        tier, size = group.fit.exact_causes, len(group.places)
+        first, last = before[tier], before[tier] + size - 1
+        before[tier] += size
+        some = match_quality(tier, first, sizes[tier]) >= query.min_confidence
+        all_ = match_quality(tier, last, sizes[tier]) >= query.min_confidence
+        yield group, first, sizes[tier], some and (shown < query.max_results or not all_)
+        shown += size if all_ else some
+
+
+def _by_score(places: Iterable[int], scores: Mapping[int, float]) -> list[list[int]]:
+    found: dict[float, list[int]] = {}
+    for place in places:
+        found.setdefault(scores.get(place, -math.inf), []).append(place)
+    return [found[score] for score in sorted(found, reverse=True)]
 
 
 def match_quality(exact: int, place: int, places: int) -> float:

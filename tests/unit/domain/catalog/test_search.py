@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from worker.domain.catalog.search import (
     FORM,
     MAX_KEYWORDS,
     BadQueryError,
-    FittingWorkflow,
+    TiedWorkflows,
     best_matches,
     match_quality,
     parse_query,
@@ -146,15 +148,16 @@ def test_no_place_lifts_a_match_into_the_next_tier(exact, places, place):
 
 def fitting(*fits):
     """Workflows of these fits (exact causes, and a rank among those), best first, by place."""
-    made = [LabelFit(False, exact * CAUSE_WEIGHT, rank) for exact, rank in fits]
-    return [FittingWorkflow(place, fit) for place, fit in enumerate(sorted(made, reverse=True))]
+    made = sorted((LabelFit(False, exact * CAUSE_WEIGHT, rank) for exact, rank in fits), reverse=True)
+    places = range(len(made))
+    return [TiedWorkflows(fit, list(same)) for fit, same in itertools.groupby(places, made.__getitem__)]
 
 
 def test_those_that_match_alike_have_the_same_quality_and_a_worse_one_is_behind_all_of_them():
     order = fitting((2, 1), (2, 1), (2, 0), (1, 0), (0, 0))
     found = best_matches(order, SearchQuery("Evicted", Severity.HIGH, min_confidence=0), {})
     assert ((0, 0.99), (1, 0.99), (2, 0.93), (3, 0.79), (4, 0.49)) == found.shown
-    assert 5 == found.total
+    assert (5, 0) == (found.total, found.weaker)
 
 
 def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
@@ -162,7 +165,7 @@ def test_all_are_counted_and_no_more_are_ordered_than_are_shown():
     query = SearchQuery("Evicted", Severity.HIGH, max_results=5)
     assert list(range(8)) == undecided(order, query)
     found = best_matches(order, query, {place: place for place in range(8)})
-    assert ([3, 2, 1, 0, 7], 12) == ([place for place, _ in found.shown], found.total)
+    assert ([3, 2, 1, 0, 7], 12, 2) == ([place for place, _ in found.shown], found.total, found.weaker)
 
 
 @given(
