@@ -18,7 +18,7 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
 from worker.adapters.postgres_catalog.rows import keys_for
 from worker.adapters.postgres_catalog.statements import BITS
-from worker.domain.catalog.meaning import unit_vectors
+from worker.domain.catalog.ranking import unit_vectors
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext, Workflow
 

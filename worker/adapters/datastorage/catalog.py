@@ -20,7 +20,7 @@ from worker.adapters.datastorage.playbooks_api import PlaybooksApi
 from worker.adapters.datastorage.source import Found, NoSuchApiError, Source
 from worker.adapters.datastorage.workflows_api import WorkflowsApi
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.meaning_rank import MeaningRank
+from worker.domain.catalog.ranking import MeaningRank
 from worker.domain.catalog.selection import for_final_choice, mismatches
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder

@@ -14,8 +14,14 @@ from pydantic.alias_generators import to_camel
 
 from schemas.enrichment import snake_case
 from schemas.taxonomy import normalize_severity
-from worker.domain.catalog.building import DESCRIPTION, build_workflow
-from worker.domain.catalog.document import Description, DescriptionDocument, Name, WorkflowDocument
+from worker.domain.catalog.documents import (
+    DESCRIPTION,
+    Description,
+    DescriptionDocument,
+    Name,
+    WorkflowDocument,
+    build_workflow,
+)
 from worker.domain.cluster.fields import mapping, text
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import WILDCARD, Workflow

@@ -24,7 +24,7 @@ from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority, Severity, normalize_
 from worker.adapters.datastorage.client import Exchange, FailedError, gathered
 from worker.adapters.datastorage.records import BadRecordError, id_of, read_action, read_workflow
 from worker.adapters.datastorage.source import MAX_WORKFLOWS, Found, NoSuchApiError, entries_of
-from worker.domain.catalog.building import one_paragraph
+from worker.domain.catalog.documents import one_paragraph
 from worker.domain.cluster.fields import dig, mapping, text, whole
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import ActionText, SelectionContext, Workflow

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from schemas.taxonomy import normalize_severity
 from worker.adapters.file_catalog.label_checks import label_problems
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
-from worker.domain.catalog import building as workflow_building
-from worker.domain.catalog.document import WorkflowDocument
+from worker.domain.catalog import documents as workflow_building
+from worker.domain.catalog.documents import WorkflowDocument
 from worker.domain.values.workflows import WILDCARD, Workflow
 
 CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")

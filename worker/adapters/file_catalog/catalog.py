@@ -11,7 +11,7 @@ import structlog
 
 from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.meaning_rank import MeaningRank
+from worker.domain.catalog.ranking import MeaningRank
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from schemas.enrichment import DETECTED_LABELS, snake_case
 from schemas.taxonomy import Priority, Severity, SignalType, normalize_severity
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location
-from worker.domain.catalog.document import WorkflowDocument
+from worker.domain.catalog.documents import WorkflowDocument
 from worker.domain.catalog.selection import DETECTED_TEXTS, label_name
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.values.workflows import LABELS, WILDCARD

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ValidationError
 from schemas.enrichment import snake_case
 from worker.adapters.file_catalog.building import build_workflow
 from worker.adapters.file_catalog.source import CatalogProblem, Document, Location, items_of
-from worker.domain.catalog.building import one_paragraph
-from worker.domain.catalog.document import (
+from worker.domain.catalog.documents import (
     ActionTypeDocument,
     ExecutionDocument,
     ParameterDocument,
     WorkflowDocument,
+    one_paragraph,
 )
 from worker.domain.values.workflows import ActionText, Workflow
 

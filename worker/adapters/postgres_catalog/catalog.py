@@ -15,7 +15,7 @@ from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
 from worker.adapters.postgres_catalog.rows import Decoder, LabelBits, Places, by_weight, keys_for, storable
-from worker.domain.catalog.meaning import QueryVectors, Vector
+from worker.domain.catalog.ranking import QueryVectors, Vector, words_of
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
@@ -25,7 +25,6 @@ from worker.domain.catalog.selection import (
     workflow_of,
     workflow_page,
 )
-from worker.domain.catalog.text_index import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery

@@ -135,8 +135,8 @@ async def _search(
     from worker.app.settings import load
     from worker.app.wiring.embedders import open_embedder
     from worker.domain.catalog.search import parse_query
-    from worker.domain.catalog.search_results import shown_search
     from worker.domain.catalog.selection import signal_types_of
+    from worker.domain.investigation.toolbox.search_results import shown_search
     from worker.domain.values.workflows import SelectionContext
 
     async with AsyncExitStack() as stack:

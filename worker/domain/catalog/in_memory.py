@@ -8,8 +8,7 @@ import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from worker.domain.catalog.meaning import passage_of
-from worker.domain.catalog.meaning_rank import Scores
+from worker.domain.catalog.ranking import Scores, TextIndex, passage_of
 from worker.domain.catalog.search import TiedWorkflows, best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
@@ -22,7 +21,6 @@ from worker.domain.catalog.selection import (
     workflow_of,
     workflow_page,
 )
-from worker.domain.catalog.text_index import TextIndex
 from worker.domain.values.workflow_search import Match, SearchPage, SearchQuery
 from worker.domain.values.workflows import (
     WILDCARD,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.enrichment import DetectedLabels
 from schemas.taxonomy import Severity
-from worker.domain.catalog.search_filters import narrowed, where_words
+from worker.domain.catalog.search import narrowed, where_words
 from worker.domain.catalog.selection import label_name
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflow_search import SearchQuery, Target

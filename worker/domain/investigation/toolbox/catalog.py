@@ -13,11 +13,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from schemas.taxonomy import Severity, normalize_severity
-from worker.domain.catalog.search import FORM, BadQueryError, parse_query
-from worker.domain.catalog.search_filters import narrowed, where_words
-from worker.domain.catalog.search_results import compact, shown_parameter, shown_search
+from worker.domain.catalog.search import FORM, BadQueryError, narrowed, parse_query, where_words
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
+from worker.domain.investigation.toolbox.search_results import compact, shown_parameter, shown_search
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
     Expression,

@@ -8,8 +8,8 @@ import pytest
 
 from schemas.taxonomy import Severity
 from tests.fakes.memory_embedder import MemoryEmbedder
-from worker.domain.catalog import meaning_rank
-from worker.domain.catalog.meaning_rank import BATCH, MeaningRank
+from worker.domain.catalog import ranking
+from worker.domain.catalog.ranking import BATCH, MeaningRank
 from worker.domain.values.workflow_search import SearchQuery
 
 QUERY = SearchQuery("OOMKilled", Severity.CRITICAL, ("more", "ram"))
@@ -77,7 +77,7 @@ async def test_texts_are_embedded_in_batches_and_a_failure_keeps_those_that_are_
 
 
 async def test_an_embedder_that_hangs_is_told(rank, embedder, monkeypatch):
-    monkeypatch.setattr(meaning_rank, "BATCH_SECONDS", 0.01)
+    monkeypatch.setattr(ranking, "BATCH_SECONDS", 0.01)
     embedder.hangs = True
     async with asyncio.timeout(20):
         assert False is await rank.learn()

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.domain.catalog.building import DESCRIPTION, Flaw, build_workflow
-from worker.domain.catalog.document import WorkflowDocument
+from worker.domain.catalog.documents import DESCRIPTION, Flaw, WorkflowDocument, build_workflow
 from worker.domain.values.workflows import Parameter, ParameterType
 
 

@@ -1,0 +1,286 @@
+"""The forms in which workflows are written, and the workflows that they build, whatever catalog they stand in.
+
+The flat form is one mapping with snake_case names. Kubernaut documents (`apiVersion: kubernaut.ai/v1alpha1`, ADR-043)
+hold the same under `spec`, with camelCase names. One set of models reads both. Building a workflow puts names, types and
+labels into one spelling and checks what a type cannot say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from schemas.enrichment import snake_case
+from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
+from worker.domain.catalog.selection import label_name
+from worker.domain.values.workflows import LABELS, Parameter, ParameterType, Workflow
+
+TYPE_ALIASES = {"int": "integer", "float": "number", "bool": "boolean"}
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, StringConstraints(max_length=8192)]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _with_empty_text(labels: Any) -> Any:
+    """A label without a value has an empty one, which fits nothing, rather than to fit everything."""
+    if not isinstance(labels, dict):
+        return labels
+    return {name: "" if value is None else value for name, value in labels.items()}
+
+
+def _as_description(value: Any) -> Any:
+    return {"what": value} if isinstance(value, str) else value
+
+
+def _as_type(value: Any) -> Any:
+    word = value.strip().lower() if isinstance(value, str) else value
+    return TYPE_ALIASES.get(word, word) if isinstance(word, str) else word
+
+
+def _both(name: str, *more: str) -> AliasChoices:
+    return AliasChoices(name, to_camel(name), *more)
+
+
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
+Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
+
+
+class _Part(BaseModel):
+    """Unknown names are kept, to be reported. A null is as good as no value, as in the Kubernetes API."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class ParameterDocument(_Part):
+    """One declared parameter. Defaults and enums are text until the type is known."""
+
+    name: Name = ""
+    type: Annotated[ParameterType, BeforeValidator(_as_type)] = ParameterType.STRING
+    required: bool = False
+    description: Text = ""
+    default: Any = None
+    enum: tuple[Any, ...] = Field(default=(), max_length=1000)
+    minimum: float | None = Field(default=None, allow_inf_nan=False)
+    maximum: float | None = Field(default=None, allow_inf_nan=False)
+    min_length: int | None = Field(default=None, ge=0, validation_alias=_both("min_length"))
+    max_length: int | None = Field(default=None, ge=0, validation_alias=_both("max_length"))
+    pattern: Text = ""
+    depends_on: tuple[Name, ...] = Field(default=(), validation_alias=_both("depends_on"))
+    items: ParameterDocument | None = None
+
+
+class ExecutionDocument(_Part):
+    """How the workflow is run."""
+
+    engine: Text = ""
+    bundle: Text = Field(default="", validation_alias=AliasChoices("bundle", "container_image"))
+    bundle_digest: Text = Field(default="", validation_alias=_both("bundle_digest"))
+    service_account: Text = Field(
+        default="", validation_alias=_both("service_account", "serviceAccountName", "service_account_name")
+    )
+    timeout_seconds: int | None = Field(default=None, ge=0, validation_alias=_both("timeout_seconds"))
+
+
+class DescriptionDocument(_Part):
+    """What a workflow or an action does. The flat form may have one text in its place."""
+
+    what: Text = ""
+    when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
+    when_not_to_use: Text = Field(default="", validation_alias=_both("when_not_to_use"))
+    preconditions: Text = ""
+
+
+Description = Annotated[DescriptionDocument, BeforeValidator(_as_description)]
+
+
+class WorkflowDocument(_Part):
+    """A workflow: the flat document itself, or the `spec` of a Kubernaut one."""
+
+    workflow_id: Name | None = Field(default=None, validation_alias=_both("workflow_id", "workflowID"))
+    version: Text = ""
+    title: Text = Field(default="", validation_alias=AliasChoices("title", "name", "workflow_name"))
+    action_type: Name = Field(validation_alias=_both("action_type"))
+    description: Description = DescriptionDocument()
+    when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
+    when_not_to_use: Text = Field(default="", validation_alias=_both("when_not_to_use"))
+    preconditions: Text = ""
+    labels: Labels = Field(default_factory=dict)
+    detected_labels: Annotated[dict[Name, Text], BeforeValidator(_with_empty_text)] = Field(
+        default_factory=dict, validation_alias=_both("detected_labels")
+    )
+    custom_labels: Labels = Field(default_factory=dict, validation_alias=_both("custom_labels"))
+    parameters: tuple[ParameterDocument, ...] = Field(default=(), max_length=200)
+    execution: ExecutionDocument = ExecutionDocument()
+    estimated_downtime_seconds: int | None = Field(
+        default=None, ge=0, validation_alias=_both("estimated_downtime_seconds")
+    )
+    estimated_duration_seconds: int | None = Field(
+        default=None, ge=0, validation_alias=_both("estimated_duration_seconds")
+    )
+    success_rate: float | None = Field(default=None, ge=0, le=1, validation_alias=_both("success_rate"))
+
+
+class ActionTypeDocument(_Part):
+    """The `spec` of a Kubernaut ActionType: what workflows of this type do."""
+
+    name: Text = ""
+    description: Description = DescriptionDocument()
+
+
+DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
+"""`<signal_type> <severity>: <what it does>`, as searches want descriptions (DD-LLM-001, section 8.2)."""
+FLAGS = {"true": True, "false": False}
+
+Location = tuple[str | int, ...]
+
+
+class Flaw(NamedTuple):
+    """Something that makes a document unusable, and where it stands in it."""
+
+    at: Location
+    message: str
+
+
+def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> tuple[Workflow, list[Flaw]]:
+    """The workflow, and what is wrong with it. `workflow_id` and `title` are for a document that has none."""
+    labels, other_labels = _labels(written)
+    parameters, flaws = _parameters(written.parameters, ("parameters",))
+    about, run = written.description, written.execution
+    workflow = Workflow(
+        workflow_id=written.workflow_id or workflow_id,
+        action_type=written.action_type,
+        version=written.version,
+        title=written.title or title,
+        description=one_paragraph(about.what),
+        when_to_use=one_paragraph(about.when_to_use or written.when_to_use),
+        when_not_to_use=one_paragraph(about.when_not_to_use or written.when_not_to_use),
+        preconditions=one_paragraph(about.preconditions or written.preconditions),
+        labels=labels,
+        detected_labels={
+            snake_case(label): FLAGS.get(value.lower(), value)
+            for label, value in written.detected_labels.items()
+        },
+        custom_labels={**other_labels, **written.custom_labels},
+        parameters=parameters,
+        container_image=run.bundle
+        if "@" in run.bundle
+        else "@".join(filter(None, (run.bundle, run.bundle_digest))),
+        engine=run.engine,
+        service_account=run.service_account,
+        estimated_downtime_seconds=written.estimated_downtime_seconds,
+        estimated_duration_seconds=written.estimated_duration_seconds,
+        success_rate=written.success_rate,
+        timeout_seconds=run.timeout_seconds,
+    )
+    return workflow, flaws
+
+
+def one_paragraph(text: str) -> str:
+    """Text without line ends."""
+    return " ".join(text.split())
+
+
+def _labels(written: WorkflowDocument) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Labels that are matched, and others, which only rank like custom ones."""
+    matched: dict[str, tuple[str, ...]] = {}
+    others: dict[str, tuple[str, ...]] = {}
+    for name, values in written.labels.items():
+        stripped = tuple(v.strip() for v in values)
+        if label_name(name) in LABELS:
+            matched[label_name(name)] = stripped
+        else:
+            others[name] = stripped
+    return matched, others
+
+
+def _parameters(
+    written: tuple[ParameterDocument, ...], at: Location
+) -> tuple[tuple[Parameter, ...], list[Flaw]]:
+    found: list[Parameter] = []
+    flaws: list[Flaw] = []
+    names = [p.name for p in written]
+    for number, parameter in enumerate(written):
+        here = (*at, number)
+        if not parameter.name:
+            flaws.append(Flaw(here, "a parameter needs a name"))
+        if parameter.name in names[:number]:
+            flaws.append(Flaw((*here, "name"), f"{parameter.name} is declared twice"))
+        flaws += [
+            Flaw((*here, "depends_on"), f"{other} is not declared")
+            for other in parameter.depends_on
+            if other not in names
+        ]
+        built, more = _parameter(parameter, here)
+        found.append(built)
+        flaws += more
+    return tuple(found), flaws
+
+
+def _parameter(written: ParameterDocument, at: Location) -> tuple[Parameter, list[Flaw]]:
+    flaws = list(_bound_flaws(written, at))
+    items = None
+    if written.items is not None:
+        items, more = _parameter(written.items, (*at, "items"))
+        flaws += more
+    plain = Parameter(
+        name=written.name,
+        type=written.type,
+        required=written.required,
+        description=one_paragraph(written.description),
+        minimum=written.minimum,
+        maximum=written.maximum,
+        min_length=written.min_length,
+        max_length=written.max_length,
+        pattern=written.pattern,
+        depends_on=written.depends_on,
+        items=items,
+    )
+    if flaws:
+        return plain, flaws
+    enum: list[Any] = []
+    for number, value in enumerate(written.enum):
+        try:
+            enum.append(check_value(plain, value))
+        except BadValueError as error:
+            flaws.append(Flaw((*at, "enum", number), str(error)))
+    parameter = replace(plain, enum=tuple(enum))
+    if written.default is None or flaws:
+        return parameter, flaws
+    try:
+        return replace(parameter, default=check_value(parameter, written.default)), []
+    except BadValueError as error:
+        return parameter, [Flaw((*at, "default"), str(error))]
+
+
+def _bound_flaws(written: ParameterDocument, at: Location) -> Iterator[Flaw]:
+    if written.pattern and (refused := pattern_error(written.pattern)):
+        yield Flaw((*at, "pattern"), f"the regex engine refuses it: {refused}")
+    bounds = ((written.minimum, written.maximum), (written.min_length, written.max_length))
+    if any(low is not None and high is not None and low > high for low, high in bounds):
+        yield Flaw(at, "the lower bound is above the upper one")
+    if written.items is not None and written.type is not ParameterType.ARRAY:
+        yield Flaw((*at, "items"), "only arrays have items")

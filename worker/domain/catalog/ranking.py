@@ -1,0 +1,272 @@
+"""How workflows are ranked whose labels fit alike: by words, or by meaning where an embedder is configured.
+
+Words: BM25 of SQLite's FTS5, in memory. Names such as `OOMKilled` are indexed whole and split (`oom killed`), so that a
+query finds them by either.
+
+Meaning: the nearness of vectors of workflows to the vector of a query. Signal type and severity stay out of both texts:
+labels have matched them already, and next to them the words that tell workflows apart would hardly count. Vectors only
+rank. How near two texts of different meaning are differs from model to model, so there is no figure from which on
+something matches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import re
+import sqlite3
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from schemas.taxonomy import normalize_severity
+from worker.domain.values.errors import EmbedderUnavailable
+from worker.domain.values.ports import Embedder
+from worker.domain.values.workflow_search import SearchQuery
+from worker.domain.values.workflows import WILDCARD, Workflow
+
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+WORD = re.compile(r"[^\W_]+")
+MAX_WORDS = 32
+KEPT_WORDS = 256
+
+
+class TextIndex:
+    """What workflows say of themselves, for ranking."""
+
+    def __init__(self, workflows: Iterable[Workflow]) -> None:
+        known = list(workflows)
+        self._numbers = {w.workflow_id: n for n, w in enumerate(known)}
+        database = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, database.close)
+        database.execute("CREATE VIRTUAL TABLE workflow USING fts5(text, tokenize='porter unicode61')")
+        rows = ((self._numbers[w.workflow_id], text_of(w)) for w in known)
+        database.executemany("INSERT INTO workflow (rowid, text) VALUES (?, ?)", rows)
+        database.execute("INSERT INTO workflow (workflow) VALUES ('optimize')")
+        self._word = functools.lru_cache(KEPT_WORDS)(functools.partial(_word_scores, database))
+
+    def scores(self, query: str, among: Sequence[str]) -> dict[str, float]:
+        """BM25 of these ids, higher is better; workflows without a word of the query are absent."""
+        by_word = [self._word(word) for word in words_of(query)]
+        found = {}
+        for workflow_id in among:
+            number = self._numbers[workflow_id]
+            if said := [scores[number] for scores in by_word if number in scores]:
+                found[workflow_id] = sum(said)
+        return found
+
+
+def split_names(text: str) -> str:
+    """The text, followed by it with CamelCase names in their parts."""
+    return f"{text} {HUMP.sub(' ', text)}"
+
+
+def _word_scores(database: sqlite3.Connection, word: str) -> Mapping[int, float]:
+    rows = database.execute(
+        "SELECT rowid, -bm25(workflow) FROM workflow WHERE workflow MATCH ?", (f'"{word}"',)
+    )
+    return dict(rows.fetchall())
+
+
+def text_of(workflow: Workflow) -> str:
+    """What is indexed of a workflow."""
+    signals = (name for name in workflow.labels.get("signal_type", ()) if name != WILDCARD)
+    parts = (*signals, workflow.action_type, workflow.title, workflow.description, workflow.when_to_use)
+    return split_names(" ".join(parts))
+
+
+def words_of(query: str) -> list[str]:
+    """What is looked for: each word once, names whole and in their parts."""
+    return list(dict.fromkeys(WORD.findall(split_names(query).lower())[:MAX_WORDS]))
+
+
+Vector = tuple[float, ...]
+
+CAUSE = re.compile(r"[^\s:]{1,128} (?P<severity>[A-Za-z]{1,20}): ")
+"""How descriptions begin, as DD-LLM-001 wants them: `<signal_type> <severity>: `."""
+MAX_TEXT_CHARS = 2_000
+MAX_DIMENSIONS = 8_192
+MIN_LENGTH = 1e-6
+KEPT_QUERIES = 256
+
+
+def spaced_names(text: str) -> str:
+    """The text with CamelCase names in their parts: `OOM Killed`."""
+    return HUMP.sub(" ", text)
+
+
+def passage_of(workflow: Workflow) -> str:
+    """What is embedded of a workflow: `<type of action>: <what it does>`."""
+    about = _without_cause(workflow.description) or workflow.title or workflow.when_to_use
+    return spaced_names(f"{workflow.action_type}: {about}")[:MAX_TEXT_CHARS]
+
+
+def _without_cause(description: str) -> str:
+    match = CAUSE.match(description)
+    if match is None or normalize_severity(match["severity"]) is None:
+        return description
+    return description[match.end() :]
+
+
+def query_text(query: SearchQuery) -> str:
+    """What is embedded of a query: its keywords. Empty without any, as there is nothing to compare."""
+    return spaced_names(" ".join(query.keywords))
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    """How alike two vectors of length 1 are: 1 is the same, 0 nothing in common."""
+    return 1 - math.dist(one, other) ** 2 / 2
+
+
+def unit_vectors(rows: Any, count: int, dimensions: int = 0) -> list[Vector]:
+    """What a model gave for `count` texts, as vectors of length 1. Raises EmbedderUnavailable when it is not that.
+
+    Without `dimensions` any number of them will do, if all have the same.
+    """
+    if not isinstance(rows, Sequence) or len(rows) != count:
+        raise EmbedderUnavailable(f"the model did not give {count} vectors for {count} texts")
+    found = [_unit(row) for row in rows]
+    wrong = next((len(v) for v in found if len(v) != (dimensions or len(found[0]))), None)
+    if wrong is not None:
+        expected = dimensions or len(found[0])
+        raise EmbedderUnavailable(f"the model gave a vector of {wrong} numbers instead of {expected}")
+    return found
+
+
+def _unit(row: Any) -> Vector:
+    numbers = isinstance(row, Sequence) and all(type(n) in {int, float} for n in row)
+    if not numbers or not 0 < len(row) <= MAX_DIMENSIONS:
+        raise EmbedderUnavailable("the model gave something else than a vector")
+    try:
+        length = math.hypot(*row)
+    except OverflowError:
+        length = math.inf
+    if not (math.isfinite(length) and length > MIN_LENGTH):
+        raise EmbedderUnavailable("the model gave a vector without a direction")
+    return tuple(n / length for n in row)
+
+
+class QueryVectors:
+    """Vectors of queries, the latest ones kept. One that is not there in time is not waited for.
+
+    After a failure the embedder is left alone for `rest_seconds`, so that not every search waits for it.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        monotonic: Callable[[], float],
+        *,
+        call_seconds: float = 2.0,
+        rest_seconds: float = 30.0,
+    ) -> None:
+        self._embedder, self._monotonic = embedder, monotonic
+        self._call_seconds, self._rest_seconds = call_seconds, rest_seconds
+        self._kept: OrderedDict[str, Vector] = OrderedDict()
+        self._rests_until = -math.inf
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Why queries have no vectors at the moment; empty when they have."""
+        return self._problem
+
+    async def of(self, query: SearchQuery) -> Vector | None:
+        """The vector of a query; None without keywords, and when there is none now. Never raises."""
+        text = query_text(query)
+        if not text:
+            return None
+        if text in self._kept:
+            self._kept.move_to_end(text)
+            return self._kept[text]
+        if self._monotonic() < self._rests_until:
+            return None
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                [vector] = await self._embedder.embed([text], query=True)
+        except TimeoutError:
+            self._problem = f"{self._embedder.name} gave no vector within {self._call_seconds:g} s"
+        except EmbedderUnavailable as error:
+            self._problem = str(error)
+        else:
+            return self._keep(text, tuple(vector))
+        self._rests_until = self._monotonic() + self._rest_seconds
+        return None
+
+    def _keep(self, text: str, vector: Vector) -> Vector:
+        self._problem, self._kept[text] = "", vector
+        if len(self._kept) > KEPT_QUERIES:
+            self._kept.popitem(last=False)
+        return vector
+
+
+BATCH = 16
+BATCH_SECONDS = 60.0
+
+Scores = Callable[[Sequence[str]], Mapping[str, float]]
+
+
+class MeaningRank:
+    """Ranks workflows by the nearness of their vectors to that of a query.
+
+    A workflow is embedded once for what it says, so that a changed catalog costs only its changes. Without a vector of
+    the query and of every workflow there is no ranking: vectors and words give no common order.
+    """
+
+    def __init__(self, embedder: Embedder, monotonic: Callable[[], float]) -> None:
+        self._embedder = embedder
+        self._queries = QueryVectors(embedder, monotonic)
+        self._known: dict[str, Vector] = {}
+        self._passages: Mapping[str, str] = {}
+        self._vectors: Mapping[str, Vector] = {}
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Why meaning does not rank at the moment; empty when it does, or is about to."""
+        return self._problem or self._queries.problem
+
+    @property
+    def complete(self) -> bool:
+        """Whether every workflow has its vector."""
+        return len(self._vectors) == len(self._passages)
+
+    def offer(self, passages: Mapping[str, str]) -> None:
+        """These are the workflows from now on: by id, what is embedded of each (`passage_of`)."""
+        self._passages = passages
+        self._arrange()
+
+    async def learn(self) -> bool:
+        """Embed what has no vector yet; whether all have one now. Never raises."""
+        missing = list(dict.fromkeys(t for t in self._passages.values() if t not in self._known))
+        try:
+            for start in range(0, len(missing), BATCH):
+                await self._embed(missing[start : start + BATCH])
+        except TimeoutError:
+            self._problem = f"{self._embedder.name} gave no vectors within {BATCH_SECONDS:g} s"
+        except EmbedderUnavailable as error:
+            self._problem = str(error)
+        self._arrange()
+        return self.complete
+
+    async def scores(self, query: SearchQuery) -> Scores | None:
+        """How near ids are to the query, by cosine; None when words have to decide."""
+        vectors = self._vectors  # of the workflows that are searched now, whatever is offered meanwhile
+        wanted = await self._queries.of(query) if self.complete else None
+        if wanted is None:
+            return None
+        return lambda ids: {i: cosine(wanted, vectors[i]) for i in ids}
+
+    async def _embed(self, texts: Sequence[str]) -> None:
+        async with asyncio.timeout(BATCH_SECONDS):
+            vectors = await self._embedder.embed(texts, query=False)
+        self._known.update(zip(texts, map(tuple, vectors), strict=True))
+
+    def _arrange(self) -> None:
+        """Give every workflow its vector, and forget the vectors of none once all have theirs."""
+        known = self._known
+        self._vectors = {i: known[text] for i, text in self._passages.items() if text in known}
+        if self.complete:
+            self._known, self._problem = {text: known[text] for text in self._passages.values()}, ""
