@@ -11,76 +11,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.values.objects import Manifest
+from worker.domain.cluster.kinds import BUILT_IN
+from worker.domain.values.objects import KindInfo, Manifest
 
 VERBS = ("get", "list")
-
-# api version: resources as "plural Kind [short names] [/subresources]"; a * marks cluster scope.
-BUILT_IN: dict[str, tuple[str, ...]] = {
-    "v1": (
-        "componentstatuses* ComponentStatus cs",
-        "configmaps ConfigMap cm",
-        "endpoints Endpoints ep",
-        "events Event ev",
-        "limitranges LimitRange limits",
-        "namespaces* Namespace ns /status",
-        "nodes* Node no /status",
-        "persistentvolumeclaims PersistentVolumeClaim pvc /status",
-        "persistentvolumes* PersistentVolume pv /status",
-        "pods Pod po /log /status",
-        "podtemplates PodTemplate",
-        "replicationcontrollers ReplicationController rc /status",
-        "resourcequotas ResourceQuota quota /status",
-        "secrets Secret",
-        "serviceaccounts ServiceAccount sa",
-        "services Service svc /status",
-    ),
-    "admissionregistration.k8s.io/v1": (
-        "mutatingwebhookconfigurations* MutatingWebhookConfiguration",
-        "validatingadmissionpolicies* ValidatingAdmissionPolicy",
-        "validatingwebhookconfigurations* ValidatingWebhookConfiguration",
-    ),
-    "apiextensions.k8s.io/v1": ("customresourcedefinitions* CustomResourceDefinition crd crds /status",),
-    "apiregistration.k8s.io/v1": ("apiservices* APIService /status",),
-    "apps/v1": (
-        "controllerrevisions ControllerRevision",
-        "daemonsets DaemonSet ds /status",
-        "deployments Deployment deploy /status",
-        "replicasets ReplicaSet rs /status",
-        "statefulsets StatefulSet sts /status",
-    ),
-    "autoscaling/v2": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa /status",),
-    "batch/v1": ("cronjobs CronJob cj /status", "jobs Job /status"),
-    "certificates.k8s.io/v1": ("certificatesigningrequests* CertificateSigningRequest csr /status",),
-    "coordination.k8s.io/v1": ("leases Lease",),
-    "discovery.k8s.io/v1": ("endpointslices EndpointSlice",),
-    "events.k8s.io/v1": ("events Event ev",),
-    "flowcontrol.apiserver.k8s.io/v1": (
-        "flowschemas* FlowSchema",
-        "prioritylevelconfigurations* PriorityLevelConfiguration",
-    ),
-    "networking.k8s.io/v1": (
-        "ingressclasses* IngressClass",
-        "ingresses Ingress ing /status",
-        "networkpolicies NetworkPolicy netpol",
-    ),
-    "node.k8s.io/v1": ("runtimeclasses* RuntimeClass",),
-    "policy/v1": ("poddisruptionbudgets PodDisruptionBudget pdb /status",),
-    "rbac.authorization.k8s.io/v1": (
-        "clusterrolebindings* ClusterRoleBinding",
-        "clusterroles* ClusterRole",
-        "rolebindings RoleBinding",
-        "roles Role",
-    ),
-    "scheduling.k8s.io/v1": ("priorityclasses* PriorityClass pc",),
-    "storage.k8s.io/v1": (
-        "csidrivers* CSIDriver",
-        "csinodes* CSINode",
-        "csistoragecapacities CSIStorageCapacity",
-        "storageclasses* StorageClass sc",
-        "volumeattachments* VolumeAttachment",
-    ),
-}
+WITH_STATUS = frozenset(
+    (
+        "Namespace",
+        "Node",
+        "PersistentVolumeClaim",
+        "PersistentVolume",
+        "Pod",
+        "ReplicationController",
+        "ResourceQuota",
+        "Service",
+        "CustomResourceDefinition",
+        "APIService",
+        "DaemonSet",
+        "Deployment",
+        "ReplicaSet",
+        "StatefulSet",
+        "HorizontalPodAutoscaler",
+        "CronJob",
+        "Job",
+        "CertificateSigningRequest",
+        "Ingress",
+        "PodDisruptionBudget",
+    )
+)
+"""Kinds whose status is a subresource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +73,8 @@ class ResourceTable:
     def __init__(self, objects: Iterable[Manifest]) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        for api_version, lines in BUILT_IN.items():
-            for line in lines:
-                self._add(_built_in(api_version, line))
+        for info, short_names in BUILT_IN:
+            self._add(_built_in(info, short_names))
         known = list(objects)
         for manifest in known:
             if manifest["kind"] == "CustomResourceDefinition":
@@ -226,18 +184,18 @@ def _entries(resource: Resource) -> Iterable[dict[str, Any]]:
         yield {**entry, "name": f"{resource.plural}/{name}", "singularName": "", "verbs": ["get"]}
 
 
-def _built_in(api_version: str, line: str) -> Resource:
-    group, _, version = api_version.rpartition("/")
-    plural, kind, *rest = line.split()
+def _built_in(info: KindInfo, short_names: tuple[str, ...]) -> Resource:
+    group, _, version = info.api_version.rpartition("/")
+    logs = ("log",) if info.kind == "Pod" else ()
     return Resource(
         group,
         version,
-        plural.rstrip("*"),
-        kind,
-        namespaced=not plural.endswith("*"),
-        short_names=tuple(word for word in rest if not word.startswith("/")),
-        subresources=tuple(word[1:] for word in rest if word.startswith("/")),
-        singular=kind.lower(),
+        info.plural,
+        info.kind,
+        info.namespaced,
+        short_names,
+        subresources=(*logs, "status") if info.kind in WITH_STATUS else (),
+        singular=info.kind.lower(),
         built_in=True,
     )
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from worker.domain.cluster.kinds import API_RESOURCES
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_kinds import (
-    BUILT_IN,
     Resource,
     ResourceTable,
     discovery_document,
@@ -36,7 +36,7 @@ def _definition(**spec: Any) -> Manifest:
 
 def test_built_in_resources_are_always_there() -> None:
     table = ResourceTable([])
-    assert set(BUILT_IN) == {resource.api_version for resource in table}
+    assert set(API_RESOURCES) == {resource.api_version for resource in table}
     assert table.of("v1", "Pod").subresources == ("log", "status")
     assert not table.of("v1", "Node").namespaced
 

@@ -14,7 +14,6 @@ from typing import Any, Self
 from worker.adapters.kubernetes_cluster.api import ApiReader, BodyTooLargeError, Limits
 from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, Access
 from worker.adapters.kubernetes_cluster.discovery import Discovery
-from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
@@ -127,7 +126,7 @@ class KubernetesCluster:
 
     async def logs(self, query: LogQuery) -> bytes:
         """The newest lines of a container, at most the last `limit_bytes` of them. Raises ClusterError."""
-        path = object_path(WELL_KNOWN["pod"], query.namespace, query.pod) + "/log"
+        path = object_path(await self.kind("Pod", "v1"), query.namespace, query.pod) + "/log"
         params: list[tuple[str, str | int]] = [
             ("tailLines", max(1, min(query.tail_lines, MAX_LOG_LINES))),
             ("limitBytes", MAX_LOG_TRANSFER_BYTES),

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.adapters.kubernetes_cluster.kinds import WELL_KNOWN
 from worker.adapters.kubernetes_cluster.paths import LABEL, group_path, version_path
+from worker.domain.cluster.kinds import built_in
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Manifest
 
@@ -65,13 +65,20 @@ class Discovery:
             raise ClusterError(ClusterReason.BAD_REQUEST, f"not a valid kind: {name[:80]!r}")
         wanted = wanted.lower()
         group = api_version.rpartition("/")[0] if api_version else group.lower()
-        known = WELL_KNOWN.get(wanted)
-        if known and (api_version == known.api_version or (not api_version and not group)):
-            return known
+        known = built_in(wanted)
+        own_group = known.api_version.rpartition("/")[0] if known else ""
+        if (
+            exact := built_in(wanted, api_version)
+            if api_version
+            else known
+            if group in {"", own_group}
+            else None
+        ):
+            return exact
         if not api_version and not group:
             return _single(name, await self._search(wanted))
         found = await self._in_group(wanted, group, api_version)
-        if not found and known and group in LEGACY_GROUPS | {known.api_version.rpartition("/")[0]}:
+        if not found and known and group in LEGACY_GROUPS | {own_group}:
             return known
         return _single(name, found, f" in {api_version or group}")
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, strings, text, whole
+from worker.domain.cluster.kinds import REVISIONS_KEPT_AS
 from worker.domain.cluster.rendering.compact import to_json
 from worker.domain.cluster.rendering.prune import prune
 from worker.domain.untrusted.evidence import one_line
@@ -24,21 +25,12 @@ MAX_DEPTH = 14
 NOISE = ("metadata.labels.pod-template-hash", "metadata.labels.controller-revision-hash")
 
 
-KEPT_AS = {
-    "Deployment": ("ReplicaSet", "apps/v1"),
-    "Rollout": ("ReplicaSet", "apps/v1"),
-    "StatefulSet": ("ControllerRevision", "apps/v1"),
-    "DaemonSet": ("ControllerRevision", "apps/v1"),
-}
-"""What a kind of workload keeps its revisions as."""
-
-
 async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
     """What the newest revisions of a workload changed. Empty for a kind without revisions. Raises ClusterError."""
-    if workload.kind not in KEPT_AS:
+    kind = REVISIONS_KEPT_AS.get(workload.kind)
+    if kind is None:
         return []
-    kind, api_version = KEPT_AS[workload.kind]
-    listing = await cluster.list(ListQuery(kind, workload.namespace, api_version))
+    listing = await cluster.list(ListQuery(kind, workload.namespace))
     return describe_changes(revisions_of(workload, listing.items))
 
 

@@ -125,7 +125,7 @@ async def _helm_managed(_cluster: Cluster, subject: Subject) -> bool:
 async def _pdb_protected(cluster: Cluster, subject: Subject) -> bool:
     if any(ref.kind == "PodDisruptionBudget" for ref in subject.chain.chain):
         return True
-    budgets = await _policies(cluster, "PodDisruptionBudget", "policy/v1", subject)
+    budgets = await _policies(cluster, "PodDisruptionBudget", subject)
     labels = strings(subject.pod_meta.get("labels"))
     return any(selects(dig(b, "spec", "selector"), labels) for b in budgets) if _has_pods(subject) else False
 
@@ -133,7 +133,7 @@ async def _pdb_protected(cluster: Cluster, subject: Subject) -> bool:
 async def _hpa_enabled(cluster: Cluster, subject: Subject) -> bool:
     if any(ref.kind == "HorizontalPodAutoscaler" for ref in subject.chain.chain):
         return True
-    scalers = await _policies(cluster, "HorizontalPodAutoscaler", "autoscaling/v2", subject)
+    scalers = await _policies(cluster, "HorizontalPodAutoscaler", subject)
     targets = [mapping(dig(s, "spec", "scaleTargetRef")) for s in scalers]
     return any(_is_target(target, ref) for target in targets for ref in subject.chain.chain)
 
@@ -159,20 +159,20 @@ async def _claim_of_stateful_set(cluster: Cluster, subject: Subject) -> bool:
     name = subject.chain.start.name
     if subject.chain.start.kind == "PersistentVolume":
         return True
-    sets = await _policies(cluster, "StatefulSet", "apps/v1", subject)
+    sets = await _policies(cluster, "StatefulSet", subject)
     for found in sets:
         for template in mappings(dig(found, "spec", "volumeClaimTemplates")):
             stem = f"{text(meta(template).get('name'))}-{text(meta(found).get('name'))}-"
             if name.startswith(stem) and name[len(stem) :].isdigit():
                 return True
-    pods = await _policies(cluster, "Pod", "v1", subject)
+    pods = await _policies(cluster, "Pod", subject)
     return any(name in references_of(mapping(pod.get("spec")), name_of(pod)).claims for pod in pods)
 
 
 async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:
     if any(ref.kind == "NetworkPolicy" for ref in subject.chain.chain):
         return True
-    policies = await _policies(cluster, "NetworkPolicy", "networking.k8s.io/v1", subject)
+    policies = await _policies(cluster, "NetworkPolicy", subject)
     labels = strings(subject.pod_meta.get("labels"))
     return (
         any(selects(dig(p, "spec", "podSelector"), labels) for p in policies) if _has_pods(subject) else False
@@ -180,7 +180,7 @@ async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:
 
 
 async def _resource_quota_constrained(cluster: Cluster, subject: Subject) -> bool:
-    return bool(await _policies(cluster, "ResourceQuota", "v1", subject))
+    return bool(await _policies(cluster, "ResourceQuota", subject))
 
 
 async def _pod_security_level(cluster: Cluster, subject: Subject) -> str:
@@ -232,7 +232,7 @@ def _has_pods(subject: Subject) -> bool:
     return bool(subject.pod_spec)
 
 
-async def _policies(cluster: Cluster, kind: str, api_version: str, subject: Subject) -> list[Manifest]:
+async def _policies(cluster: Cluster, kind: str, subject: Subject) -> list[Manifest]:
     """All objects of a kind in the namespace of the target. A kind the cluster does not know has none.
 
     Raises ClusterError, also when the list is not complete: what is missing could be the one that matters.
@@ -240,7 +240,7 @@ async def _policies(cluster: Cluster, kind: str, api_version: str, subject: Subj
     if not subject.namespace:
         return []
     try:
-        listing = await cluster.list(ListQuery(kind, subject.namespace, api_version))
+        listing = await cluster.list(ListQuery(kind, subject.namespace))
     except ClusterError as error:
         if error.reason is ClusterReason.UNKNOWN_KIND:
             return []
@@ -251,8 +251,8 @@ async def _policies(cluster: Cluster, kind: str, api_version: str, subject: Subj
 
 
 async def _namespace(cluster: Cluster, subject: Subject) -> Manifest:
-    name = subject.namespace or (subject.chain.start.name if subject.chain.start.kind == "Namespace" else "")
-    return await cluster.get(ObjectRef("Namespace", name, api_version="v1")) if name else {}
+    name = subject.chain.start.home
+    return await cluster.get(ObjectRef("Namespace", name)) if name else {}
 
 
 DETECTIONS: dict[str, Callable[[Cluster, Subject], Awaitable[str | bool]]] = {

@@ -90,7 +90,7 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
 async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
     """Any failure counts as absent, as executors do it: names that come and go must not look like changes."""
     try:
-        return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace, "v1")))
+        return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace)))
     except ClusterError:
         return absent_config_map_hash(name)
 

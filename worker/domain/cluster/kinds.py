@@ -1,68 +1,153 @@
-"""How people and models write kinds: short names of kubectl, plurals, `apps/v1/Deployment`, `deployments.apps`."""
+"""The built-in kinds of Kubernetes, and how people and models write kinds.
+
+One table for everything that knows kinds: short names of kubectl, plurals, scope and API versions here, what runs pods,
+what controllers name their pods after, and what keeps the revisions of a workload.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
-from worker.domain.values.objects import ObjectRef
+from worker.domain.values.objects import KindInfo, ObjectRef
 
-SHORT_NAMES = {
-    "cj": "CronJob",
-    "cm": "ConfigMap",
-    "crd": "CustomResourceDefinition",
-    "deploy": "Deployment",
-    "ds": "DaemonSet",
-    "ep": "Endpoints",
-    "ev": "Event",
-    "hpa": "HorizontalPodAutoscaler",
-    "ing": "Ingress",
-    "limits": "LimitRange",
-    "netpol": "NetworkPolicy",
-    "no": "Node",
-    "ns": "Namespace",
-    "pdb": "PodDisruptionBudget",
-    "po": "Pod",
-    "pv": "PersistentVolume",
-    "pvc": "PersistentVolumeClaim",
-    "quota": "ResourceQuota",
-    "rc": "ReplicationController",
-    "rs": "ReplicaSet",
-    "sa": "ServiceAccount",
-    "sc": "StorageClass",
-    "sts": "StatefulSet",
-    "svc": "Service",
+API_RESOURCES: Mapping[str, tuple[str, ...]] = {
+    "v1": (
+        "componentstatuses* ComponentStatus cs",
+        "configmaps ConfigMap cm",
+        "endpoints Endpoints ep",
+        "events Event ev",
+        "limitranges LimitRange limits",
+        "namespaces* Namespace ns",
+        "nodes* Node no",
+        "persistentvolumeclaims PersistentVolumeClaim pvc",
+        "persistentvolumes* PersistentVolume pv",
+        "pods Pod po",
+        "podtemplates PodTemplate",
+        "replicationcontrollers ReplicationController rc",
+        "resourcequotas ResourceQuota quota",
+        "secrets Secret",
+        "serviceaccounts ServiceAccount sa",
+        "services Service svc",
+    ),
+    "admissionregistration.k8s.io/v1": (
+        "mutatingwebhookconfigurations* MutatingWebhookConfiguration",
+        "validatingadmissionpolicies* ValidatingAdmissionPolicy",
+        "validatingadmissionpolicybindings* ValidatingAdmissionPolicyBinding",
+        "validatingwebhookconfigurations* ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io/v1": ("customresourcedefinitions* CustomResourceDefinition crd crds",),
+    "apiregistration.k8s.io/v1": ("apiservices* APIService",),
+    "apps/v1": (
+        "controllerrevisions ControllerRevision",
+        "daemonsets DaemonSet ds",
+        "deployments Deployment deploy",
+        "replicasets ReplicaSet rs",
+        "statefulsets StatefulSet sts",
+    ),
+    "autoscaling/v2": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa",),
+    "autoscaling/v1": ("horizontalpodautoscalers HorizontalPodAutoscaler hpa",),
+    "batch/v1": (
+        "cronjobs CronJob cj",
+        "jobs Job",
+    ),
+    "certificates.k8s.io/v1": ("certificatesigningrequests* CertificateSigningRequest csr",),
+    "coordination.k8s.io/v1": ("leases Lease",),
+    "discovery.k8s.io/v1": ("endpointslices EndpointSlice",),
+    "events.k8s.io/v1": ("events Event ev",),
+    "flowcontrol.apiserver.k8s.io/v1": (
+        "flowschemas* FlowSchema",
+        "prioritylevelconfigurations* PriorityLevelConfiguration",
+    ),
+    "networking.k8s.io/v1": (
+        "ingressclasses* IngressClass",
+        "ingresses Ingress ing",
+        "networkpolicies NetworkPolicy netpol",
+    ),
+    "node.k8s.io/v1": ("runtimeclasses* RuntimeClass",),
+    "policy/v1": ("poddisruptionbudgets PodDisruptionBudget pdb",),
+    "rbac.authorization.k8s.io/v1": (
+        "clusterrolebindings* ClusterRoleBinding",
+        "clusterroles* ClusterRole",
+        "rolebindings RoleBinding",
+        "roles Role",
+    ),
+    "scheduling.k8s.io/v1": ("priorityclasses* PriorityClass pc",),
+    "storage.k8s.io/v1": (
+        "csidrivers* CSIDriver",
+        "csinodes* CSINode",
+        "csistoragecapacities CSIStorageCapacity",
+        "storageclasses* StorageClass sc",
+        "volumeattachments* VolumeAttachment",
+    ),
 }
-KINDS = (
-    *SHORT_NAMES.values(),
-    "ControllerRevision",
-    "EndpointSlice",
-    "IngressClass",
-    "Job",
-    "Lease",
-    "PriorityClass",
-    "Role",
-    "RoleBinding",
-    "Secret",
-    "VolumeAttachment",
-)
-WORKLOADS = frozenset(
-    ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob")
-)
+"""`plural Kind [short names]` by API version, as `kubectl api-resources` lists them; `*` marks cluster scope.
+
+The API versions are stable in every supported release. Where two API versions serve a kind, the preferred one is first.
+"""
+REVISIONS_KEPT_AS: Mapping[str, str] = {
+    "Deployment": "ReplicaSet",
+    "Rollout": "ReplicaSet",
+    "StatefulSet": "ControllerRevision",
+    "DaemonSet": "ControllerRevision",
+}
+"""What a kind of workload keeps its revisions as. A Rollout is Argo's Deployment."""
+HASH, SUFFIX = r"(?=[a-z]*\d)[a-z0-9]{5,10}", r"[a-z0-9]{5}"
+MADE_NAMES: Mapping[str, Mapping[str, str]] = {
+    "Deployment": {"ReplicaSet": HASH, "Pod": f"{HASH}-{SUFFIX}"},
+    "ReplicaSet": {"Pod": SUFFIX},
+    "ReplicationController": {"Pod": SUFFIX},
+    "DaemonSet": {"Pod": SUFFIX},
+    "StatefulSet": {"Pod": r"\d+"},
+    "Job": {"Pod": rf"(?:\d+-)?{SUFFIX}"},
+    "CronJob": {"Job": r"\d+", "Pod": rf"\d+-{SUFFIX}"},
+}
+"""What controllers append to their own name (kube-controller-manager), by kind of owner and of what is made."""
+WORKLOADS = frozenset(MADE_NAMES)
+"""Kinds that run pods."""
 GROUPED = re.compile(r"^(?P<api>(?:[a-z0-9.-]+/)?v\d+[a-z0-9]*)/(?P<kind>[A-Za-z]+)$")
 QUALIFIED = re.compile(r"^(?P<kind>[A-Za-z]+)\.(?P<group>[a-z0-9.-]+)$")
-HASH, SUFFIX = r"(?=[a-z]*\d)[a-z0-9]{5,10}", r"[a-z0-9]{5}"
 
 
-def _spellings() -> dict[str, str]:
-    known = dict(SHORT_NAMES)
-    for kind in KINDS:
-        low = kind.lower()
-        plurals = (f"{low}s", f"{low}es", f"{low[:-1]}ies" if low.endswith("y") else low)
-        known |= dict.fromkeys((low, *plurals), kind)
+def _parsed() -> Iterator[tuple[KindInfo, tuple[str, ...]]]:
+    for api_version, resources in API_RESOURCES.items():
+        for line in resources:
+            plural, kind, *short_names = line.split()
+            info = KindInfo(kind, api_version, plural.rstrip("*"), namespaced=not plural.endswith("*"))
+            yield info, tuple(short_names)
+
+
+BUILT_IN: tuple[tuple[KindInfo, tuple[str, ...]], ...] = tuple(_parsed())
+"""Each built-in kind of each API version, with its short names."""
+
+
+def _by_name() -> dict[str, KindInfo]:
+    known: dict[str, KindInfo] = {}
+    for info, short_names in BUILT_IN:
+        for name in (info.kind.lower(), info.plural, *short_names):
+            known.setdefault(name, info)
+            known.setdefault(f"{info.api_version}/{name}", info)
     return known
 
 
-SPELLINGS = _spellings()
+def _spellings() -> dict[str, str]:
+    known: dict[str, str] = {}
+    for info, short_names in BUILT_IN:
+        low = info.kind.lower()
+        names = (low, info.plural, *short_names, f"{low}s", f"{low}es")
+        known |= dict.fromkeys(names, info.kind)
+    return known
+
+
+_BY_NAME = _by_name()
+SPELLINGS: Mapping[str, str] = _spellings()
+"""Kinds as the API spells them, by everything that people write for them, in lower case."""
+KINDS = frozenset(SPELLINGS.values())
+
+
+def built_in(name: str, api_version: str = "") -> KindInfo | None:
+    """The built-in kind of a kind, plural or short name in lower case; None when there is none in the API version."""
+    return _BY_NAME.get(f"{api_version}/{name}" if api_version else name)
 
 
 def canonical_kind(kind: str) -> str:
@@ -90,15 +175,3 @@ def belongs_by_name(owner: ObjectRef, other: ObjectRef) -> bool:
         return False
     made = MADE_NAMES.get(owner.kind, {}).get(other.kind)
     return bool(made and re.fullmatch(made, other.name[len(owner.name) + 1 :]))
-
-
-MADE_NAMES: dict[str, dict[str, str]] = {
-    "Deployment": {"ReplicaSet": HASH, "Pod": f"{HASH}-{SUFFIX}"},
-    "ReplicaSet": {"Pod": SUFFIX},
-    "ReplicationController": {"Pod": SUFFIX},
-    "DaemonSet": {"Pod": SUFFIX},
-    "StatefulSet": {"Pod": r"\d+"},
-    "Job": {"Pod": rf"(?:\d+-)?{SUFFIX}"},
-    "CronJob": {"Job": r"\d+", "Pod": rf"\d+-{SUFFIX}"},
-}
-"""What controllers append to their own name (kube-controller-manager), by kind of owner and of what is made."""

@@ -42,12 +42,12 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
     """Pods behind the target: its own, those it selects, those of its namespace or node. Raises ClusterError."""
     start = target.start
     if start.kind == "Node":
-        listing = await cluster.list(ListQuery("Pod", "", "v1", field_selector=f"spec.nodeName={start.name}"))
+        listing = await cluster.list(ListQuery("Pod", field_selector=f"spec.nodeName={start.name}"))
         return Pods(worst_first(listing.items), (), listing.complete)
-    namespace = start.name if start.kind == "Namespace" else start.namespace
+    namespace = start.home
     if not namespace:
         return Pods()
-    listing = await cluster.list(ListQuery("Pod", namespace, "v1"))
+    listing = await cluster.list(ListQuery("Pod", namespace))
     chosen = [pod for pod in listing.items if _belongs(pod, target, workload)]
     if not chosen and not listing.complete:
         listing = await _selected(cluster, workload or target, listing)
@@ -63,7 +63,7 @@ async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) ->
     if not labels:
         return listing
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    return await cluster.list(ListQuery("Pod", workload.root.namespace, "v1", selector))
+    return await cluster.list(ListQuery("Pod", workload.root.namespace, label_selector=selector))
 
 
 def worst_first(pods: Sequence[Manifest]) -> tuple[Manifest, ...]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.event_reading import concerns, read_events
 from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
-from worker.domain.cluster.kinds import belongs_by_name
+from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.pod_finding import Pods, get_optional
 from worker.domain.cluster.pods import ContainerState, containers
@@ -31,7 +31,6 @@ LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2
 MAX_NODES = 3
 MAX_REFERENCES = 8
-RUNS_PODS = {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "Pod"}
 
 Reader = Callable[[], Awaitable[list[Piece]]]
 
@@ -47,8 +46,7 @@ class Look:
     @property
     def namespace(self) -> str:
         """The namespace events and pods are in, empty for cluster scope."""
-        start = self.target.start
-        return start.name if start.kind == "Namespace" else start.namespace
+        return self.target.start.home
 
     @property
     def members(self) -> tuple[ObjectRef, ...]:
@@ -195,7 +193,7 @@ class Sources:
 
     def _claims(self, look: Look) -> list[ObjectRef]:
         names = look.references.claims
-        return [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
+        return [ObjectRef("PersistentVolumeClaim", name, look.namespace) for name in names]
 
     async def _logs(self, look: Look) -> list[Piece]:
         chosen = (look.pods.failing or look.pods.own)[:MAX_PODS_WITH_LOGS]
@@ -280,13 +278,13 @@ class Sources:
             dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in failing or look.pods.own[:1])
         )
         if "" in names:  # not scheduled: every node may be the reason
-            listing = await self._cluster.list(ListQuery("Node", "", "v1"))
+            listing = await self._cluster.list(ListQuery("Node"))
             return (
                 [self._table("nodes", f"all nodes: {len(listing.items)}", listing.items, 3, 260)]
                 if listing.items
                 else []
             )
-        refs = [ObjectRef("Node", name, "", "v1") for name in names[:MAX_NODES]]
+        refs = [ObjectRef("Node", name) for name in names[:MAX_NODES]]
         nodes = [node for node in await self._read(refs) if node]
         if not nodes:
             return []
@@ -298,7 +296,7 @@ class Sources:
 
     async def _around(self, node: Manifest, look: Look) -> list[Piece]:
         """What else runs on a node in trouble: what brings it down may belong to someone else."""
-        query = ListQuery("Pod", "", "v1", field_selector=f"spec.nodeName={name_of(node)}")
+        query = ListQuery("Pod", field_selector=f"spec.nodeName={name_of(node)}")
         listing = await self._cluster.list(query)
         known = {reference(pod) for pod in look.pods.own}
         others = [pod for pod in listing.items if reference(pod) not in known]
@@ -310,7 +308,7 @@ class Sources:
         names = found.config_maps[:MAX_REFERENCES]
         if not names:
             return []
-        refs = [ObjectRef("ConfigMap", name, look.namespace, "v1") for name in names]
+        refs = [ObjectRef("ConfigMap", name, look.namespace) for name in names]
         there = await self._read(refs)
         return self._told("configuration", "ConfigMaps the pods refer to", refs, there, found.optional)
 
@@ -320,21 +318,21 @@ class Sources:
             names = (look.target.start.name,)
         if not names:
             return []
-        refs = [ObjectRef("PersistentVolumeClaim", name, look.namespace, "v1") for name in names]
+        refs = [ObjectRef("PersistentVolumeClaim", name, look.namespace) for name in names]
         found = await self._read(refs)
         pieces = self._told("storage", "claims the pods mount", refs, found)
         if not look.pods.failing:
             return pieces
         claims = [claim for claim in found if claim]
         classes = dict.fromkeys(c for claim in claims if (c := text(dig(claim, "spec", "storageClassName"))))
-        wanted = [ObjectRef("StorageClass", name, "", "storage.k8s.io/v1") for name in classes]
+        wanted = [ObjectRef("StorageClass", name) for name in classes]
         if wanted:
             pieces += self._told("storage", "storage classes of the claims", wanted, await self._read(wanted))
         return pieces + await self._volumes(claims)
 
     async def _volumes(self, claims: Sequence[Manifest]) -> list[Piece]:
         names = [name for claim in claims if (name := text(dig(claim, "spec", "volumeName")))]
-        refs = [ObjectRef("PersistentVolume", name, "", "v1") for name in names]
+        refs = [ObjectRef("PersistentVolume", name) for name in names]
         there = [volume for volume in await self._read(refs) if volume]
         return [self._table("storage", "volumes of the claims", there, 4, 170)] if there else []
 
@@ -370,12 +368,12 @@ class Sources:
         """Objects that decide about a target of this kind, beside its pods."""
         start = look.target.start
         if start.kind in {"Service", "Endpoints"}:
-            ref = ObjectRef("Endpoints", start.name, start.namespace, "v1")
+            ref = ObjectRef("Endpoints", start.name, start.namespace)
             return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
         if start.kind == "HorizontalPodAutoscaler" and look.workload and look.workload.root_manifest:
             return [self._table("kind", f"what {start} scales", [look.workload.root_manifest], 2, 160)]
         if start.kind == "CronJob":
-            jobs = await self._cluster.list(ListQuery("Job", start.namespace, "batch/v1"))
+            jobs = await self._cluster.list(ListQuery("Job", start.namespace))
             mine = [job for job in jobs.items if belongs_by_name(start, reference(job))]
             return [self._table("kind", f"jobs of {start}", mine, 1, 240)] if mine else []
         return await self._quota(look)
@@ -387,7 +385,7 @@ class Sources:
         short = isinstance(wanted, int) and len(look.pods.own) < wanted
         if not short and look.target.start.kind not in {"LimitRange", "Namespace"}:
             return []
-        listing = await self._cluster.list(ListQuery("ResourceQuota", look.namespace, "v1"))
+        listing = await self._cluster.list(ListQuery("ResourceQuota", look.namespace))
         return (
             [self._table("kind", f"quotas of {look.namespace}", listing.items, 2, 160)]
             if listing.items
@@ -397,7 +395,7 @@ class Sources:
 
 def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
     """The object without its pod template where a pod made from it is shown as well."""
-    if not pods or text(manifest.get("kind")) not in RUNS_PODS - {"Pod"}:
+    if not pods or text(manifest.get("kind")) not in WORKLOADS or not dig(manifest, "spec", "template"):
         return manifest
     spec = {key: value for key, value in mapping(manifest.get("spec")).items() if key != "template"}
     return {**manifest, "spec": {**spec, "template": "[shown by the pod below; path=spec.template has it]"}}

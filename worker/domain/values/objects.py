@@ -23,6 +23,11 @@ class ObjectRef:
         """`Pod shop/api-0`, or `Node worker-1`: how objects are named in prompts, evidence and messages."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
+    @property
+    def home(self) -> str:
+        """The namespace it is in, of a Namespace itself; empty for cluster scope."""
+        return self.name if self.kind == "Namespace" else self.namespace
+
     def same_as(self, other: ObjectRef) -> bool:
         """Whether both name the same object, leaving out what either does not know."""
         return (

@@ -2,8 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from worker.domain.cluster.kinds import belongs_by_name, canonical_kind, is_secret, split_kind
-from worker.domain.values.objects import ObjectRef
+from schemas.incident import CLUSTER_SCOPED_KINDS, NAMESPACED_KINDS
+from worker.domain.cluster.kinds import (
+    BUILT_IN,
+    REVISIONS_KEPT_AS,
+    WORKLOADS,
+    belongs_by_name,
+    built_in,
+    canonical_kind,
+    is_secret,
+    split_kind,
+)
+from worker.domain.values.objects import KindInfo, ObjectRef
 
 
 @pytest.mark.parametrize(
@@ -23,6 +33,37 @@ from worker.domain.values.objects import ObjectRef
 )
 def test_kinds_are_understood_in_every_spelling(written, expected):
     assert expected == canonical_kind(written)
+
+
+@pytest.mark.parametrize(
+    ("name", "api_version", "expected"),
+    [
+        ("po", "", ("Pod", "v1", "pods", True)),
+        ("nodes", "v1", ("Node", "v1", "nodes", False)),
+        ("event", "", ("Event", "v1", "events", True)),
+        ("events", "events.k8s.io/v1", ("Event", "events.k8s.io/v1", "events", True)),
+        ("hpa", "", ("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers", True)),
+    ],
+)
+def test_a_built_in_kind_needs_no_discovery(name, api_version, expected):
+    assert KindInfo(*expected) == built_in(name, api_version)
+
+
+def test_what_is_not_built_in_or_not_in_that_version_is_unknown():
+    assert None is built_in("rollout")
+    assert None is built_in("deployment", "extensions/v1beta1")
+
+
+def test_the_contract_has_the_same_scopes():
+    """The contract cannot import the table: it has lists of its own."""
+    namespaced = {info.kind.lower() for info, _ in BUILT_IN if info.namespaced}
+    assert namespaced <= NAMESPACED_KINDS
+    assert {info.kind.lower() for info, _ in BUILT_IN} - namespaced <= CLUSTER_SCOPED_KINDS
+
+
+def test_workloads_and_their_revisions_are_kinds_of_the_table():
+    kinds = {info.kind for info, _ in BUILT_IN}
+    assert {*WORKLOADS, *REVISIONS_KEPT_AS.values()} <= kinds
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ async def test_a_claim_is_read_once():
     )
     cluster = shop(pending, obj("PersistentVolumeClaim", "data"))
     await look(cluster, "Pod", "db-0")
-    claim = ObjectRef("PersistentVolumeClaim", "data", "shop", "v1")
+    claim = ObjectRef("PersistentVolumeClaim", "data", "shop")
     assert 1 == cluster.calls.count(Call("get", claim))
 
 
