@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format schemas bench drills soak lock sbom audit clean
+.PHONY: help install demo test lint format schemas bench eval drills soak lock sbom audit clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -42,6 +42,9 @@ schemas: install ## Write schemas/v1 anew from the models
 
 bench: install ## Measure what an incident costs in CPU
 	$(BIN)/python -m tests.bench
+
+eval: install ## Score the rules of diagnosis: right answers borne out, wrong ones refused
+	$(BIN)/python -m tests.eval_corroboration
 
 drills: install ## Kill, freeze, cut off and flood real processes; print the table (15 min)
 	$(BIN)/python -m tests.drills

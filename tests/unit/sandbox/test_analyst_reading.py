@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.domain.cluster.quantities import doubled, moment, quantity, seconds_between
 from worker.domain.untrusted.evidence import Evidence, fence
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts
-from worker.sandbox.analyst.quantities import doubled, moment, quantity, seconds_between
 from worker.sandbox.analyst.rules.scheduling import requests_of
 from worker.sandbox.analyst.salvage import read_object
 from worker.sandbox.analyst.transcript import read_request

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import doubled
 from worker.sandbox.analyst.refs import dig
 from worker.sandbox.analyst.rules import disks, workloads
 from worker.sandbox.analyst.rules.case import Case, short

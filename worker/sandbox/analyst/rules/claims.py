@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import drivers
 from worker.sandbox.analyst.rules.case import Case, short

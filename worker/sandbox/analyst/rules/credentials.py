@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from worker.domain.cluster.quantities import seconds_between
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case, sentence, short

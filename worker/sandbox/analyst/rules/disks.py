@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import doubled
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.configs import PATH, mounted_at

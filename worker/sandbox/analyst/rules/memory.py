@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from worker.domain.cluster.quantities import doubled, quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import doubled, quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change

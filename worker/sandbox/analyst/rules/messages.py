@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
 from worker.sandbox.analyst.loglines import Telling, Trouble
-from worker.sandbox.analyst.quantities import doubled
 from worker.sandbox.analyst.refs import dig
 from worker.sandbox.analyst.rules import (
     certificates,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from worker.domain.cluster.quantities import seconds_between
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.cluster.quantities import seconds_between
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.quantities import seconds_between
 from worker.sandbox.analyst.refs import as_dict, controller_of, dig
 from worker.sandbox.analyst.rules.case import short
 from worker.sandbox.analyst.shapes import annotations_of

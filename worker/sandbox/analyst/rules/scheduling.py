@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
 from worker.sandbox.analyst.finding import Finding, Remedy
-from worker.sandbox.analyst.quantities import quantity
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import claims, placement
 from worker.sandbox.analyst.rules.case import Case, sentence, short

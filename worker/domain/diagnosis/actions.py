@@ -1,0 +1,140 @@
+"""What an action of the catalog does, and whether it fits a finding.
+
+The name of an action type is the operator's own and trusted. One that is not understood by its words fits only where the signal
+type that the workflow declares is one of the finding's, and the finding is about a kind that the workflow is for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worker.domain.diagnosis.causes import Finding, Remedy, Strength, named
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflows import Workflow
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+R = Remedy
+NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
+    (r"pull secret|registry (?:secret|credential)", frozenset({R.REFRESH_PULL_SECRET})),
+    (r"git|revert commit", frozenset({R.REVERT_SOURCE})),
+    (r"memory", frozenset({R.INCREASE_MEMORY})),
+    (r"\bcpu", frozenset({R.INCREASE_CPU})),
+    (r"rollback|roll back|undo rollout", frozenset({R.ROLL_BACK})),
+    (r"\b(?:hpa|autoscaler)\b|horizontal pod autoscaler", frozenset({R.RAISE_AUTOSCALER})),
+    (r"\bpdb\b|disruption budget", frozenset({R.RELAX_DISRUPTION_BUDGET})),
+    (r"network polic", frozenset({R.FIX_NETWORK_POLICY})),
+    (r"certificate|\bcert\b", frozenset({R.RENEW_CERTIFICATE})),
+    (r"taint", frozenset({R.REMOVE_TAINT})),
+    (r"quota", frozenset({R.RAISE_QUOTA})),
+    (r"probe", frozenset({R.FIX_PROBE})),
+    (r"finali[sz]er", frozenset({R.REMOVE_FINALIZER})),
+    (r"deadline", frozenset({R.EXTEND_DEADLINE})),
+    (r"uncordon", frozenset({R.UNCORDON})),
+    (r"drain", frozenset({R.DRAIN})),
+    (r"cordon", frozenset({R.CORDON})),
+    (r"clean\w*(?: up)? (?:node|disk)", frozenset({R.CLEAN_NODE})),
+    (r"(?:provision|add|scale up|create) node|node capacity", frozenset({R.ADD_CAPACITY})),
+    (r"restart (?:kubelet|node|container runtime)", frozenset({R.RESTART_NODE_AGENT})),
+    (r"(?:expand|resize|grow|enlarge) (?:persistent volume|pvc|volume|claim)", frozenset({R.EXPAND_VOLUME})),
+    (r"clean\w*(?: up)? (?:persistent volume|pvc|volume|claim)", frozenset({R.CLEAN_VOLUME})),
+    (r"\bpvc\b|persistent volume claim|\bclaim\b", frozenset({R.RECREATE_CLAIM})),
+    (r"(?:restore|recreate) (?:config|secret)", frozenset({R.RESTORE_CONFIGURATION})),
+    (r"config", frozenset({R.PATCH_CONFIGURATION})),
+    (r"\bimage", frozenset({R.FIX_IMAGE})),
+    (r"service selector|fix service\b", frozenset({R.FIX_SERVICE})),
+    (r"resume|unsuspend", frozenset({R.RESUME})),
+    (r"restart", frozenset({R.RESTART})),
+    (r"scale", frozenset({R.SCALE_UP, R.SCALE_DOWN})),
+)  # fmt: skip
+
+
+EDITING = frozenset(
+    {
+        R.ROLL_BACK,
+        R.PATCH_CONFIGURATION,
+        R.RESTORE_CONFIGURATION,
+        R.FIX_IMAGE,
+        R.INCREASE_MEMORY,
+        R.INCREASE_CPU,
+        R.FIX_PROBE,
+    }
+)
+"""Remedies that change an object's spec or data, which a GitOps tool puts back to what its source says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What an answer wants done. `targets` are the objects that the workflow would act on.
+
+    `revision` and `replicas` are the values of the parameters of that meaning, None when there are none; `current_replicas` is
+    what the target has now.
+    """
+
+    workflow: Workflow
+    targets: tuple[ObjectRef, ...] = ()
+    revision: int | None = None
+    replicas: int | None = None
+
+
+def remedies_of(action_type: str) -> frozenset[Remedy]:
+    """The kinds of remedy that the name of an action type speaks of; empty for a name that is not understood."""
+    words = " ".join(WORD.findall(action_type)).lower()
+    return next((found for pattern, found in NAMES if re.search(pattern, words)), frozenset())
+
+
+def misfit(action: Action, finding: Finding, replicas_now: int | None = None, *, gitops: bool = False) -> str:
+    """Why the action does not fit the finding; empty when it does. `gitops`: a GitOps tool owns what would be changed."""
+    offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
+    wrong = (
+        _unknown(action.workflow, finding) if not offered else _unfit(offered, action, finding, gitops=gitops)
+    )
+    if wrong:
+        return wrong
+    strange = [t for t in action.targets if not any(named(t) == named(s) for s in finding.subjects)]
+    return f"{strange[0]} is not what the finding is about" if strange else ""
+
+
+def _unknown(workflow: Workflow, finding: Finding) -> str:
+    return (
+        ""
+        if _declared_for(workflow, finding)
+        else f"action type {workflow.action_type} is not known to act on {finding.cause}"
+    )
+
+
+def _unfit(offered: frozenset[Remedy], action: Action, finding: Finding, *, gitops: bool) -> str:
+    name = action.workflow.action_type
+    if gitops and offered & EDITING and not action.workflow.gitops_aware:
+        return f"{name} edits what a GitOps tool puts back"
+    if offered == {Remedy.REVERT_SOURCE}:
+        return (
+            "" if gitops and finding.remedies & EDITING else "there is no change at a GitOps source to revert"
+        )
+    if not offered & finding.remedies:
+        return f"{name} does not act on {finding.cause}"
+    if Remedy.ROLL_BACK in offered and action.revision not in {None, finding.revision}:
+        return f"revision {action.revision} is not the one before the change ({finding.revision})"
+    if offered == {Remedy.PATCH_CONFIGURATION} and not _signals_match(action.workflow, finding):
+        return f"{action.workflow.workflow_id} is declared for other signal types"
+    return ""
+
+
+def _narrowed(offered: frozenset[Remedy], action: Action, replicas_now: int | None) -> frozenset[Remedy]:
+    """Scaling up and down are told apart by the number that was chosen, where both numbers are known."""
+    if Remedy.SCALE_UP not in offered or action.replicas is None or replicas_now is None:
+        return offered
+    return frozenset({Remedy.SCALE_UP if action.replicas > replicas_now else Remedy.SCALE_DOWN})
+
+
+def _declared_for(workflow: Workflow, finding: Finding) -> bool:
+    if finding.strength is not Strength.DIRECT:
+        return False
+    components = {c.rpartition("/")[2].lower() for c in workflow.labels.get("component", ())}
+    return _signals_match(workflow, finding) and finding.object.kind.lower() in components
+
+
+def _signals_match(workflow: Workflow, finding: Finding) -> bool:
+    signals = {s.lower() for s in workflow.labels.get("signal_type", ())}
+    return bool(signals & {s.lower() for s in finding.signals})

@@ -1,0 +1,153 @@
+"""Kinds of cause, kinds of remedy, and what a rule concludes.
+
+A finding rests on fields that only Kubernetes components write, or on what is computed from specs. Messages of the kubelet, the
+scheduler and controllers are only ever sorted into classes. Logs, annotations, label values, data of ConfigMaps, values of
+environment variables and texts of alerts may lead to an object; they never are a reason for a finding.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from worker.domain.values.objects import ObjectRef
+
+
+class Cause(enum.StrEnum):
+    """What is wrong with an object."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    CRASH_ON_START = "crash_on_start"
+    IMAGE = "image"
+    MISSING_CONFIGURATION = "missing_configuration"
+    BAD_CONFIGURATION_CHANGE = "bad_configuration_change"
+    STALE_CONFIGURATION = "stale_configuration"
+    BAD_ROLLOUT = "bad_rollout"
+    NOT_SCHEDULABLE = "not_schedulable"
+    VOLUME = "volume"
+    NODE = "node"
+    EVICTION = "eviction"
+    PROBE = "probe"
+    NOT_READY = "not_ready"
+    SERVICE = "service"
+    NETWORK_POLICY = "network_policy"
+    CREATION_REFUSED = "creation_refused"
+    SCALED_TO_ZERO = "scaled_to_zero"
+    AUTOSCALER = "autoscaler"
+    DISRUPTION_BUDGET = "disruption_budget"
+    JOB = "job"
+    SUSPENDED = "suspended"
+    STUCK_DELETION = "stuck_deletion"
+    CONTROLLER = "controller"
+    DEFECTIVE_START = "defective_start"
+
+
+class Remedy(enum.StrEnum):
+    """What an action of the catalog does, whatever the catalog calls it."""
+
+    INCREASE_MEMORY = "increase_memory"
+    INCREASE_CPU = "increase_cpu"
+    ROLL_BACK = "roll_back"
+    REVERT_SOURCE = "revert_source"
+    RESTART = "restart"
+    PATCH_CONFIGURATION = "patch_configuration"
+    RESTORE_CONFIGURATION = "restore_configuration"
+    FIX_IMAGE = "fix_image"
+    REFRESH_PULL_SECRET = "refresh_pull_secret"  # noqa: S105 - a kind of action, not a credential
+    SCALE_UP = "scale_up"
+    SCALE_DOWN = "scale_down"
+    EXPAND_VOLUME = "expand_volume"
+    RECREATE_CLAIM = "recreate_claim"
+    CLEAN_VOLUME = "clean_volume"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
+    CLEAN_NODE = "clean_node"
+    RESTART_NODE_AGENT = "restart_node_agent"
+    ADD_CAPACITY = "add_capacity"
+    REMOVE_TAINT = "remove_taint"
+    RELAX_DISRUPTION_BUDGET = "relax_disruption_budget"
+    RAISE_AUTOSCALER = "raise_autoscaler"
+    FIX_NETWORK_POLICY = "fix_network_policy"
+    FIX_SERVICE = "fix_service"
+    FIX_PROBE = "fix_probe"
+    RAISE_QUOTA = "raise_quota"
+    RENEW_CERTIFICATE = "renew_certificate"
+    EXTEND_DEADLINE = "extend_deadline"
+    RESUME = "resume"
+    REMOVE_FINALIZER = "remove_finalizer"
+    FIX_PLACEMENT = "fix_placement"
+
+
+class Strength(enum.IntEnum):
+    """How much a finding says.
+
+    DIRECT: the state names the cause by itself. TIMED: state and order of changes speak for it. SYMPTOM: the object suffers,
+    and nothing says why.
+    """
+
+    SYMPTOM = 1
+    TIMED = 2
+    DIRECT = 3
+
+
+class Relation(enum.StrEnum):
+    """How two objects are tied by structure."""
+
+    SAME = "same"
+    OWNER = "owner"
+    OWNED = "owned"
+    SELECTED = "selected"
+    MOUNT = "mount"
+    NODE = "node"
+    SERVICE = "service"
+    NAMED_IN_SPEC = "named_in_spec"
+    DNS = "dns"
+    POLICY = "policy"
+    NAMESPACE = "namespace"
+    SCALE_TARGET = "scale_target"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One step from an object to another one that its state may depend on."""
+
+    relation: Relation
+    to: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One conclusion of a rule.
+
+    `object` is what has to change, `also` names other objects that an answer may rightly blame instead: the workload that
+    suffers, a claim behind it. `remedies` are the kinds of action whose precondition holds in this state. `revision` is the
+    one to roll back to, 0 when that is not known. `signals` are signal types that this state corresponds to, the best first.
+    `reads` are the objects that the conclusion rests on, `path` the steps from the signal's resource.
+    """
+
+    cause: Cause
+    object: ObjectRef
+    sentence: str
+    strength: Strength = Strength.DIRECT
+    also: tuple[ObjectRef, ...] = ()
+    remedies: frozenset[Remedy] = frozenset()
+    signals: tuple[str, ...] = ()
+    reads: tuple[ObjectRef, ...] = ()
+    revision: int = 0
+    path: tuple[Edge, ...] = field(default=())
+
+    @property
+    def subjects(self) -> tuple[ObjectRef, ...]:
+        """Every object that an answer may blame for this."""
+        return (self.object, *self.also)
+
+    def blames(self, ref: ObjectRef) -> bool:
+        """Whether the object is one of those that an answer may blame for this."""
+        return any(named(ref) == named(subject) for subject in self.subjects)
+
+
+def named(ref: ObjectRef) -> tuple[str, str, str]:
+    """What makes two references the same object, leaving out version and uid."""
+    return ref.kind.lower(), ref.namespace, ref.name

@@ -1,0 +1,176 @@
+"""What was changed before the pods of a workload failed: its template, or a ConfigMap that they use.
+
+Both conclusions rest on the order of times that the API server and controllers write. They are TIMED: a dependency that is
+itself unhealthy explains more than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from worker.domain.cluster.fields import dig, mapping, mappings, moment, name_of, reference, text
+from worker.domain.cluster.pods import containers, pod_failing
+from worker.domain.cluster.references import references_of
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength, named
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.structure import (
+    Rollout,
+    chain_of,
+    changed,
+    condition,
+    created,
+    has_progressed,
+    holds,
+    pods_of,
+    ref_to,
+    rollout_of,
+    template_since,
+)
+from worker.domain.values.objects import Manifest, ObjectRef
+
+SOON = timedelta(hours=1)
+SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
+SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
+
+
+def change_findings(facts: Facts, workload: ObjectRef, sick: Sequence[Manifest]) -> Iterator[Finding]:
+    """The change that the failure of these pods follows."""
+    if not sick:
+        return
+    rollout = rollout_of(facts, workload)
+    if (
+        rollout is not None
+        and _made_by(facts, sick[0], rollout)
+        and rollout.touches(container=_failing_container(sick[0]))
+    ):
+        strength = rollout_strength(facts, workload, rollout)
+        if strength is not None:
+            yield _bad_rollout(workload, sick, rollout, strength)
+            return
+    yield from _configuration(facts, workload, sick[0])
+
+
+def _failing_container(pod: Manifest) -> str:
+    return next((c.name for c in containers(pod) if c.failing), "")
+
+
+def _made_by(facts: Facts, pod: Manifest, rollout: Rollout) -> bool:
+    """Whether the newest revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
+    newest = reference(rollout.newest)
+    if newest.kind == "ReplicaSet":
+        return any(named(ref) == named(newest) for ref in chain_of(facts, pod))
+    return text(dig(pod, "metadata", "labels", "controller-revision-hash")) in {
+        "",
+        newest.name,
+        newest.name.rpartition("-")[2],
+    }
+
+
+def rollout_strength(facts: Facts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
+    """How clearly the newest revision failed while the one before worked; None when that is not known."""
+    if _both_run(facts, workload, rollout):
+        return Strength.DIRECT
+    manifest = facts.get(workload)
+    if manifest is None:
+        return None
+    if text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded":
+        return Strength.DIRECT
+    began, failed = created(rollout.newest), _unavailable_since(manifest)
+    if began is None or failed is None:
+        return None
+    return Strength.TIMED if began - SLACK <= failed <= began + SOON else None
+
+
+def _both_run(facts: Facts, workload: ObjectRef, rollout: Rollout) -> bool:
+    """Whether pods of the revision before are well while all of the newest one fail: the same surroundings, other templates."""
+    by_revision: dict[str, list[bool]] = {}
+    for pod in pods_of(facts, workload):
+        owner = chain_of(facts, pod)[1:2]
+        for ref in owner:
+            by_revision.setdefault(ref.name, []).append(not pod_failing(pod))
+    newest = by_revision.get(name_of(rollout.newest), [])
+    previous = by_revision.get(name_of(rollout.previous), [])
+    return bool(newest) and not any(newest) and any(previous)
+
+
+def _unavailable_since(manifest: Manifest) -> datetime | None:
+    """Since when a workload has been unavailable: before that it was available."""
+    if not holds(manifest, "Available", "False"):
+        return None
+    return moment(condition(manifest, "Available").get("lastTransitionTime"))
+
+
+def _bad_rollout(
+    workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout, strength: Strength
+) -> Finding:
+    fields = ", ".join(line.split(":", maxsplit=1)[0] for line in rollout.lines[:4])
+    return Finding(
+        cause=Cause.BAD_ROLLOUT,
+        object=workload,
+        sentence=f"The pods of {workload} fail since its newest revision, which changed {fields}; revision {rollout.revision} was available.",
+        strength=strength,
+        also=(reference(sick[0]), reference(rollout.newest)),
+        remedies=frozenset({Remedy.ROLL_BACK}),
+        signals=("CrashLoopBackOff", "ProgressDeadlineExceeded"),
+        reads=(workload, reference(rollout.newest), reference(rollout.previous), reference(sick[0])),
+        revision=rollout.revision,
+    )  # fmt: skip
+
+
+def _configuration(facts: Facts, workload: ObjectRef, pod: Manifest) -> Iterator[Finding]:
+    """A ConfigMap of failing pods that is younger than the template which worked with it before."""
+    since = template_since(facts, workload, pod)
+    failing = [c for c in containers(pod) if c.failing and (c.last or c.terminated)]
+    if since is None or not failing:
+        return
+    used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).config_maps
+    manifest = facts.get(workload)
+    failed = _unavailable_since(manifest) if manifest and not has_progressed(manifest) else None
+    for name in used:
+        found = facts.get(ref_to("ConfigMap", name, workload.namespace))
+        when = changed(found) if found else None
+        if found is None or when is None or when <= since + SAME_CLOCK or (failed and when > failed + SLACK):
+            continue
+        yield Finding(
+            cause=Cause.BAD_CONFIGURATION_CHANGE,
+            object=reference(found),
+            sentence=f"{reference(found)} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since.",
+            strength=Strength.TIMED,
+            also=(workload,),
+            remedies=frozenset({Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE}),
+            signals=("CrashLoopBackOff",),
+            reads=(reference(found), reference(pod)),
+        )  # fmt: skip
+
+
+def stale_findings(facts: Facts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Finding]:
+    """Running containers that hold values of a ConfigMap from before its last change, which only a restart renews."""
+    for pod in pods[:1]:
+        started = min(
+            (at for c in containers(pod) if (at := moment(dig(c.status, "state", "running", "startedAt")))),
+            default=None,
+        )
+        for name in _environment_sources(pod):
+            found = facts.get(ref_to("ConfigMap", name, workload.namespace))
+            when = changed(found) if found else None
+            if found is not None and when is not None and started is not None and when > started + SLACK:
+                yield Finding(
+                    cause=Cause.STALE_CONFIGURATION,
+                    object=workload,
+                    sentence=f"The containers of {workload} started before {reference(found)} changed and still hold its former values.",
+                    strength=Strength.TIMED,
+                    also=(reference(pod),),
+                    remedies=frozenset({Remedy.RESTART}),
+                    reads=(reference(pod), reference(found)),
+                )  # fmt: skip
+
+
+def _environment_sources(pod: Manifest) -> list[str]:
+    """ConfigMaps whose values a container got as environment when it started."""
+    found: list[str] = []
+    for container in containers(pod):
+        found += [text(dig(s, "configMapRef", "name")) for s in mappings(container.spec.get("envFrom"))]
+        keyed = mappings(container.spec.get("env"))
+        found += [text(dig(v, "valueFrom", "configMapKeyRef", "name")) for v in keyed]
+    return [name for name in dict.fromkeys(found) if name]

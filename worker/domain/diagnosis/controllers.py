@@ -1,0 +1,277 @@
+"""Objects whose own controllers state what is wrong: autoscalers, budgets, jobs, namespaces, certificates, API services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
+from worker.domain.cluster.pods import containers
+from worker.domain.cluster.selectors import selects
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.structure import (
+    condition,
+    holds,
+    labels_of,
+    owner_of,
+    pod_spec_of,
+    pods_of,
+    ref_to,
+)
+from worker.domain.values.objects import Manifest, ObjectRef
+
+NO_METRICS = frozenset(
+    {"FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas"}
+)
+ACME = "acme.cert-manager.io/v1"
+STUCK = timedelta(minutes=5)
+KNOWN_CONDITIONS = {
+    "Certificate": ("Ready", "cert-manager.io/"),
+    "APIService": ("Available", "apiregistration.k8s.io/"),
+    "Challenge": ("Ready", "acme.cert-manager.io/"),
+    "Issuer": ("Ready", "cert-manager.io/"),
+    "ClusterIssuer": ("Ready", "cert-manager.io/"),
+    "Revision": ("Ready", "serving.knative.dev/"),
+    "ExternalSecret": ("Ready", "external-secrets.io/"),
+    "Service": ("Ready", "serving.knative.dev/"),
+    "Configuration": ("Ready", "serving.knative.dev/"),
+}
+
+
+def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
+    """What a HorizontalPodAutoscaler scales."""
+    target = mapping(dig(manifest, "spec", "scaleTargetRef"))
+    if not target.get("name"):
+        return None
+    return ObjectRef(
+        text(target.get("kind")), text(target.get("name")), namespace, text(target.get("apiVersion"))
+    )
+
+
+def autoscaler_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """An autoscaler at its maximum, or one that cannot compute or reach its target."""
+    target = scale_target(manifest, ref.namespace)
+    also = (target,) if target else ()
+    maximum, current = (
+        whole(dig(manifest, "spec", "maxReplicas")),
+        whole(dig(manifest, "status", "currentReplicas")),
+    )
+    limited = condition(manifest, "ScalingLimited")
+    if (
+        holds(manifest, "ScalingLimited")
+        and text(limited.get("reason")) == "TooManyReplicas"
+        and current >= maximum > 0
+    ):
+        yield _finding(
+            Cause.AUTOSCALER,
+            ref,
+            f"{ref} is at its maximum of {maximum} replicas and wants more",
+            {Remedy.RAISE_AUTOSCALER},
+            ("HPAMaxedOut",),
+            also,
+        )
+    if target and facts.presence(target) is Presence.ABSENT:
+        yield _finding(
+            Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", set(), (), also
+        )
+        return
+    if (
+        holds(manifest, "ScalingActive", "False")
+        and text(condition(manifest, "ScalingActive").get("reason")) in NO_METRICS
+        and target
+    ):
+        spec = pod_spec_of(facts.get(target) or {})
+        lacking = [
+            c for c in mappings(spec.get("containers")) if not mapping(dig(c, "resources", "requests"))
+        ]
+        if lacking:
+            yield _finding(
+                Cause.AUTOSCALER,
+                target,
+                f"{ref} cannot compute a share of requests that {target} does not declare",
+                set(),
+                (),
+                (ref,),
+            )
+
+
+def budget_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """A disruption budget that allows nothing although every pod it counts is healthy."""
+    status = mapping(manifest.get("status"))
+    healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
+    if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
+        return
+    cordoned = {
+        text(meta(n).get("name")) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True
+    }
+    pods = [
+        p
+        for p in facts.list("Pod", ref.namespace).items
+        if selects(dig(manifest, "spec", "selector"), labels_of(p))
+    ]
+    blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
+    remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
+    told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy"
+    yield _finding(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
+                   ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
+
+
+def job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """A Job that failed or does not end."""
+    failed = condition(manifest, "Failed") if holds(manifest, "Failed") else {}
+    reason = text(failed.get("reason"))
+    owner = owner_of(manifest)
+    also = (owner,) if owner else ()
+    if reason == "DeadlineExceeded":
+        worked = any(c.running or c.last for p in pods_of(facts, ref) for c in containers(p))
+        remedies = {Remedy.EXTEND_DEADLINE} if worked else set()
+        yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, ("DeadlineExceeded",), also)
+    elif failed:
+        yield _finding(Cause.JOB, ref, f"{ref} failed: {reason}", set(), (reason,), also, Strength.TIMED)
+    elif whole(dig(manifest, "status", "active")):
+        for pod in pods_of(facts, ref):
+            done = [c for c in containers(pod) if c.kind == "app" and c.done]
+            on = [c for c in containers(pod) if c.kind == "app" and c.running]
+            if done and on:
+                yield _finding(
+                    Cause.JOB,
+                    ref,
+                    f"{ref} does not end: container {on[0].name} still runs after {done[0].name} has finished",
+                    set(),
+                    (),
+                    (reference(pod),),
+                )
+
+
+def cron_job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """A CronJob that starts no Jobs."""
+    if dig(manifest, "spec", "suspend") is True:
+        yield _finding(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
+        return
+    active = [
+        ref_to("Job", text(j.get("name")), ref.namespace) for j in mappings(dig(manifest, "status", "active"))
+    ]
+    if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
+        yield _finding(
+            Cause.JOB, active[0], f"{active[0]} still runs, and {ref} forbids a second one", set(), (), (ref,)
+        )
+    reasons = {e.reason for e in facts.events(ref.namespace, ref)}
+    if {"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart"} & reasons:
+        yield _finding(Cause.JOB, ref, f"{ref} has missed start times", set(), ())
+
+
+def deletion_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """An object that is being deleted and stays."""
+    since = moment(meta(manifest).get("deletionTimestamp"))
+    if since is None or (facts.now is not None and facts.now - since < STUCK):
+        return
+    finalizers = meta(manifest).get("finalizers") or dig(manifest, "spec", "finalizers") or []
+    stuck = [
+        c
+        for c in mappings(dig(manifest, "status", "conditions"))
+        if text(c.get("status")) == "True" and ref.kind == "Namespace"
+    ]
+    if not finalizers and not stuck and ref.kind != "Pod":
+        return
+    why = ", ".join(text(c.get("type")) for c in stuck) or "its finalizers"
+    remedies = (
+        {Remedy.REMOVE_FINALIZER}
+        if any(text(c.get("type")) == "NamespaceFinalizersRemaining" for c in stuck)
+        else set()
+    )
+    node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
+    yield _finding(
+        Cause.STUCK_DELETION,
+        ref,
+        f"{ref} is being deleted and stays ({why})",
+        remedies,
+        (),
+        (node,) if node.name else (),
+        Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT,
+    )
+
+
+def stated_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """Kinds whose condition is written by their own well-known controller."""
+    kind, group = KNOWN_CONDITIONS.get(ref.kind, ("", ""))
+    version = text(manifest.get("apiVersion"))
+    if not kind or not version.startswith(group):
+        return
+    expires = moment(dig(manifest, "status", "notAfter"))
+    expired = facts.now is not None and expires is not None and expires < facts.now
+    if holds(manifest, kind, "False") or expired:
+        secret = text(dig(manifest, "spec", "secretName"))
+        also = (ref_to("Secret", secret, ref.namespace),) if secret else ()
+        renewable = (
+            ref.kind == "Certificate" and not facts.list("Challenge", ref.namespace, api_version=ACME).items
+        )
+        remedies = {Remedy.RENEW_CERTIFICATE} if renewable else set()
+        state = (
+            "has expired" if expired else f"is not {kind}: {text(condition(manifest, kind).get('reason'))}"
+        )
+        yield _finding(
+            Cause.CONTROLLER,
+            ref,
+            f"{ref} {state}",
+            remedies,
+            ("CertificateExpired",) if expired else (),
+            also,
+        )
+
+
+def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """Readiness gates that are not met, and a resize in place that does not fit the node."""
+    wanted = [text(g.get("conditionType")) for g in mappings(dig(pod, "spec", "readinessGates"))]
+    unmet = [gate for gate in wanted if gate and not holds(pod, gate)]
+    if unmet and holds(pod, "ContainersReady"):
+        yield _finding(
+            Cause.NOT_READY,
+            workload,
+            f"{reference(pod)} waits for its readiness gate {unmet[0]}",
+            set(),
+            (),
+            (reference(pod),),
+        )
+    pending = condition(pod, "PodResizePending")
+    if text(pending.get("status")) == "True":
+        reason = text(pending.get("reason"))
+        yield _finding(
+            Cause.NOT_SCHEDULABLE,
+            reference(pod),
+            f"the resize of {reference(pod)} is {reason} on its node",
+            set(),
+            (),
+            (workload,),
+        )
+
+
+def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """A StatefulSet whose update is held back by its own partition."""
+    partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
+    current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
+    if ref.kind == "StatefulSet" and partition and current != update:
+        yield _finding(
+            Cause.BAD_ROLLOUT, ref, f"{ref} updates no pod below its partition of {partition}", set(), ()
+        )
+
+
+def certificates_mounted(facts: Facts, pod: Manifest, namespace: str) -> list[ObjectRef]:
+    """Certificates whose Secret a pod mounts."""
+    secrets = {text(dig(v, "secret", "secretName")) for v in mappings(dig(pod, "spec", "volumes"))} - {""}
+    if not secrets:
+        return []
+    found = facts.list("Certificate", namespace).items
+    return [reference(c) for c in found if text(dig(c, "spec", "secretName")) in secrets]
+
+
+def _finding(
+    cause: Cause,
+    ref: ObjectRef,
+    what: str,
+    remedies: set[Remedy],
+    signals: tuple[str, ...],
+    also: tuple[ObjectRef, ...] = (),
+    strength: Strength = Strength.DIRECT,
+) -> Finding:
+    return Finding(cause, ref, f"{what}.", strength, also, frozenset(remedies), signals, (ref,))

@@ -1,0 +1,111 @@
+"""Pods that are not even created: quotas, limits, admission, missing accounts and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
+from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength
+from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.messages import Refusal, refusal
+from worker.domain.diagnosis.scheduling import requests_of
+from worker.domain.diagnosis.structure import condition, holds, pod_spec_of, ref_to, replica_sets_of
+from worker.domain.values.objects import Manifest, ObjectRef
+
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def refused(facts: Facts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
+    """Why controllers report that they cannot create pods of a workload, and the objects that say so; None if they do not."""
+    makers = [workload, *replica_sets_of(facts, workload)]
+    said: list[str] = []
+    reads: list[ObjectRef] = []
+    for maker in makers:
+        manifest = facts.get(maker)
+        found = (
+            condition(manifest, "ReplicaFailure") if manifest and holds(manifest, "ReplicaFailure") else {}
+        )
+        if found:
+            said.append(text(found.get("message")))
+            reads.append(maker)
+    events = [e for e in facts.events(workload.namespace, *makers) if e.reason == "FailedCreate"]
+    said += [e.message for e in reversed(events)]
+    reads += [e.about for e in events[-1:]]
+    return (refusal(*said), tuple(reads)) if said else None
+
+
+def creation_findings(facts: Facts, workload: ObjectRef) -> Iterator[Finding]:
+    """Why the pods of a workload are not created."""
+    found = refused(facts, workload)
+    if found is None:
+        return
+    why, reads = found
+    spec = pod_spec_of(facts.get(workload) or {})
+    blamed = list(_objects(facts, why, workload, spec))
+    target = blamed[0] if blamed else workload
+    yield Finding(
+        cause=Cause.CREATION_REFUSED,
+        object=target,
+        sentence=f"The API server refuses to create the pods of {workload}: {why}{f', by {target}' if blamed else ''}.",
+        strength=Strength.TIMED if why is Refusal.WEBHOOK_DOWN else Strength.DIRECT,
+        also=(*blamed[1:], workload, *(r for r in reads if r != workload)),
+        signals=("FailedCreate",),
+        reads=reads,
+    )
+
+
+def _objects(facts: Facts, why: Refusal, workload: ObjectRef, spec: dict[str, object]) -> Iterator[ObjectRef]:
+    """The objects that the class of a refusal points to, as far as their own state agrees."""
+    if why is Refusal.QUOTA:
+        yield from (
+            reference(q) for q in facts.list("ResourceQuota", workload.namespace).items if exhausted(q, spec)
+        )
+    elif why is Refusal.QUOTA_NEEDS_VALUES:
+        yield workload
+        yield from (reference(q) for q in facts.list("ResourceQuota", workload.namespace).items)
+    elif why is Refusal.LIMIT_RANGE:
+        yield from (reference(r) for r in facts.list("LimitRange", workload.namespace).items)
+    elif why is Refusal.POD_SECURITY:
+        yield workload
+        yield ref_to("Namespace", workload.namespace)
+    elif why is Refusal.SERVICE_ACCOUNT:
+        account = ref_to("ServiceAccount", text(spec.get("serviceAccountName")), workload.namespace)
+        if account.name and facts.presence(account) is Presence.ABSENT:
+            yield account
+    elif why is Refusal.PRIORITY_CLASS:
+        priority = ref_to("PriorityClass", text(spec.get("priorityClassName")))
+        if priority.name and facts.presence(priority) is Presence.ABSENT:
+            yield workload
+            yield priority
+
+
+def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
+    """Whether a quota has no room for one more pod of this spec, by its own status."""
+    hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
+    wanted = requests_of(spec)
+    limits: dict[str, float] = {}
+    for container in mappings(spec.get("containers")):
+        for name, value in mapping(dig(container, "resources", "limits")).items():
+            limits[f"limits.{name}"] = limits.get(f"limits.{name}", 0.0) + (quantity(value) or 0.0)
+    asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
+    return any(
+        (quantity(used.get(name)) or 0.0) + asked.get(name, 0.0) > (quantity(value) or 0.0)
+        for name, value in hard.items()
+    )
+
+
+def webhook_edges(facts: Facts, workload: ObjectRef) -> Iterator[Edge]:
+    """Services of admission webhooks, when the API server says that it cannot call one."""
+    found = refused(facts, workload)
+    if found is None or found[0] is not Refusal.WEBHOOK_DOWN:
+        return
+    for kind in WEBHOOKS:
+        for configuration in facts.list(kind).items:
+            for hook in mappings(configuration.get("webhooks")):
+                service = mapping(dig(hook, "clientConfig", "service"))
+                if service and name_of(configuration):
+                    yield Edge(
+                        Relation.WEBHOOK,
+                        ref_to("Service", text(service.get("name")), text(service.get("namespace"))),
+                    )

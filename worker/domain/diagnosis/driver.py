@@ -1,0 +1,78 @@
+"""Runs rules against a cluster: reads what they ask for, within a budget, until they have all they can get."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from worker.domain.cluster.kinds import is_secret
+from worker.domain.diagnosis.facts import Answer, Facts, Presence, Question
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import Listing, ListQuery, ObjectRef
+from worker.domain.values.ports import Cluster
+
+Conclusion = TypeVar("Conclusion")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one investigation by rules. What is not read within them stays unknown."""
+
+    reads: int = 15
+    seconds: float = 2.0
+    page: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Investigator:
+    """Answers the open questions of a store from the Cluster port."""
+
+    cluster: Cluster
+    budget: Budget = Budget()
+
+    async def conclude(self, facts: Facts, rules: Callable[[Facts], Conclusion]) -> Conclusion:
+        """What the rules conclude when nothing is open any more or the budget is spent. Never raises ClusterError."""
+        conclusion = rules(facts)
+        left = self.budget.reads
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.budget.seconds):
+                while facts.open and left > 0:
+                    batch = list(facts.open)[:left]
+                    left -= len(batch)
+                    facts.open.clear()
+                    await asyncio.gather(*(self._answer(facts, question) for question in batch))
+                    conclusion = rules(facts)
+                return conclusion
+        return rules(facts)
+
+    async def _answer(self, facts: Facts, question: Question) -> None:
+        facts.answer({question: await self._read(question)})
+
+    async def _read(self, question: Question) -> Answer:
+        if is_secret(question.kind):
+            return Presence.UNKNOWN
+        try:
+            if question.name:
+                return await self.cluster.get(
+                    ObjectRef(question.kind, question.name, question.namespace, question.api_version)
+                )
+            return await self._list(question)
+        except ClusterError as error:
+            if error.reason is ClusterReason.UNKNOWN_KIND and not question.name:
+                return Listing(())
+            absent = {ClusterReason.NOT_FOUND, ClusterReason.UNKNOWN_KIND}
+            return Presence.ABSENT if error.reason in absent else Presence.UNKNOWN
+
+    async def _list(self, question: Question) -> Listing:
+        return await self.cluster.list(
+            ListQuery(
+                question.kind,
+                question.namespace,
+                question.api_version,
+                field_selector=f"spec.nodeName={question.node}" if question.node else "",
+                limit=self.budget.page,
+            )
+        )

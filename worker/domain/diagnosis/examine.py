@@ -1,0 +1,320 @@
+"""What the rules say about one object, and which objects its state may depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
+from worker.domain.cluster.kinds import belongs_by_name
+from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.selectors import selects
+from worker.domain.diagnosis import controllers, creation, nodes, policies, services
+from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength
+from worker.domain.diagnosis.changes import change_findings, stale_findings
+from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.running import running_findings
+from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
+from worker.domain.diagnosis.starting import starting_findings
+from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
+from worker.domain.diagnosis.structure import holds, labels_of, owner_of, pods_of, ref_to, root_of, sick_pods
+from worker.domain.values.objects import Manifest, ObjectRef
+
+MAX_PODS = 3
+METRICS = (
+    ref_to("APIService", "v1beta1.metrics.k8s.io"),
+    ref_to("Deployment", "metrics-server", "kube-system"),
+)
+CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment", "coredns", "kube-system"))
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Findings about one object and where to look further. `sick`: something is wrong with it, whatever the cause."""
+
+    findings: tuple[Finding, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    sick: bool = False
+
+
+def examine(facts: Facts, ref: ObjectRef, *, signal: bool = False) -> Examined:
+    """Examine one object. `signal`: it is the one that the signal names, so its dependencies matter even if it is well."""
+    if ref.kind == "Pod":
+        return _pod(facts, ref, signal=signal)
+    if ref.kind == "Service" and ref.api_version in {"", "v1"}:
+        return _service(facts, ref)
+    special = SPECIAL.get(ref.kind)
+    if special is not None:
+        manifest = facts.get(ref)
+        return special(facts, ref, manifest) if manifest is not None else _absent(facts, ref)
+    return workload(facts, ref, signal=signal)
+
+
+def _absent(facts: Facts, ref: ObjectRef) -> Examined:
+    if ref.kind == "PersistentVolumeClaim" and facts.presence(ref) is Presence.ABSENT:
+        return Examined(tuple(volume_findings(facts, ref, {})), sick=True)
+    return Examined()
+
+
+def _pod(facts: Facts, ref: ObjectRef, *, signal: bool) -> Examined:
+    listed = facts.list("Pod", ref.namespace)
+    pod = next((p for p in listed.items if name_of(p) == ref.name), None)
+    if pod is not None:
+        root = root_of(facts, pod)
+        return workload(facts, root, signal=signal, first=pod)
+    if not listed.complete:
+        return Examined()
+    owners = [
+        reference(m)
+        for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
+        for m in facts.list(kind, ref.namespace).items
+        if belongs_by_name(reference(m), ref)
+    ]
+    gone = [e for e in facts.events(ref.namespace, ref) if e.reason == "Evicted"]
+    return Examined((), tuple(Edge(Relation.OWNER, owner) for owner in owners), sick=bool(gone))
+
+
+def workload(
+    facts: Facts, ref: ObjectRef, *, signal: bool = False, first: Manifest | None = None
+) -> Examined:
+    """Examine what runs pods: a built-in workload, a custom one, or a pod without an owner."""
+    if ref.kind == "ReplicaSet" and not facts.list("ReplicaSet", ref.namespace).items:
+        return Examined()  # its own owner is not known yet
+    sick = sick_pods(facts, ref)
+    if (
+        first is not None
+        and pod_failing(first)
+        and (sick or ref.kind in {"Pod", "Job"} or nodes.evicted(first))
+    ):
+        sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
+    manifest = facts.get(ref) if ref.kind != "Pod" else None
+    found: list[Finding] = []
+    for pod in sick[:MAX_PODS]:
+        found += list(pod_findings(facts, pod, ref))
+    if first is not None and not sick:
+        found += list(controllers.condition_findings(first, ref))
+    found += list(_of_workload(facts, ref, manifest, sick))
+    edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
+    edges += [Edge(Relation.NODE, daemon) for pod in sick[:1] for daemon in _node_agents(facts, pod)]
+    if not found:
+        edges += [Edge(Relation.NODE, node) for pod in sick[:1] for node in unfit_nodes(facts, pod)]
+    if manifest is not None and _missing_pods(facts, ref, manifest):
+        edges += list(creation.webhook_edges(facts, ref))
+    pods = sick or pods_of(facts, ref)
+    if pods and (sick or signal) and not any(f.strength is Strength.DIRECT for f in found):
+        extra, further = _surroundings(facts, ref, pods)
+        found += extra
+        edges += further
+    return Examined(tuple(_distinct(found)), tuple(edges), sick=bool(sick or found))
+
+
+def _node_agents(facts: Facts, pod: Manifest) -> list[ObjectRef]:
+    """DaemonSets whose pod on the same node fails, for a pod whose volumes are not mounted: drivers run that way."""
+    node = text(dig(pod, "spec", "nodeName"))
+    mounting = any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod)))
+    if not node or not mounting or dig(pod, "status", "phase") != "Pending":
+        return []
+    agents = [
+        p
+        for p in facts.list("Pod", "kube-system").items
+        if dig(p, "spec", "nodeName") == node and pod_failing(p)
+    ]
+    return [root for p in agents if (root := root_of(facts, p)).kind == "DaemonSet"]
+
+
+def _worth_node(found: Sequence[Finding]) -> bool:
+    return not any(f.strength is Strength.DIRECT and f.cause is not Cause.VOLUME for f in found)
+
+
+def _distinct(found: Sequence[Finding]) -> list[Finding]:
+    kept: dict[tuple[Cause, ObjectRef, frozenset[object]], Finding] = {}
+    for finding in found:
+        kept.setdefault((finding.cause, finding.object, frozenset(finding.remedies)), finding)
+    return list(kept.values())
+
+
+def pod_findings(facts: Facts, pod: Manifest, ref: ObjectRef) -> Iterator[Finding]:
+    """What is wrong with one sick pod."""
+    if nodes.evicted(pod):
+        yield from nodes.eviction_findings(facts, pod, ref)
+    elif meta(pod).get("deletionTimestamp"):
+        yield from controllers.deletion_findings(facts, reference(pod), pod)
+    elif unscheduled(pod):
+        yield from pod_claim_findings(facts, pod, ref)
+        yield from scheduling_findings(facts, pod, ref)
+    else:
+        if dig(pod, "status", "phase") == "Pending":
+            yield from pod_claim_findings(facts, pod, ref)
+        yield from starting_findings(facts, pod, ref)
+        yield from running_findings(facts, pod, ref)
+        yield from controllers.condition_findings(pod, ref)
+
+
+def _of_workload(
+    facts: Facts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest]
+) -> Iterator[Finding]:
+    if manifest is not None:
+        idle = services.idle_finding(manifest, ref)
+        if idle:
+            yield idle
+        if _missing_pods(facts, ref, manifest):
+            yield from creation.creation_findings(facts, ref)
+        if ref.kind == "Job":
+            yield from controllers.job_findings(facts, ref, manifest)
+        yield from controllers.stated_findings(facts, ref, manifest)
+        yield from controllers.partition_findings(ref, manifest)
+    yield from change_findings(facts, ref, sick)
+
+
+def _missing_pods(facts: Facts, ref: ObjectRef, manifest: Manifest) -> bool:
+    """Whether a workload has fewer pods than it wants."""
+    if manifest.get("kind") == "Job":
+        status = mapping(manifest.get("status"))
+        return not status.get("active") and not status.get("succeeded") and not status.get("failed")
+    by_node = dig(manifest, "status", "desiredNumberScheduled")
+    wanted = by_node if manifest.get("kind") == "DaemonSet" else dig(manifest, "spec", "replicas")
+    listed = facts.list("Pod", ref.namespace)
+    return isinstance(wanted, int) and listed.complete and len(pods_of(facts, ref)) < wanted
+
+
+def _surroundings(facts: Facts, ref: ObjectRef, pods: Sequence[Manifest]) -> tuple[list[Finding], list[Edge]]:
+    """Dependencies of pods that suffer without a reason of their own, and the policies between."""
+    found: list[Finding] = [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
+    edges = []
+    for service in services.dependencies_of(facts, pods, ref):
+        manifest = facts.get(service)
+        behind = services.workloads_behind(facts, service)
+        if any(w.kind == ref.kind and w.name == ref.name and w.namespace == ref.namespace for w in behind):
+            continue
+        edges.append(Edge(Relation.NAMED_IN_SPEC, service))
+        if manifest is not None:
+            selector = mapping(dig(manifest, "spec", "selector"))
+            servers = [
+                p
+                for p in facts.list("Pod", service.namespace).items
+                if selector and selects({"matchLabels": selector}, labels_of(p))
+            ]
+            found += list(policies.blocking_findings(facts, ref, pods[0], manifest, servers))
+    if pod_failing(pods[0]):
+        found += list(policies.dns_findings(facts, ref, pods[0]))
+        edges += [
+            Edge(Relation.MOUNT, c) for c in controllers.certificates_mounted(facts, pods[0], ref.namespace)
+        ]
+        edges += [Edge(Relation.DNS, server) for server in CLUSTER_DNS]
+    return found, edges
+
+
+def _service(facts: Facts, ref: ObjectRef) -> Examined:
+    found = tuple(services.service_findings(facts, ref))
+    edges = () if found else tuple(Edge(Relation.SELECTED, w) for w in services.workloads_behind(facts, ref))
+    return Examined(found, edges, sick=bool(found))
+
+
+def _autoscaler(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(controllers.autoscaler_findings(facts, ref, manifest))
+    target = controllers.scale_target(manifest, ref.namespace)
+    edges = [Edge(Relation.SCALE_TARGET, target)] if target and not found else []
+    if not found and holds(manifest, "ScalingActive", "False"):
+        edges += [Edge(Relation.SERVICE, server) for server in METRICS]
+    return Examined(found, tuple(edges), sick=bool(found))
+
+
+def _api_service(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(controllers.stated_findings(facts, ref, manifest))
+    service = mapping(dig(manifest, "spec", "service"))
+    target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+    return Examined(
+        found, (Edge(Relation.SERVICE, target),) if target.name and found else (), sick=bool(found)
+    )
+
+
+def _budget(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(controllers.budget_findings(facts, ref, manifest))
+    pods = [
+        p
+        for p in facts.list("Pod", ref.namespace).items
+        if selects(dig(manifest, "spec", "selector"), labels_of(p))
+    ]
+    roots = dict.fromkeys(root_of(facts, p) for p in pods if pod_failing(p))
+    return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots), sick=bool(found))
+
+
+def _node(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(nodes.node_findings(facts, ref))
+    return Examined(found, sick=bool(found) or dig(manifest, "spec", "unschedulable") is True)
+
+
+def _namespace(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = list(controllers.deletion_findings(facts, ref, manifest))
+    edges: list[Edge] = []
+    if holds(manifest, "NamespaceDeletionDiscoveryFailure"):
+        edges += [
+            Edge(Relation.SERVICE, reference(s))
+            for s in facts.list("APIService").items
+            if holds(s, "Available", "False")
+        ]
+    if not found:
+        roots = dict.fromkeys(root_of(facts, p) for p in facts.list("Pod", ref.name).items if pod_failing(p))
+        edges += [Edge(Relation.NAMESPACE, root) for root in roots]
+    return Examined(tuple(found), tuple(edges), sick=bool(found))
+
+
+def _cron_job(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(controllers.cron_job_findings(facts, ref, manifest))
+    jobs = [
+        j for j in facts.list("Job", ref.namespace).items if (owner := owner_of(j)) and owner.name == ref.name
+    ]
+    return Examined(
+        found,
+        tuple(Edge(Relation.OWNED, reference(j)) for j in jobs[-3:]) if not found else (),
+        sick=bool(found),
+    )
+
+
+def _claim(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(volume_findings(facts, ref, manifest))
+    return Examined(found, sick=bool(found))
+
+
+def _stated(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    found = tuple(controllers.stated_findings(facts, ref, manifest))
+    issuer = mapping(dig(manifest, "spec", "issuerRef"))
+    edges = []
+    if found and issuer.get("name"):
+        kind = text(issuer.get("kind")) or "Issuer"
+        place = "" if kind == "ClusterIssuer" else ref.namespace
+        edges.append(
+            Edge(Relation.SERVICE, ObjectRef(kind, text(issuer.get("name")), place, "cert-manager.io/v1"))
+        )
+    return Examined(found, tuple(edges), sick=bool(found))
+
+
+def _ingress(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+    name = text(dig(manifest, "spec", "ingressClassName"))
+    if name and facts.presence(ref_to("IngressClass", name)) is Presence.ABSENT:
+        told = f"{ref} asks for IngressClass {name}, which does not exist."
+        return Examined((Finding(Cause.CONTROLLER, ref, told, reads=(ref,)),), sick=True)
+    paths = [
+        p for rule in mappings(dig(manifest, "spec", "rules")) for p in mappings(dig(rule, "http", "paths"))
+    ]
+    named = dict.fromkeys(text(dig(p, "backend", "service", "name")) for p in paths)
+    return Examined(
+        (), tuple(Edge(Relation.SERVICE, ref_to("Service", n, ref.namespace)) for n in named if n)
+    )
+
+
+SPECIAL: dict[str, Callable[[Facts, ObjectRef, Manifest], Examined]] = {
+    "HorizontalPodAutoscaler": _autoscaler,
+    "APIService": _api_service,
+    "PodDisruptionBudget": _budget,
+    "Node": _node,
+    "Namespace": _namespace,
+    "CronJob": _cron_job,
+    "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _claim,
+    "Certificate": _stated,
+    "Issuer": _stated,
+    "ClusterIssuer": _stated,
+    "ExternalSecret": _stated,
+    "Ingress": _ingress,
+}

@@ -1,0 +1,158 @@
+"""What is known of the cluster, and what would have to be read to know more.
+
+Rules ask this store and go on with what it has. What is not known yet becomes an open question and counts as unknown; when the
+rules have run, a driver reads the open questions and the rules run again, until nothing is open or the budget is spent. Rules
+stay pure functions, and every conclusion can be repeated from the same answers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from worker.domain.cluster.fields import name_of, reference
+from worker.domain.cluster.timeline import Happening, happenings
+from worker.domain.values.objects import Listing, Manifest, ObjectRef
+
+API_VERSIONS = {
+    "Pod": "v1", "Service": "v1", "ConfigMap": "v1", "Node": "v1", "Event": "v1", "Namespace": "v1",
+    "PersistentVolumeClaim": "v1", "PersistentVolume": "v1", "ResourceQuota": "v1", "LimitRange": "v1",
+    "ServiceAccount": "v1", "Secret": "v1", "ReplicationController": "v1",
+    "Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
+    "ControllerRevision": "apps/v1", "Job": "batch/v1", "CronJob": "batch/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2", "PodDisruptionBudget": "policy/v1",
+    "NetworkPolicy": "networking.k8s.io/v1", "Ingress": "networking.k8s.io/v1", "IngressClass": "networking.k8s.io/v1",
+    "StorageClass": "storage.k8s.io/v1", "VolumeAttachment": "storage.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1", "APIService": "apiregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "Certificate": "cert-manager.io/v1",
+}  # fmt: skip
+CLUSTER_SCOPED = frozenset(
+    {
+        "Node", "Namespace", "PersistentVolume", "StorageClass", "VolumeAttachment", "PriorityClass", "APIService",
+        "IngressClass", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ClusterIssuer",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty)."""
+
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    api_version: str = ""
+    node: str = ""
+
+    def __str__(self) -> str:
+        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`."""
+        if self.name:
+            return str(ObjectRef(self.kind, self.name, self.namespace))
+        place = (
+            f"node {self.node}"
+            if self.node
+            else f"namespace {self.namespace}"
+            if self.namespace
+            else "the cluster"
+        )
+        return f"{self.kind} objects of {place}"
+
+
+class Presence(enum.StrEnum):
+    """Whether an object exists. UNKNOWN: not read yet, forbidden, timed out, or beyond the end of a cut list."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+Answer = Listing | Manifest | Presence
+"""What a read gave: objects, one object, or only whether it is absent or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Objects of one kind. `complete`: there are no others; False also when nothing is known."""
+
+    items: tuple[Manifest, ...] = ()
+    complete: bool = False
+
+
+@dataclass
+class Facts:
+    """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has answered.
+
+    `answers` may be filled with what was read earlier in a run.
+    """
+
+    now: datetime | None = None
+    answers: dict[Question, Answer] = field(default_factory=dict)
+    open: dict[Question, None] = field(default_factory=dict)
+    _events: dict[str, tuple[Happening, ...]] = field(default_factory=dict)
+
+    def presence(self, ref: ObjectRef) -> Presence:
+        """Whether the object exists."""
+        found = self._find(ref)
+        return found if isinstance(found, Presence) else Presence.PRESENT
+
+    def get(self, ref: ObjectRef) -> Manifest | None:
+        """The object; None when it is absent or unknown (`presence` tells which)."""
+        found = self._find(ref)
+        return None if isinstance(found, Presence) else found
+
+    def list(self, kind: str, namespace: str = "", *, node: str = "", api_version: str = "") -> Objects:
+        """Objects of a kind in a namespace, or all pods of a node."""
+        question = Question(kind, namespace, "", api_version or API_VERSIONS.get(kind, ""), node)
+        answer = self._ask(question)
+        if isinstance(answer, Listing):
+            return Objects(answer.items, answer.complete)
+        return Objects(complete=answer is Presence.ABSENT)
+
+    def events(self, namespace: str, *refs: ObjectRef) -> tuple[Happening, ...]:
+        """Events of a namespace about any of the objects, by kind and name, oldest first."""
+        found = self._events.get(namespace)
+        if found is None:
+            listed = self.list("Event", namespace)
+            found = tuple(happenings(listed.items))
+            if listed.items or listed.complete:
+                self._events[namespace] = found
+        wanted = {(ref.kind, ref.name) for ref in refs}
+        return tuple(e for e in found if (e.about.kind, e.about.name) in wanted)
+
+    def answer(self, answers: Mapping[Question, Answer]) -> None:
+        """Take what was read. The questions are no longer open."""
+        self.answers.update(answers)
+        for question in answers:
+            self.open.pop(question, None)
+
+    def _find(self, ref: ObjectRef) -> Manifest | Presence:
+        namespace = "" if ref.kind in CLUSTER_SCOPED else ref.namespace
+        version = ref.api_version or API_VERSIONS.get(ref.kind, "")
+        question = Question(ref.kind, namespace, ref.name, version)
+        if question in self.answers:
+            found = self.answers[question]
+            return found if isinstance(found, dict | Presence) else Presence.UNKNOWN
+        listed = self.answers.get(Question(ref.kind, namespace, "", version))
+        if isinstance(listed, Listing):
+            item = next((i for i in listed.items if name_of(i) == ref.name), None)
+            if item is not None:
+                return item
+            if listed.complete:
+                return Presence.ABSENT
+        answer = self._ask(question)
+        return answer if isinstance(answer, dict | Presence) else Presence.UNKNOWN
+
+    def _ask(self, question: Question) -> Answer:
+        if question in self.answers:
+            return self.answers[question]
+        self.open[question] = None
+        return Presence.UNKNOWN
+
+
+def refs(manifests: Iterable[Manifest]) -> tuple[ObjectRef, ...]:
+    """References of the objects."""
+    return tuple(reference(m) for m in manifests)

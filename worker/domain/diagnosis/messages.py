@@ -1,0 +1,104 @@
+"""Messages of Kubernetes components, sorted into a closed set of classes.
+
+A class may choose between causes of the object that the component wrote about, and nothing else: no name, number or host in a
+message is ever used, except to find the one reference of the object's own spec that it means.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+
+class ImageProblem(enum.StrEnum):
+    """Why an image cannot be pulled (kubelet and container runtime)."""
+
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not_found"
+    RATE_LIMITED = "rate_limited"
+    PLATFORM = "platform"
+    UNREACHABLE = "unreachable"
+    UNTRUSTED = "untrusted"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+IMAGE = (
+    (ImageProblem.RATE_LIMITED, r"toomanyrequests|too many requests|rate limit|\b429\b"),
+    (ImageProblem.PLATFORM, r"no match for platform|no matching manifest|no image found .* platform"),
+    (ImageProblem.UNTRUSTED, r"x509|unknown authority|certificate"),
+    (ImageProblem.UNREACHABLE, r"no such host|i/o timeout|connection refused|deadline exceeded|network is unreachable|try again"),
+    (ImageProblem.UNAUTHORIZED, r"unauthori[sz]ed|authentication required|authorization failed|\b40[13]\b|forbidden|access denied|no basic auth|unable to retrieve some image pull secrets"),
+    (ImageProblem.NOT_FOUND, r"not found|manifest unknown|does not exist|name unknown|\b404\b"),
+    (ImageProblem.INVALID, r"invalid reference|InvalidImageName|couldn't parse image"),
+)  # fmt: skip
+
+
+class Refusal(enum.StrEnum):
+    """Why the API server refused to create a pod (controllers report its answer)."""
+
+    QUOTA = "quota"
+    QUOTA_NEEDS_VALUES = "quota_needs_values"
+    LIMIT_RANGE = "limit_range"
+    POD_SECURITY = "pod_security"
+    SERVICE_ACCOUNT = "service_account"
+    PRIORITY_CLASS = "priority_class"
+    WEBHOOK_DOWN = "webhook_down"
+    WEBHOOK_DENIED = "webhook_denied"
+    UNKNOWN = "unknown"
+
+
+REFUSALS = (
+    (Refusal.QUOTA_NEEDS_VALUES, r"failed quota: .*must specify"),
+    (Refusal.QUOTA, r"exceeded quota"),
+    (Refusal.WEBHOOK_DOWN, r"failed calling webhook|failed to call webhook"),
+    (Refusal.WEBHOOK_DENIED, r"admission webhook .* denied"),
+    (Refusal.POD_SECURITY, r"violates PodSecurity"),
+    (Refusal.LIMIT_RANGE, r"(?:maximum|minimum) \w[\w-]* (?:usage|limit)"),
+    (Refusal.SERVICE_ACCOUNT, r"serviceaccount .*not found|error looking up service account"),
+    (Refusal.PRIORITY_CLASS, r"no PriorityClass with name"),
+)  # fmt: skip
+
+
+class MissingPart(enum.StrEnum):
+    """What a pod cannot start without (kubelet)."""
+
+    OBJECT = "object"
+    KEY = "key"
+    NONE = "none"
+
+
+NETWORK_DOWN = re.compile(r"cni|network ?plugin|NetworkPluginNotReady|NetworkReady=false", re.IGNORECASE)
+OBJECT_MISSING = re.compile(
+    r"\b(?:configmap|secret|serviceaccount)\b.*not found|not found.*\b(?:configmap|secret)\b", re.IGNORECASE
+)
+KEY_MISSING = re.compile(r"couldn't find key|references non-existent (?:config|secret) key", re.IGNORECASE)
+QUOTED = re.compile(r"\"([^\"]+)\"")
+
+
+def image_problem(*messages: str) -> ImageProblem:
+    """The class of what the kubelet says about an image."""
+    return next(
+        (kind for kind, words in IMAGE for m in messages if re.search(words, m, re.IGNORECASE)),
+        ImageProblem.UNKNOWN,
+    )
+
+
+def refusal(*messages: str) -> Refusal:
+    """The class of why a pod was not created."""
+    return next(
+        (kind for kind, words in REFUSALS for m in messages if re.search(words, m, re.IGNORECASE)),
+        Refusal.UNKNOWN,
+    )
+
+
+def missing_part(message: str) -> MissingPart:
+    """Whether the kubelet says that an object, or a key of one, is missing."""
+    if KEY_MISSING.search(message):
+        return MissingPart.KEY
+    return MissingPart.OBJECT if OBJECT_MISSING.search(message) else MissingPart.NONE
+
+
+def speaks_of(message: str, name: str) -> bool:
+    """Whether a message means this reference of the object's own spec."""
+    return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]*\w)", message))

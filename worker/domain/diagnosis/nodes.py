@@ -1,0 +1,180 @@
+"""Nodes, and pods that were evicted from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from worker.domain.cluster.fields import dig, mappings, name_of, reference, text
+from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.messages import NETWORK_DOWN
+from worker.domain.diagnosis.structure import condition, holds, ref_to, root_of
+from worker.domain.values.objects import Manifest, ObjectRef
+
+PRESSURES = {
+    "DiskPressure": frozenset({Remedy.CLEAN_NODE}),
+    "MemoryPressure": frozenset({Remedy.CORDON}),
+    "PIDPressure": frozenset({Remedy.CORDON, Remedy.DRAIN}),
+}
+NOT_READY = frozenset(
+    {Remedy.DRAIN, Remedy.RESTART_NODE_AGENT}
+)  # controllers have tainted it: a cordon adds nothing
+STANDARD = frozenset({"Ready", "DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
+MACHINE_BROKEN = frozenset(
+    {"KernelDeadlock", "ReadonlyFilesystem", "FrequentContainerdRestart", "FrequentDockerRestart"}
+)
+USE = re.compile(r"was using ([0-9.]+[A-Za-z]*)(?:, request is ([0-9.]+[A-Za-z]*))?")
+OWN_LIMIT = re.compile(r"exceeds the (?:total )?limit|usage exceeds", re.IGNORECASE)
+LOW_ON = re.compile(r"low on resource: ([\w-]+)")
+LEAST = 64 * 2**20  # bytes above its request from which on a pod counts as the one that used a node up
+
+
+def node_findings(facts: Facts, ref: ObjectRef) -> Iterator[Finding]:
+    """What is wrong with a node by its conditions."""
+    manifest = facts.get(ref)
+    if manifest is None:
+        return
+    ready = condition(manifest, "Ready")
+    if text(ready.get("status")) in {"False", "Unknown"}:
+        yield from _not_ready(facts, ref, ready)
+    for kind, remedies in PRESSURES.items():
+        if holds(manifest, kind):
+            culprit = _culprit(facts, ref)
+            yield _finding(
+                ref,
+                f"{ref} reports {kind}",
+                remedies,
+                (kind, "Evicted"),
+                (culprit.object,) if culprit else (),
+            )
+            if culprit:
+                yield culprit
+    for entry in mappings(dig(manifest, "status", "conditions")):
+        if (
+            text(entry.get("type")) not in STANDARD
+            and text(entry.get("status")) == "True"
+            and _is_problem(entry)
+        ):
+            broken = {Remedy.CORDON, Remedy.DRAIN} if text(entry.get("type")) in MACHINE_BROKEN else set()
+            yield _finding(ref, f"{ref} reports {text(entry.get('type'))}", broken, ("NodeNotReady",))
+
+
+def _is_problem(entry: dict[str, object]) -> bool:
+    """Problem detectors add conditions whose healthy state is False and whose reason then begins with `No` or `Is`."""
+    return not text(entry.get("reason")).startswith(("No", "Is"))
+
+
+def _not_ready(facts: Facts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Finding]:
+    words = f"{text(ready.get('reason'))} {text(ready.get('message'))}"
+    remedies = NOT_READY
+    if NETWORK_DOWN.search(words):
+        remedies = frozenset()
+        for pod in facts.list("Pod", "kube-system").items:
+            if dig(pod, "spec", "nodeName") == ref.name and pod_failing(pod):
+                root = root_of(facts, pod)
+                if root.kind == "DaemonSet":
+                    yield _finding(
+                        root,
+                        f"{root} fails on {ref}, which has no pod network",
+                        frozenset(),
+                        ("NodeNotReady",),
+                        (ref, reference(pod)),
+                    )
+    yield _finding(ref, f"{ref} is not ready ({text(ready.get('reason'))})", remedies, ("NodeNotReady",))
+
+
+def _finding(
+    object_: ObjectRef,
+    what: str,
+    remedies: frozenset[Remedy] | set[Remedy],
+    signals: tuple[str, ...],
+    also: tuple[ObjectRef, ...] = (),
+) -> Finding:
+    return Finding(
+        cause=Cause.NODE,
+        object=object_,
+        sentence=f"{what}.",
+        also=also,
+        remedies=frozenset(remedies),
+        signals=signals,
+        reads=(object_,),
+    )
+
+
+def evicted(pod: Manifest) -> bool:
+    """Whether the kubelet evicted the pod."""
+    return text(dig(pod, "status", "reason")) == "Evicted"
+
+
+def eviction_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """Why a pod was evicted: its own limit for local storage, or its node, used up by whoever was far above its request."""
+    message = text(dig(pod, "status", "message"))
+    if OWN_LIMIT.search(message) and not LOW_ON.search(message):
+        yield Finding(
+            cause=Cause.EVICTION,
+            object=workload,
+            sentence=f"{reference(pod)} was evicted because it exceeded its own limit for local storage.",
+            also=(reference(pod),),
+            signals=("Evicted",),
+            reads=(reference(pod),),
+        )
+        return
+    node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
+    if node.name:
+        yield from node_eviction(facts, node, LOW_ON.search(message))
+
+
+def node_eviction(facts: Facts, node: ObjectRef, resource: re.Match[str] | None) -> Iterator[Finding]:
+    """A node that evicts, and the workload that used it up."""
+    culprit = _culprit(facts, node)
+    if culprit:
+        yield culprit
+    disk = resource is not None and resource[1] != "memory"
+    remedies = PRESSURES["DiskPressure" if disk else "MemoryPressure"]
+    also = (culprit.object,) if culprit else ()
+    yield _finding(
+        node,
+        f"{node} evicts pods, low on {resource[1] if resource else 'a resource'}",
+        remedies,
+        ("Evicted",),
+        also,
+    )
+
+
+def _culprit(facts: Facts, node: ObjectRef) -> Finding | None:
+    """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that pod."""
+    listed = facts.list("Pod").items
+    there = [p for p in listed if evicted(p) and dig(p, "spec", "nodeName") in {node.name, None}]
+    worst = max(there, key=_above_request, default=None)
+    if worst is None or _above_request(worst) < LEAST:
+        return None
+    owner = root_of(facts, worst)
+    return Finding(
+        cause=Cause.EVICTION,
+        object=owner,
+        sentence=f"Pods of {owner} used most above their request on {node}, which then evicted pods.",
+        also=(node,),
+        remedies=frozenset({Remedy.SCALE_DOWN}),
+        signals=("Evicted",),
+        reads=(node, reference(worst)),
+    )
+
+
+def _above_request(pod: Manifest) -> float:
+    found = USE.findall(text(dig(pod, "status", "message")))
+    return max(
+        (
+            ((quantity(used.rstrip(",.")) or 0.0) - (quantity(request.rstrip(",.")) or 0.0))
+            for used, request in found
+        ),
+        default=0.0,
+    )
+
+
+def nodes_of(pods: Sequence[Manifest]) -> list[ObjectRef]:
+    """The nodes that pods run on."""
+    found = dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in pods if name_of(pod))
+    return [ref_to("Node", name) for name in found if name]

@@ -1,0 +1,144 @@
+"""NetworkPolicies that admit nothing between a workload and what it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
+from worker.domain.cluster.selectors import selects
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.services import port_of
+from worker.domain.diagnosis.structure import container_specs, created, labels_of, ref_to, template_since
+from worker.domain.values.objects import Manifest, ObjectRef
+
+
+def blocking_findings(
+    facts: Facts, workload: ObjectRef, client: Manifest, service: Manifest, servers: Sequence[Manifest]
+) -> Iterator[Finding]:
+    """Policies that refuse the way from a pod to the pods behind a Service it depends on."""
+    ports = _target_ports(service, servers)
+    if servers:
+        place = reference(servers[0]).namespace
+        for policy in _selecting(facts, place, servers[0], "Ingress"):
+            if not _admits(facts, policy, "ingress", "from", client, ports, place):
+                yield from _finding(
+                    facts,
+                    policy,
+                    workload,
+                    client,
+                    f"{reference(servers[0])} may not be reached from {reference(client)}",
+                )
+    home = reference(client).namespace
+    for policy in _selecting(facts, home, client, "Egress"):
+        if servers and not _admits(facts, policy, "egress", "to", servers[0], ports, home):
+            yield from _finding(
+                facts, policy, workload, client, f"{reference(client)} may not reach {reference(servers[0])}"
+            )
+
+
+def dns_findings(facts: Facts, workload: ObjectRef, client: Manifest) -> Iterator[Finding]:
+    """Egress policies that leave a pod without DNS."""
+    home = reference(client).namespace
+    for policy in _selecting(facts, home, client, "Egress"):
+        rules = mappings(dig(policy, "spec", "egress"))
+        if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
+            yield from _finding(
+                facts, policy, workload, client, f"{reference(client)} may not ask any DNS server"
+            )
+
+
+def _finding(
+    facts: Facts, policy: Manifest, workload: ObjectRef, client: Manifest, what: str
+) -> Iterator[Finding]:
+    since, made = template_since(facts, workload, client), created(policy)
+    if since is not None and made is not None and made <= since:
+        return  # the workload has worked under this policy before, as far as times tell
+    ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
+    yield Finding(
+        cause=Cause.NETWORK_POLICY,
+        object=ref,
+        sentence=f"{ref} admits no rule for it: {what}.",
+        strength=Strength.DIRECT,
+        remedies=frozenset({Remedy.FIX_NETWORK_POLICY}),
+        signals=("NetworkPolicyBlocked", "CrashLoopBackOff"),
+        reads=(ref, reference(client)),
+    )
+
+
+def _selecting(facts: Facts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
+    found = []
+    for policy in facts.list("NetworkPolicy", namespace).items:
+        types = dig(policy, "spec", "policyTypes") or [
+            "Ingress",
+            *(["Egress"] if "egress" in mapping(policy.get("spec")) else []),
+        ]
+        if direction in types and selects(mapping(dig(policy, "spec", "podSelector")), labels_of(pod)):
+            found.append(policy)
+    return found
+
+
+def _admits(
+    facts: Facts,
+    policy: Manifest,
+    rules: str,
+    peers: str,
+    peer: Manifest,
+    ports: set[tuple[str, str]],
+    home: str,
+) -> bool:
+    for rule in mappings(dig(policy, "spec", rules)):
+        listed = mappings(rule.get(peers))
+        if (not listed or any(_peer_matches(facts, entry, peer, home) for entry in listed)) and _ports_admit(
+            rule, ports
+        ):
+            return True
+    return False
+
+
+def _peer_matches(facts: Facts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
+    """Whether a peer of a rule covers a pod. Address ranges count as covering it: pods' addresses are not judged."""
+    if "ipBlock" in entry:
+        return True
+    place = reference(peer).namespace
+    if "namespaceSelector" in entry:
+        namespace = facts.get(ref_to("Namespace", place))
+        labels = labels_of(namespace) if namespace else {"kubernetes.io/metadata.name": place}
+        if not selects(mapping(entry.get("namespaceSelector")), labels):
+            return False
+    elif place != home:
+        return False
+    return "podSelector" not in entry or selects(mapping(entry.get("podSelector")), labels_of(peer))
+
+
+def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
+    listed = mappings(rule.get("ports"))
+    if not listed or not ports:
+        return True
+    for entry in listed:
+        protocol, port, end = (
+            text(entry.get("protocol")) or "TCP",
+            text(entry.get("port")),
+            text(entry.get("endPort")),
+        )
+        for wanted_protocol, wanted in ports:
+            inside = end and port.isdigit() and wanted.isdigit() and int(port) <= int(wanted) <= int(end)
+            if protocol == wanted_protocol and (not port or port == wanted or inside):
+                return True
+    return False
+
+
+def _target_ports(service: Manifest, servers: Sequence[Manifest]) -> set[tuple[str, str]]:
+    """Ports of the pods that the Service leads to, by number and by name."""
+    found = set(port_of(service))
+    for pod in servers[:1]:
+        for container in container_specs(mapping(pod.get("spec"))):
+            for port in mappings(container.get("ports")):
+                for protocol, target in list(found):
+                    if target in {text(port.get("name")), text(port.get("containerPort"))}:
+                        found |= {
+                            (protocol, text(port.get("name"))),
+                            (protocol, text(port.get("containerPort"))),
+                        }
+    return {pair for pair in found if pair[1]}

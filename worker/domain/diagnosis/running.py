@@ -1,0 +1,201 @@
+"""Containers that start and do not stay: memory, probes, exit codes, readiness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from worker.domain.cluster.fields import dig, moment, reference, text, whole
+from worker.domain.cluster.pods import ContainerState
+from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.timeline import Happening
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.structure import memory_limit, ref_to, rollout_of, sick_containers
+from worker.domain.values.objects import Manifest, ObjectRef
+
+RECENT = timedelta(hours=24)
+NOT_STARTED = frozenset({"ContainerCannotRun", "StartError", "RunContainerError"})
+HOOKS = frozenset({"FailedPostStartHook"})
+KILLED_BY_PROBE = frozenset({137, 143})
+MANY = 3
+
+
+def running_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """Why containers of a pod end, or run without being ready."""
+    about = facts.events(workload.namespace, reference(pod))
+    for container in sick_containers(pod):
+        ended = container.terminated or container.last
+        if text(ended.get("reason")) == "OOMKilled" and _recent(facts, ended):
+            yield out_of_memory(facts, pod, container, workload)
+        elif container.failing and ended and not container.done:
+            yield from _ended(facts, pod, container, workload, about)
+        elif container.running and not container.ready:
+            yield _unready(facts, pod, container, workload, about)
+
+
+def _recent(facts: Facts, ended: dict[str, object]) -> bool:
+    at = moment(ended.get("finishedAt"))
+    return facts.now is None or at is None or facts.now - at <= RECENT
+
+
+def out_of_memory(facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef) -> Finding:
+    """The kernel killed the container at its own limit; without a limit it was the node that had no memory left."""
+    limit = memory_limit(container)
+    if not limit:
+        node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
+        return Finding(
+            cause=Cause.NODE,
+            object=node if node.name else workload,
+            sentence=f"Container {container.name} of {workload} has no memory limit and was OOMKilled: the node ran out of memory.",
+            also=(workload,),
+            signals=("OOMKilled", "MemoryPressure"),
+            reads=(reference(pod),),
+        )
+    remedies = {Remedy.INCREASE_MEMORY}
+    rollout = rollout_of(facts, workload)
+    if (
+        rollout
+        and rollout.touches("resources.limits.memory", container=container.name)
+        and _lowered(rollout.previous, container)
+    ):
+        remedies.add(Remedy.ROLL_BACK)
+    return Finding(
+        cause=Cause.OUT_OF_MEMORY,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} was OOMKilled at its own memory limit of {limit}.",
+        also=(reference(pod),),
+        remedies=frozenset(remedies),
+        signals=("OOMKilled", "PredictedOOM", "BackoffLimitExceeded") if workload.kind == "Job" else ("OOMKilled", "PredictedOOM"),
+        reads=(reference(pod),),
+        revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
+    )  # fmt: skip
+
+
+def _lowered(previous: Manifest, container: ContainerState) -> bool:
+    """Whether the revision before gave the container more memory, or no limit."""
+    spec = dig(previous, "spec", "template", "spec") or dig(previous, "data", "spec", "template", "spec")
+    for former in dig(spec, "containers") or []:
+        if dig(former, "name") == container.name:
+            before, now = (
+                quantity(dig(former, "resources", "limits", "memory")),
+                quantity(memory_limit(container)),
+            )
+            return before is None or (now is not None and before > now)
+    return False
+
+
+def _ended(
+    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Iterator[Finding]:
+    ended = container.terminated or container.last
+    code, reason = whole(ended.get("exitCode")), text(ended.get("reason"))
+    if reason in NOT_STARTED or code in {126, 127, 128}:
+        yield defective_start(
+            facts,
+            pod,
+            container,
+            workload,
+            f"ends with {reason or 'Error'}, exit code {code}, without running",
+        )
+        return
+    if any(e.reason in HOOKS for e in about):
+        yield defective_start(facts, pod, container, workload, "is killed because its postStart hook fails")
+        return
+    probe = _killing_probe(container, about) if code in KILLED_BY_PROBE else ""
+    if probe:
+        yield probe_finding(
+            facts, pod, container, workload, f"fails its {probe} probe and is killed (exit code {code})"
+        )
+        return
+    yield Finding(
+        cause=Cause.CRASH_ON_START,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} ends with exit code {code} ({container.restarts} restarts).",
+        strength=Strength.SYMPTOM,
+        also=(reference(pod),),
+        signals=("CrashLoopBackOff",),
+        reads=(reference(pod),),
+    )
+
+
+def defective_start(
+    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, what: str
+) -> Finding:
+    """A container whose command cannot be run as its spec says."""
+    rollout = rollout_of(facts, workload)
+    touched = rollout is not None and rollout.touches(container=container.name)
+    return Finding(
+        cause=Cause.DEFECTIVE_START,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} {what}.",
+        also=(reference(pod),),
+        remedies=frozenset({Remedy.ROLL_BACK}) if touched else frozenset(),
+        signals=("CrashLoopBackOff",),
+        reads=(reference(pod),),
+        revision=rollout.revision if rollout and touched else 0,
+    )
+
+
+def _killing_probe(container: ContainerState, about: tuple[Happening, ...]) -> str:
+    """The probe that the kubelet restarts the container for: it has one, and the kubelet reports that it fails."""
+    failed = [e for e in about if e.reason == "Unhealthy"]
+    for probe in ("startup", "liveness"):
+        if f"{probe}Probe" in container.spec and any(e.message.lower().startswith(probe) for e in failed):
+            return probe
+    killed = any(e.reason == "Killing" for e in about) and bool(failed)
+    return "liveness" if killed and "livenessProbe" in container.spec else ""
+
+
+def probe_finding(
+    facts: Facts,
+    pod: Manifest,
+    container: ContainerState,
+    workload: ObjectRef,
+    what: str,
+    strength: Strength = Strength.TIMED,
+) -> Finding:
+    """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
+    rollout = rollout_of(facts, workload)
+    touched = rollout is not None and rollout.touches(container=container.name)
+    remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if touched else set())
+    return Finding(
+        cause=Cause.PROBE,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} {what}.",
+        strength=strength,
+        also=(reference(pod),),
+        remedies=frozenset(remedies),
+        signals=("CrashLoopBackOff", "ProgressDeadlineExceeded"),
+        reads=(reference(pod),),
+        revision=rollout.revision if rollout and touched else 0,
+    )
+
+
+def _unready(
+    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Finding:
+    port = dig(container.spec, "readinessProbe", "httpGet", "port") or dig(
+        container.spec, "readinessProbe", "tcpSocket", "port"
+    )
+    declared = [p for p in dig(container.spec, "ports") or [] if isinstance(p, dict)]
+    offered = {text(p.get("containerPort")) for p in declared} | {text(p.get("name")) for p in declared}
+    if port is not None and declared and text(port) not in offered:
+        return probe_finding(
+            facts,
+            pod,
+            container,
+            workload,
+            f"is asked for readiness at port {port}, which it does not declare",
+            Strength.DIRECT,
+        )
+    failing = sum(e.count for e in about if e.reason == "Unhealthy")
+    return Finding(
+        cause=Cause.NOT_READY,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} runs without being ready ({failing} failed probes).",
+        strength=Strength.SYMPTOM,
+        also=(reference(pod),),
+        signals=("PodNotReady",),
+        reads=(reference(pod),),
+    )

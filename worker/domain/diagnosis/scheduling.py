@@ -1,0 +1,264 @@
+"""Pods that no node takes, computed again from nodes, requests, taints and selectors instead of read from messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
+from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.references import references_of
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.structure import condition, container_specs, labels_of, ref_to
+from worker.domain.values.objects import Manifest, ObjectRef
+
+SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
+CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+LIFECYCLE = "node.kubernetes.io/"
+BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacles:
+    """What keeps a pod from one node; all empty when nothing does as far as specs tell."""
+
+    node: ObjectRef
+    control_plane: bool = False
+    not_ready: bool = False
+    cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    mismatch: bool = False
+    short_of: tuple[str, ...] = ()
+
+    @property
+    def only_taints(self) -> bool:
+        """Whether the pod would fit but for a taint that somebody has set."""
+        return bool(self.taints) and not (
+            self.control_plane or self.not_ready or self.cordoned or self.mismatch or self.short_of
+        )
+
+    @property
+    def only_cordon(self) -> bool:
+        """Whether the pod would fit but for a cordon."""
+        return self.cordoned and not (
+            self.control_plane or self.not_ready or self.taints or self.mismatch or self.short_of
+        )
+
+    @property
+    def only_shortage(self) -> bool:
+        """Whether only resources are missing."""
+        return bool(self.short_of) and not (
+            self.control_plane or self.cordoned or self.taints or self.mismatch
+        )
+
+
+def unscheduled(pod: Manifest) -> bool:
+    """Whether the scheduler states that it finds no node for the pod."""
+    found = condition(pod, "PodScheduled")
+    return text(found.get("status")) == "False" and text(found.get("reason")) != "SchedulingGated"
+
+
+def scheduling_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """Why no node takes the pod. Claims that are not bound are told by the rules for volumes."""
+    nodes = facts.list("Node")
+    if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
+        return
+    used = _used_by_node(facts)
+    found = [_obstacles(pod, node, used) for node in nodes.items]
+    for obstacle in found:
+        if obstacle.only_taints:
+            yield _node_finding(
+                workload, obstacle.node, f"taint {obstacle.taints[0]}", Remedy.REMOVE_TAINT, pod
+            )
+        elif obstacle.only_cordon:
+            yield _node_finding(workload, obstacle.node, "cordon", Remedy.UNCORDON, pod)
+    workers = [o for o in found if not o.control_plane]
+    if any(o.only_taints or o.only_cordon for o in workers):
+        return
+    if workers and all(o.mismatch for o in workers):
+        yield _finding(
+            workload,
+            pod,
+            "no node has the labels that its selector or affinity requires",
+            {Remedy.FIX_PLACEMENT},
+        )
+    elif any(o.only_shortage for o in workers) and not any(_free(o) for o in workers):
+        short = sorted({name for o in workers for name in o.short_of})
+        yield _finding(
+            workload, pod, f"no node has enough {', '.join(short)} for its requests", {Remedy.ADD_CAPACITY}
+        )
+    elif workers and all(_free(o) for o in workers):
+        yield from _placement_rules(workload, pod)
+
+
+def unfit_nodes(facts: Facts, pod: Manifest) -> list[ObjectRef]:
+    """Nodes that take no pods for the state they are in: not ready, or tainted by their own conditions."""
+    if not unscheduled(pod):
+        return []
+    found = []
+    for node in facts.list("Node").items:
+        own = [t for t in mappings(dig(node, "spec", "taints")) if text(t.get("key")).startswith(LIFECYCLE)]
+        if own and not all(tolerated(mapping(pod.get("spec")), t) for t in own):
+            found.append(reference(node))
+    return found
+
+
+def _free(obstacles: Obstacles) -> bool:
+    """Whether nothing that is computed here keeps the pod from the node."""
+    return not (
+        obstacles.not_ready
+        or obstacles.cordoned
+        or obstacles.taints
+        or obstacles.mismatch
+        or obstacles.short_of
+    )
+
+
+def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Finding]:
+    """Rules between pods, which leave no node although each one by itself would do."""
+    spec = mapping(pod.get("spec"))
+    affinity = mapping(spec.get("affinity"))
+    if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
+        yield _finding(
+            workload, pod, "its spread or affinity rules between pods leave no node", {Remedy.FIX_PLACEMENT}
+        )
+    elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
+        yield _finding(
+            workload, pod, "the host port that it asks for is taken on every node", {Remedy.FIX_PLACEMENT}
+        )
+
+
+def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Finding:
+    return Finding(
+        cause=Cause.NOT_SCHEDULABLE,
+        object=workload,
+        sentence=f"The pods of {workload} cannot be scheduled: {why}.",
+        also=(reference(pod),),
+        remedies=frozenset(remedies),
+        signals=SIGNALS,
+        reads=(reference(pod),),
+    )
+
+
+def _node_finding(workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest) -> Finding:
+    return Finding(
+        cause=Cause.NOT_SCHEDULABLE,
+        object=node,
+        sentence=f"Only the {what} of {node} keeps the pods of {workload} from it.",
+        also=(workload,),
+        remedies=frozenset({remedy}),
+        signals=SIGNALS,
+        reads=(reference(pod), node),
+    )
+
+
+def _unbound_claims(facts: Facts, pod: Manifest, namespace: str) -> bool:
+    names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
+    claims = [facts.get(ref_to("PersistentVolumeClaim", name, namespace)) for name in names]
+    return any(claim is None or dig(claim, "status", "phase") != "Bound" for claim in claims)
+
+
+def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]] | None) -> Obstacles:
+    spec, ref = mapping(pod.get("spec")), reference(node)
+    taints = [
+        t
+        for t in mappings(dig(node, "spec", "taints"))
+        if t.get("effect") in BLOCKING and not tolerated(spec, t)
+    ]
+    keys = [text(t.get("key")) for t in taints]
+    unschedulable = dig(node, "spec", "unschedulable") is True or f"{LIFECYCLE}unschedulable" in keys
+    return Obstacles(
+        node=ref,
+        control_plane=bool(CONTROL_PLANE & set(keys)),
+        not_ready=text(condition(node, "Ready").get("status")) != "True",
+        cordoned=unschedulable,
+        taints=tuple(k for k in keys if not k.startswith(LIFECYCLE) and k not in CONTROL_PLANE),
+        mismatch=not matches_node(spec, node),
+        short_of=_shortage(spec, node, (used or {}).get(ref.name, {})),
+    )
+
+
+def tolerated(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether a pod tolerates a taint (Kubernetes API, Toleration)."""
+    for toleration in mappings(spec.get("tolerations")):
+        key, effect = text(toleration.get("key")), text(toleration.get("effect"))
+        if effect and effect != taint.get("effect"):
+            continue
+        if toleration.get("operator") == "Exists":
+            if key in {"", text(taint.get("key"))}:
+                return True
+        elif key == text(taint.get("key")) and text(toleration.get("value")) == text(taint.get("value")):
+            return True
+    return False
+
+
+def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
+    """Whether a node has the labels that the selector and the required node affinity of a pod ask for."""
+    labels = labels_of(node)
+    if any(labels.get(key) != value for key, value in strings(spec.get("nodeSelector")).items()):
+        return False
+    required = dig(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = mappings(dig(required, "nodeSelectorTerms"))
+    return not terms or any(term_matches(term, labels, text(meta(node).get("name"))) for term in terms)
+
+
+def term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    """Whether a node meets one node selector term; operators that compare numbers count as met."""
+    expressions = [(labels, e) for e in mappings(term.get("matchExpressions"))]
+    expressions += [({"metadata.name": name}, e) for e in mappings(term.get("matchFields"))]
+    return all(_expression_holds(expression, values) for values, expression in expressions)
+
+
+def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = text(expression.get("key")), expression.get("operator")
+    values = expression.get("values") or []
+    if operator == "In":
+        return labels.get(key) in values
+    if operator == "NotIn":
+        return labels.get(key) not in values
+    if operator == "Exists":
+        return key in labels
+    return key not in labels if operator == "DoesNotExist" else True
+
+
+def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
+    """What a pod asks a node for: all containers together, or one init container that asks for more."""
+    total: dict[str, float] = {"pods": 1.0}
+    for container in mappings(spec.get("containers")):
+        for name, value in mapping(
+            dig(container, "resources", "requests") or dig(container, "resources", "limits")
+        ).items():
+            total[name] = total.get(name, 0.0) + (quantity(value) or 0.0)
+    for container in mappings(spec.get("initContainers")):
+        for name, value in mapping(dig(container, "resources", "requests")).items():
+            total[name] = max(total.get(name, 0.0), quantity(value) or 0.0)
+    return total
+
+
+def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]) -> tuple[str, ...]:
+    allocatable = mapping(dig(node, "status", "allocatable"))
+    short = []
+    for name, wanted in requests_of(spec).items():
+        there = quantity(allocatable.get(name))
+        if there is None and name in {"cpu", "memory", "pods", "ephemeral-storage"}:
+            continue
+        if wanted > (there or 0.0) - used.get(name, 0.0):
+            short.append(name)
+    return tuple(short)
+
+
+def _used_by_node(facts: Facts) -> dict[str, dict[str, float]] | None:
+    """What running pods ask each node for; None when not all pods of the cluster are known."""
+    pods = facts.list("Pod")
+    if not pods.complete:
+        return None
+    used: dict[str, dict[str, float]] = {}
+    for pod in pods.items:
+        node = text(dig(pod, "spec", "nodeName"))
+        if not node or dig(pod, "status", "phase") in {"Succeeded", "Failed"}:
+            continue
+        for name, value in requests_of(mapping(pod.get("spec"))).items():
+            used.setdefault(node, {})[name] = used.get(node, {}).get(name, 0.0) + value
+    return used

@@ -1,0 +1,76 @@
+"""From the signal's resource along structure to everything that may be the cause, and which of it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from worker.domain.diagnosis.causes import Edge, Finding, Relation, Strength, named
+from worker.domain.diagnosis.examine import examine
+from worker.domain.diagnosis.facts import API_VERSIONS, Facts
+from worker.domain.values.objects import ObjectRef
+
+MAX_STEPS, MAX_OBJECTS = 6, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Findings by distance from the signal's resource, and every object that was looked at on the way."""
+
+    findings: tuple[Finding, ...] = ()
+    seen: tuple[ObjectRef, ...] = ()
+
+
+def search(facts: Facts, signal: ObjectRef) -> Searched:
+    """Examine the signal's resource and what its state may depend on, the nearest first."""
+    start = replace(signal, api_version=signal.api_version or API_VERSIONS.get(signal.kind, ""))
+    queue: list[tuple[Edge, ...]] = [(Edge(Relation.SAME, start),)]
+    later: list[tuple[Edge, ...]] = []
+    seen: dict[tuple[str, str, str], ObjectRef] = {}
+    findings: list[Finding] = []
+    while (queue or (later and not _explained(findings))) and len(seen) < MAX_OBJECTS:
+        path = queue.pop(0) if queue else later.pop(0)
+        ref = path[-1].to
+        if named(ref) in seen or len(path) > MAX_STEPS:
+            continue
+        seen[named(ref)] = ref
+        found = examine(facts, ref, signal=_still_signal(path))
+        findings += [replace(f, path=path) for f in found.findings]
+        queue += [(*path, edge) for edge in found.edges if edge.relation is not Relation.DNS]
+        later += [(*path, edge) for edge in found.edges if edge.relation is Relation.DNS]
+    return Searched(tuple(findings), tuple(seen.values()))
+
+
+def _explained(findings: Sequence[Finding]) -> bool:
+    """Whether more than symptoms is known, so that what every pod depends on need not be looked at."""
+    return any(f.strength is not Strength.SYMPTOM for f in findings)
+
+
+def _still_signal(path: Sequence[Edge]) -> bool:
+    """Whether the object is the signal's own, or one that the signal only stands for: a Service's workload, a pod's owner."""
+    return all(
+        e.relation in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET} for e in path
+    )
+
+
+def standing(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings that explain the others, the best first.
+
+    What states its cause by itself stands, the nearest to the signal first; where nothing does, what the order of changes
+    speaks for, the furthest along the chain of dependencies; else the furthest symptom.
+    """
+    direct = [f for f in findings if f.strength is Strength.DIRECT]
+    if direct:
+        nearest = min(len(f.path) for f in direct)
+        return tuple(f for f in direct if len(f.path) == nearest)
+    timed = [f for f in findings if f.strength is Strength.TIMED]
+    if timed:
+        furthest = max(len(f.path) for f in timed)
+        return tuple(f for f in timed if len(f.path) == furthest)
+    furthest = max((len(f.path) for f in findings), default=0)
+    return tuple(f for f in findings if len(f.path) == furthest)
+
+
+def ambiguous(finding: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether something further along is unhealthy too, so that the order of changes at this object proves nothing."""
+    return finding.strength is Strength.TIMED and any(len(f.path) > len(finding.path) for f in findings)

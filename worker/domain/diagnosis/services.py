@@ -1,0 +1,198 @@
+"""Services: what they select, the ports they reach, and who depends on them.
+
+A workload depends on a Service when its pod spec, or a ConfigMap that its pods use, names it as a host. Such a name ties the two
+together; it is no statement about the state of either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, strings, text, whole
+from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.references import references_of
+from worker.domain.cluster.selectors import selects
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of, ref_to, root_of
+from worker.domain.values.objects import Manifest, ObjectRef
+
+HOST = re.compile(
+    r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,5})\.?(?::(\d{1,5}))?(?![\w-])"
+)
+MAX_TEXT = 64 * 1024
+MAX_NAMESPACES = 2
+
+
+def service_findings(facts: Facts, service: ObjectRef) -> Iterator[Finding]:
+    """A Service that selects no pods although pods like that exist, or that leads to a port nobody offers."""
+    manifest = facts.get(service)
+    selector = strings(dig(manifest, "spec", "selector"))
+    if manifest is None or not selector:
+        return
+    if dig(manifest, "spec", "type") == "LoadBalancer" and not dig(
+        manifest, "status", "loadBalancer", "ingress"
+    ):
+        failed = [e for e in facts.events(service.namespace, service) if e.reason == "SyncLoadBalancerFailed"]
+        if failed:
+            yield replace(
+                _finding(service, f"{service} gets no load balancer"), remedies=frozenset(), signals=()
+            )
+    pods = facts.list("Pod", service.namespace)
+    behind = [p for p in pods.items if selects({"matchLabels": selector}, labels_of(p))]
+    if behind:
+        port = _wrong_port(manifest, behind)
+        if port:
+            yield _finding(service, f"{service} leads to port {port}, which its pods do not declare")
+        return
+    if not pods.complete or templates_of(facts, service.namespace, selector):
+        return
+    near = next((p for p in pods.items if _overlap(selector, labels_of(p)) and not pod_failing(p)), None)
+    if near is not None or workloads_named(facts, service):
+        yield _finding(service, f"the selector of {service} matches no pod")
+
+
+def _finding(service: ObjectRef, what: str) -> Finding:
+    return Finding(
+        cause=Cause.SERVICE,
+        object=service,
+        sentence=f"{what[0].upper()}{what[1:]}.",
+        remedies=frozenset({Remedy.FIX_SERVICE}),
+        signals=("ServiceNoEndpoints",),
+        reads=(service,),
+    )
+
+
+def _wrong_port(service: Manifest, pods: Sequence[Manifest]) -> str:
+    """A target port that no pod behind the Service declares, when all of them declare ports."""
+    declared = [_ports(pod) for pod in pods]
+    if not all(declared):
+        return ""
+    for port in mappings(dig(service, "spec", "ports")):
+        target = text(port.get("targetPort")) or text(port.get("port"))
+        if target and all(target not in offered for offered in declared):
+            return target
+    return ""
+
+
+def _ports(pod: Manifest) -> set[str]:
+    ports = [p for c in container_specs(mapping(pod.get("spec"))) for p in mappings(c.get("ports"))]
+    return {text(p.get("containerPort")) for p in ports} | {
+        text(p.get("name")) for p in ports if p.get("name")
+    }
+
+
+def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:
+    """Whether some terms of a selector hold, or all its keys are there with other values."""
+    return any(labels.get(k) == v for k, v in selector.items()) or all(k in labels for k in selector)
+
+
+def workloads_named(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
+    """Workloads of the namespace that have the name of the Service."""
+    kinds = ("Deployment", "StatefulSet")
+    return [
+        reference(m)
+        for kind in kinds
+        for m in facts.list(kind, service.namespace).items
+        if name_of(m) == service.name
+    ]
+
+
+def templates_of(facts: Facts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
+    """Workloads whose pods, if there were any, the selector would match."""
+    found = []
+    for kind in ("Deployment", "StatefulSet"):
+        for workload in facts.list(kind, namespace).items:
+            labels = strings(dig(workload, "spec", "template", "metadata", "labels"))
+            if selects({"matchLabels": selector}, labels):
+                found.append(workload)
+    return found
+
+
+def workloads_behind(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
+    """The workloads that a Service leads to, by the pods it selects or by templates that would make such pods."""
+    selector = strings(dig(facts.get(service), "spec", "selector"))
+    if not selector:
+        return []
+    pods = [
+        p
+        for p in facts.list("Pod", service.namespace).items
+        if selects({"matchLabels": selector}, labels_of(p))
+    ]
+    roots = dict.fromkeys(root_of(facts, pod) for pod in pods)
+    if roots:
+        return list(roots)
+    return [reference(w) for w in templates_of(facts, service.namespace, selector)]
+
+
+def idle_finding(manifest: Manifest, ref: ObjectRef) -> Finding | None:
+    """A workload that is scaled to zero."""
+    if manifest.get("kind") not in {"Deployment", "StatefulSet"} or dig(manifest, "spec", "replicas") != 0:
+        return None
+    return Finding(
+        cause=Cause.SCALED_TO_ZERO,
+        object=ref,
+        sentence=f"{ref} is scaled to zero.",
+        remedies=frozenset({Remedy.SCALE_UP}),
+        signals=("ReplicasMismatch", "ServiceNoEndpoints"),
+        reads=(ref,),
+    )
+
+
+def dependencies_of(facts: Facts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:
+    """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
+    specs = [pod_spec_of(pod) for pod in pods[:1]]
+    words = _hosts(_texts(facts, specs, workload.namespace))
+    found = []
+    places = [workload.namespace, *_namespaces(facts, words, workload.namespace)]
+    for namespace in places:
+        for service in facts.list("Service", namespace).items:
+            name = name_of(service)
+            spelled = {
+                f"{name}.{namespace}",
+                f"{name}.{namespace}.svc",
+                f"{name}.{namespace}.svc.cluster.local",
+            }
+            pods_of_headless = any(
+                w.endswith((f".{name}.{namespace}.svc.cluster.local", f".{name}")) for w in words
+            )
+            if (namespace == workload.namespace and (name in words or pods_of_headless)) or spelled & words:
+                found.append(reference(service))
+    return found
+
+
+def _namespaces(facts: Facts, words: set[str], home: str) -> list[str]:
+    """Other namespaces that a dotted host names, in the cluster's own way of writing it."""
+    candidates = {
+        parts[1] for w in words if len(parts := w.split(".")) >= 2 and (len(parts) == 2 or parts[2] == "svc")
+    }
+    candidates -= {home}
+    if not candidates:
+        return []
+    there = {name_of(n) for n in facts.list("Namespace").items}
+    return sorted(candidates & there)[:MAX_NAMESPACES]
+
+
+def _texts(facts: Facts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:
+    for spec in specs:
+        for container in container_specs(spec):
+            yield from (text(e.get("value")) for e in mappings(container.get("env")))
+            yield from (text(a) for a in [*(container.get("args") or []), *(container.get("command") or [])])
+        for name in references_of(spec).config_maps:
+            data = mapping(dig(facts.get(ref_to("ConfigMap", name, namespace)), "data"))
+            yield from (text(value) for value in data.values())
+
+
+def _hosts(texts: Iterable[str]) -> set[str]:
+    return {match[1] for value in texts for match in HOST.finditer(value[:MAX_TEXT].lower())}
+
+
+def port_of(service: Manifest) -> list[tuple[str, str]]:
+    """Protocol and target port of each port of a Service."""
+    return [
+        (text(port.get("protocol")) or "TCP", text(port.get("targetPort")) or str(whole(port.get("port"))))
+        for port in mappings(dig(service, "spec", "ports"))
+    ]

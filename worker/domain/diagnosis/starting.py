@@ -1,0 +1,233 @@
+"""Pods that do not start: images, missing configuration, volumes that cannot be mounted, and refused starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
+from worker.domain.cluster.pods import ContainerState, containers
+from worker.domain.cluster.references import references_of
+from worker.domain.cluster.timeline import Happening
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
+from worker.domain.diagnosis.structure import container_specs, holds, ref_to, rollout_of, was_available
+from worker.domain.values.objects import Manifest, ObjectRef
+
+PULLING = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+)
+EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
+REPEATED = 3
+NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+IMAGE_REMEDIES = {
+    ImageProblem.UNAUTHORIZED: frozenset({Remedy.REFRESH_PULL_SECRET}),
+    ImageProblem.NOT_FOUND: frozenset({Remedy.FIX_IMAGE}),
+    ImageProblem.INVALID: frozenset({Remedy.FIX_IMAGE}),
+}
+
+
+def starting_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """Why a pod that has a node does not run its containers."""
+    about = facts.events(workload.namespace, reference(pod))
+    for container in containers(pod):
+        reason = text(container.waiting.get("reason"))
+        if reason in PULLING:
+            yield _image(facts, pod, container, workload, about)
+        elif reason in NOT_CREATED:
+            yield from _not_created(facts, pod, container, workload)
+    if _waits(pod):
+        yield from _missing_references(facts, pod, workload, about)
+        yield from _volumes(pod, workload, about)
+
+
+def _waits(pod: Manifest) -> bool:
+    """Whether no container of the pod runs yet although it has a node."""
+    if not dig(pod, "spec", "nodeName") or dig(pod, "status", "phase") != "Pending":
+        return False
+    return not any(c.running for c in containers(pod))
+
+
+def _image(
+    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Finding:
+    said = [text(container.waiting.get("message"))]
+    said += [
+        e.message
+        for e in reversed(about)
+        if e.reason in {"Failed", "FailedToRetrieveImagePullSecret", "InspectFailed"}
+    ]
+    problem = image_problem(*said)
+    remedies, also = set(IMAGE_REMEDIES.get(problem, frozenset())), [reference(pod)]
+    secrets = [text(s.get("name")) for s in mappings(dig(pod, "spec", "imagePullSecrets"))]
+    if problem is ImageProblem.UNAUTHORIZED or any(
+        e.reason == "FailedToRetrieveImagePullSecret" for e in about
+    ):
+        remedies = {Remedy.REFRESH_PULL_SECRET}
+        also += [ref_to("Secret", name, workload.namespace) for name in secrets if name]
+    rollout = rollout_of(facts, workload)
+    if (
+        rollout
+        and rollout.touches("image", container=container.name)
+        and problem is not ImageProblem.UNAUTHORIZED
+    ):
+        remedies.add(Remedy.ROLL_BACK)
+    return Finding(
+        cause=Cause.IMAGE,
+        object=workload,
+        sentence=f"Container {container.name} of {workload} waits with {text(container.waiting.get('reason'))} ({problem}).",
+        also=tuple(also),
+        remedies=frozenset(remedies),
+        signals=("ImagePullBackOff", "ErrImagePull"),
+        reads=(reference(pod),),
+        revision=rollout.revision if rollout else 0,
+    )  # fmt: skip
+
+
+def _not_created(
+    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef
+) -> Iterator[Finding]:
+    message = text(container.waiting.get("message"))
+    part = missing_part(message)
+    found = list(_named_references(pod, workload, message)) if part is not MissingPart.NONE else []
+    for ref in found:
+        yield _missing(facts, pod, workload, ref, part)
+    if not found and part is MissingPart.NONE:
+        reason = text(container.waiting.get("reason"))
+        rollout = rollout_of(facts, workload)
+        touched = rollout is not None and rollout.touches(container=container.name)
+        yield Finding(
+            cause=Cause.DEFECTIVE_START,
+            object=workload,
+            sentence=f"The kubelet cannot create container {container.name} of {workload}: {reason}.",
+            also=(reference(pod),),
+            remedies=frozenset({Remedy.ROLL_BACK}) if touched else frozenset(),
+            signals=(reason,),
+            reads=(reference(pod),),
+            revision=rollout.revision if rollout and touched else 0,
+        )
+
+
+def _named_references(pod: Manifest, workload: ObjectRef, message: str) -> Iterator[ObjectRef]:
+    """References of the pod's own spec that a message means, unless they are known to be there."""
+    used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name")))
+    for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
+        for name in listed:
+            if speaks_of(message, name):
+                yield ref_to(kind, name, workload.namespace)
+
+
+def _missing_references(
+    facts: Facts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Iterator[Finding]:
+    """ConfigMaps and keys that the spec needs and the cluster does not have; Secrets only by what the kubelet says."""
+    used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name")))
+    for name in used.config_maps:
+        ref = ref_to("ConfigMap", name, workload.namespace)
+        if name in used.optional:
+            continue
+        if facts.presence(ref) is Presence.ABSENT:
+            yield _missing(facts, pod, workload, ref, MissingPart.OBJECT)
+        elif missing_keys(pod, name, facts.get(ref)):
+            yield _missing(facts, pod, workload, ref, MissingPart.KEY)
+    for name in used.secrets:
+        messages = (
+            e.message for e in about if e.reason in {"FailedMount", "Failed"} and speaks_of(e.message, name)
+        )
+        part = next((p for m in messages if (p := missing_part(m)) is not MissingPart.NONE), MissingPart.NONE)
+        if part is not MissingPart.NONE and name not in used.optional:
+            yield _missing(facts, pod, workload, ref_to("Secret", name, workload.namespace), part)
+
+
+def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[str]:
+    """Keys of a ConfigMap that the pod's spec asks for and that it does not have."""
+    if config_map is None:
+        return []
+    there = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}
+    wanted: list[str] = []
+    for volume in mappings(dig(pod, "spec", "volumes")):
+        for source in [volume, *mappings(dig(volume, "projected", "sources"))]:
+            found = mapping(source.get("configMap"))
+            if found.get("name") == name and found.get("optional") is not True:
+                wanted += [text(item.get("key")) for item in mappings(found.get("items"))]
+    for container in container_specs(mapping(pod.get("spec"))):
+        for variable in mappings(container.get("env")):
+            found = mapping(dig(variable, "valueFrom", "configMapKeyRef"))
+            if found.get("name") == name and found.get("optional") is not True:
+                wanted.append(text(found.get("key")))
+    return [key for key in wanted if key not in there]
+
+
+def _missing(facts: Facts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, part: MissingPart) -> Finding:
+    remedies = set()
+    if ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload)):
+        remedies.add(Remedy.RESTORE_CONFIGURATION)
+    if ref.kind == "ConfigMap" and part is MissingPart.KEY:
+        remedies.add(Remedy.PATCH_CONFIGURATION)
+    rollout = rollout_of(facts, workload)
+    if rollout and rollout.touches("olumes", "env") and ref.name not in _names_in(rollout.previous):
+        remedies.add(Remedy.ROLL_BACK)
+    what = f"{ref} is missing" if part is MissingPart.OBJECT else f"{ref} lacks a key"
+    return Finding(
+        cause=Cause.MISSING_CONFIGURATION,
+        object=ref,
+        sentence=f"{what}, which the pods of {workload} cannot start without.",
+        also=(workload, reference(pod), *_makers(facts, ref)),
+        remedies=frozenset(remedies),
+        signals=("FailedMount", "CreateContainerConfigError"),
+        reads=(reference(pod), ref),
+        revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
+    )
+
+
+def _makers(facts: Facts, ref: ObjectRef) -> list[ObjectRef]:
+    """Objects whose controller should have made a Secret and states that it did not."""
+    if ref.kind != "Secret":
+        return []
+    found = []
+    for maker in facts.list("ExternalSecret", ref.namespace, api_version=EXTERNAL_SECRETS).items:
+        made = text(dig(maker, "spec", "target", "name")) or name_of(maker)
+        if made == ref.name and holds(maker, "Ready", "False"):
+            found.append(reference(maker))
+    return found
+
+
+def _names_in(revision: Manifest) -> set[str]:
+    template = dig(revision, "spec", "template", "spec") or dig(revision, "data", "spec", "template", "spec")
+    used = references_of(mapping(template))
+    return {*used.config_maps, *used.secrets, *used.claims}
+
+
+def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Finding]:
+    """Volumes that cannot be attached or mounted, by typed reasons of the attach controller and the kubelet."""
+    attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
+    if not attach:
+        yield from _runtime(pod, workload, about)
+        return
+    claims = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
+    yield Finding(
+        cause=Cause.VOLUME,
+        object=workload,
+        strength=Strength.TIMED,
+        sentence=f"A volume of {reference(pod)} is not ready on its node ({attach[-1].reason}, {attach[-1].count} times).",
+        also=(
+            reference(pod),
+            *(ref_to("PersistentVolumeClaim", name, workload.namespace) for name in claims),
+        ),
+        signals=("FailedMount", "FailedAttachVolume"),
+        reads=(reference(pod),),
+    )
+
+
+def _runtime(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Finding]:
+    """A container that the runtime refuses to create, again and again, by the kubelet's typed reason."""
+    failed = [e for e in about if e.reason in {"Failed", "FailedCreatePodSandBox"} and e.count >= REPEATED]
+    waiting = {text(c.waiting.get("reason")) for c in containers(pod)}
+    if failed and waiting <= {"ContainerCreating", "PodInitializing", ""}:
+        yield Finding(
+            cause=Cause.DEFECTIVE_START,
+            object=workload,
+            sentence=f"The runtime cannot create the containers of {reference(pod)} ({failed[-1].count} attempts).",
+            also=(reference(pod),),
+            reads=(reference(pod),),
+        )

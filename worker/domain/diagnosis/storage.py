@@ -1,0 +1,143 @@
+"""Claims and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
+from worker.domain.cluster.references import references_of
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.scheduling import matches_node, term_matches
+from worker.domain.diagnosis.structure import holds, labels_of, ref_to
+from worker.domain.values.objects import Manifest, ObjectRef
+
+RESIZING = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
+SIGNALS = ("PodPending", "FailedScheduling")
+
+
+def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
+    """The claims that a pod uses."""
+    names = references_of(mapping(pod.get("spec")), name_of(pod)).claims
+    return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
+
+
+def pod_claim_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+    """What is wrong with the claims of a pod that waits for them."""
+    for claim in claims_of(pod, workload.namespace):
+        yield from claim_findings(facts, claim, workload, pod)
+
+
+def claim_findings(
+    facts: Facts, claim: ObjectRef, workload: ObjectRef | None, pod: Manifest | None
+) -> Iterator[Finding]:
+    """What is wrong with a claim."""
+    also = (workload,) if workload else ()
+    if facts.presence(claim) is Presence.ABSENT:
+        yield _finding(claim, also, f"{claim} does not exist", {Remedy.RECREATE_CLAIM})
+        return
+    manifest = facts.get(claim)
+    if manifest is None:
+        return
+    phase = text(dig(manifest, "status", "phase"))
+    if meta(manifest).get("deletionTimestamp"):
+        users = [
+            p for p in facts.list("Pod", claim.namespace).items if claim in claims_of(p, claim.namespace)
+        ]
+        who = f", still used by {reference(users[0])}" if users else ""
+        yield _finding(
+            claim,
+            also,
+            f"{claim} is being deleted and kept by its finalizers{who}",
+            set(),
+            Cause.STUCK_DELETION,
+        )
+    elif phase == "Lost":
+        yield _finding(claim, also, f"{claim} is Lost: its volume is gone", {Remedy.RECREATE_CLAIM})
+    elif phase == "Pending":
+        yield from _pending(facts, claim, manifest, also)
+    elif any(holds(manifest, kind) for kind in RESIZING):
+        yield _finding(claim, also, f"the resize of {claim} does not finish", set())
+    elif phase == "Bound":
+        yield from _bound(facts, claim, manifest, also, pod)
+
+
+def _pending(
+    facts: Facts, claim: ObjectRef, manifest: Manifest, also: tuple[ObjectRef, ...]
+) -> Iterator[Finding]:
+    name = text(dig(manifest, "spec", "storageClassName"))
+    storage_class = ref_to("StorageClass", name)
+    presence = facts.presence(storage_class) if name else Presence.UNKNOWN
+    if name and presence is Presence.ABSENT:
+        yield _finding(
+            claim,
+            (*also, storage_class),
+            f"{claim} asks for StorageClass {name}, which does not exist",
+            {Remedy.RECREATE_CLAIM},
+        )
+        return
+    if name and presence is Presence.PRESENT:
+        provisioner = text(dig(facts.get(storage_class), "provisioner"))
+        waits = text(dig(facts.get(storage_class), "volumeBindingMode")) == "WaitForFirstConsumer"
+        if waits and provisioner != "kubernetes.io/no-provisioner" and not also:
+            return
+        volumes = [
+            v for v in facts.list("PersistentVolume").items if dig(v, "spec", "storageClassName") == name
+        ]
+        extra = tuple(reference(v) for v in volumes if dig(v, "status", "phase") in {"Released", "Failed"})
+        failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
+        if provisioner == "kubernetes.io/no-provisioner" or failed or extra:
+            yield _finding(
+                claim,
+                (*also, *extra),
+                f"{claim} stays Pending: no volume of class {name} is free or can be provisioned",
+                {Remedy.RECREATE_CLAIM},
+            )
+
+
+def _bound(
+    facts: Facts, claim: ObjectRef, manifest: Manifest, also: tuple[ObjectRef, ...], pod: Manifest | None
+) -> Iterator[Finding]:
+    """A bound claim whose volume can only be used on nodes that the pod cannot run on."""
+    if pod is None or dig(pod, "spec", "nodeName"):
+        return
+    volume = facts.get(ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName"))))
+    terms = mappings(dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms"))
+    nodes = facts.list("Node")
+    if not terms or not nodes.complete or volume is None:
+        return
+    usable = [n for n in nodes.items if any(term_matches(t, labels_of(n), name_of(n)) for t in terms)]
+    fitting = [n for n in usable if matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")]
+    if not fitting:
+        where = "no node that takes its pod" if usable else "no node of the cluster"
+        local = "kubernetes.io/hostname" in str(terms)
+        remedies = {Remedy.RECREATE_CLAIM} if local and not usable else {Remedy.ADD_CAPACITY}
+        yield _finding(
+            claim, (*also, reference(volume)), f"the volume of {claim} can be used on {where}", remedies
+        )
+
+
+def _finding(
+    claim: ObjectRef,
+    also: tuple[ObjectRef, ...],
+    what: str,
+    remedies: set[Remedy],
+    cause: Cause = Cause.VOLUME,
+) -> Finding:
+    return Finding(
+        cause=cause,
+        object=claim,
+        sentence=f"{what[0].upper()}{what[1:]}.",
+        also=also,
+        remedies=frozenset(remedies),
+        signals=SIGNALS,
+        reads=(claim,),
+    )
+
+
+def volume_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+    """What is wrong with a claim or volume that the signal itself names."""
+    if ref.kind == "PersistentVolumeClaim":
+        yield from claim_findings(facts, ref, None, None)
+    elif text(dig(manifest, "status", "phase")) in {"Failed", "Released"}:
+        yield _finding(ref, (), f"{ref} is {text(dig(manifest, 'status', 'phase'))}", set())

@@ -1,0 +1,289 @@
+"""How workloads, pods and revisions belong together, read from owner references, selectors and templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from worker.domain.cluster.changes import differences, revision_number, revisions_of, template_of
+from worker.domain.cluster.fields import (
+    controller_of,
+    dig,
+    mapping,
+    mappings,
+    meta,
+    moment,
+    name_of,
+    pod_template,
+    reference,
+    sequence,
+    strings,
+    text,
+    whole,
+)
+from worker.domain.cluster.pods import ContainerState, containers, pod_failing
+from worker.domain.cluster.selectors import selects
+from worker.domain.diagnosis.causes import named
+from worker.domain.diagnosis.facts import API_VERSIONS, Facts
+from worker.domain.values.objects import Manifest, ObjectRef
+
+WORKLOADS = frozenset(
+    {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"}
+)
+MAX_DEPTH = 5
+
+
+def ref_to(kind: str, name: str, namespace: str = "", api_version: str = "") -> ObjectRef:
+    """A reference to an object of a built-in kind, with its API version."""
+    return ObjectRef(kind, name, namespace, api_version or API_VERSIONS.get(kind, ""))
+
+
+def owner_of(manifest: Manifest) -> ObjectRef | None:
+    """The controlling owner of an object."""
+    owner = controller_of(manifest)
+    kind, name = text(owner.get("kind")), text(owner.get("name"))
+    if not kind or not name:
+        return None
+    namespace = "" if kind == "Node" else reference(manifest).namespace
+    return ObjectRef(kind, name, namespace, text(owner.get("apiVersion")), text(owner.get("uid")))
+
+
+def chain_of(facts: Facts, manifest: Manifest) -> tuple[ObjectRef, ...]:
+    """The object and its controlling owners, the top one last, as far as they are known."""
+    chain = [reference(manifest)]
+    current: Manifest | None = manifest
+    while current is not None and len(chain) <= MAX_DEPTH:
+        owner = owner_of(current)
+        if owner is None or owner.kind == "Node" or any(named(owner) == named(known) for known in chain):
+            break
+        chain.append(owner)
+        current = _owner(facts, owner)
+    return tuple(chain)
+
+
+def _owner(facts: Facts, owner: ObjectRef) -> Manifest | None:
+    """Only owners that mostly have an owner themselves are worth a read."""
+    if owner.kind == "ReplicaSet":
+        return _replica_set(facts, owner)
+    return None if owner.kind in {"Deployment", "StatefulSet", "DaemonSet", "CronJob"} else facts.get(owner)
+
+
+def _replica_set(facts: Facts, owner: ObjectRef) -> Manifest | None:
+    listed = facts.list("ReplicaSet", owner.namespace)
+    return next((item for item in listed.items if name_of(item) == owner.name), None)
+
+
+def root_of(facts: Facts, pod: Manifest) -> ObjectRef:
+    """The workload that a pod belongs to; the pod itself when nothing controls it."""
+    return chain_of(facts, pod)[-1]
+
+
+def pods_of(facts: Facts, workload: ObjectRef) -> list[Manifest]:
+    """Pods that belong to a workload of any kind, by the chain of owners; by selector for kinds that own nothing."""
+    listed = facts.list("Pod", workload.namespace).items
+    if workload.kind == "Pod":
+        return [pod for pod in listed if name_of(pod) == workload.name]
+    owned = [pod for pod in listed if any(named(ref) == named(workload) for ref in chain_of(facts, pod))]
+    if owned:
+        return owned
+    manifest = facts.get(workload) if workload.kind not in WORKLOADS else None
+    selector = dig(manifest, "spec", "selector")
+    if not isinstance(selector, dict) or not selector:
+        return []
+    rule = selector if {"matchLabels", "matchExpressions"} & selector.keys() else {"matchLabels": selector}
+    return [pod for pod in listed if selects(rule, labels_of(pod))]
+
+
+def labels_of(manifest: Manifest) -> dict[str, str]:
+    """Labels of an object."""
+    return strings(meta(manifest).get("labels"))
+
+
+def sick_pods(facts: Facts, workload: ObjectRef) -> list[Manifest]:
+    """Pods of a workload that something is wrong with. Finished pods that have been replaced are left out."""
+    pods = pods_of(facts, workload)
+    sick = [pod for pod in pods if pod_failing(pod)]
+    if workload.kind in {"Job", "CronJob", "Pod"}:
+        return sick
+    healthy_after = max((at for pod in pods if not pod_failing(pod) and (at := created(pod))), default=None)
+    return [pod for pod in sick if not _replaced(pod, healthy_after)]
+
+
+def _replaced(pod: Manifest, healthy_after: datetime | None) -> bool:
+    """A failed pod is only kept for its record once a younger pod of the same workload is well."""
+    since = created(pod)
+    failed = dig(pod, "status", "phase") == "Failed"
+    return failed and healthy_after is not None and since is not None and healthy_after >= since
+
+
+def created(manifest: Manifest) -> datetime | None:
+    """When an object was created."""
+    return moment(meta(manifest).get("creationTimestamp"))
+
+
+def changed(manifest: Manifest) -> datetime | None:
+    """When the content of an object last changed, by the times of its field managers; else when it was created."""
+    times = [
+        found
+        for entry in mappings(meta(manifest).get("managedFields"))
+        if entry.get("subresource") != "status" and (found := moment(entry.get("time")))
+    ]
+    return max([*times, *([when] if (when := created(manifest)) else [])], default=None)
+
+
+def condition(manifest: Any, kind: str) -> dict[str, Any]:
+    """A condition of the status, empty when it is not there."""
+    found = (c for c in mappings(dig(manifest, "status", "conditions")) if c.get("type") == kind)
+    return next(found, {})
+
+
+def holds(manifest: Any, kind: str, status: str = "True") -> bool:
+    """Whether a condition has a status."""
+    return text(condition(manifest, kind).get("status")) == status
+
+
+def pod_spec_of(manifest: Manifest) -> dict[str, Any]:
+    """The pod spec of a pod or of a workload's template."""
+    if manifest.get("kind") == "Pod":
+        return mapping(manifest.get("spec"))
+    return mapping(pod_template(manifest).get("spec"))
+
+
+def container_specs(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Containers and init containers of a pod spec."""
+    return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
+
+
+def sick_containers(pod: Manifest) -> Iterator[ContainerState]:
+    """Containers something is wrong with, or that were restarted."""
+    for container in containers(pod):
+        if container.kind != "ephemeral" and (container.failing or container.last):
+            yield container
+
+
+def memory_limit(container: ContainerState) -> str:
+    """The memory limit of a container, empty when it has none."""
+    return text(dig(container.spec, "resources", "limits", "memory"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The two newest revisions of a workload that differ. `lines` name the fields that differ."""
+
+    newest: Manifest
+    previous: Manifest
+    lines: tuple[str, ...]
+
+    @property
+    def revision(self) -> int:
+        """The revision to go back to."""
+        return revision_number(self.previous)
+
+    def touches(self, *words: str, container: str = "") -> bool:
+        """Whether a field whose path has one of the words differs, in the container or outside of all containers."""
+        for line in self.lines:
+            path = line.split(":", maxsplit=1)[0]
+            inside = "ontainers[" in path
+            if inside and container and f"[{container}]" not in path:
+                continue
+            if not words or any(word in path for word in words):
+                return True
+        return False
+
+
+def rollout_of(facts: Facts, workload: ObjectRef) -> Rollout | None:
+    """What the last rollout of a workload changed; None without an earlier revision, or when only marks differ."""
+    kind = {"Deployment": "ReplicaSet", "Rollout": "ReplicaSet"}.get(workload.kind, "ControllerRevision")
+    if workload.kind not in {"Deployment", "Rollout", "StatefulSet", "DaemonSet"}:
+        return None
+    found = [r for r in revisions_of(workload, facts.list(kind, workload.namespace).items) if template_of(r)]
+    if len(found) < 2:
+        return None
+    newest, previous = found[-1], found[-2]
+    lines = _telling(differences(template_of(previous), template_of(newest)))
+    return Rollout(newest, previous, tuple(lines)) if lines else None
+
+
+def template_since(facts: Facts, workload: ObjectRef, pod: Manifest) -> datetime | None:
+    """Since when the template that the pod was made from has been in use; restarts alone make no other template."""
+    for ref in chain_of(facts, pod):
+        if ref.kind == "ReplicaSet":
+            owner = _replica_set(facts, ref)
+            return _same_since(facts, workload, owner) if owner else None
+    manifest = facts.get(workload)
+    return created(manifest) if manifest else None
+
+
+def _same_since(facts: Facts, workload: ObjectRef, revision: Manifest) -> datetime | None:
+    template = template_of(revision)
+    alike = [
+        other
+        for other in revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)
+        if not _telling(differences(template_of(other), template))
+    ]
+    return min((at for r in [*alike, revision] if (at := created(r))), default=None)
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """Differences between templates, without labels and annotations."""
+    return [line for line in lines if not line.startswith(("metadata.annotations", "metadata.labels"))]
+
+
+def ready_replicas(manifest: Manifest) -> int:
+    """Ready replicas by the status of a workload."""
+    return whole(dig(manifest, "status", "readyReplicas")) or whole(dig(manifest, "status", "numberReady"))
+
+
+def names(values: Sequence[Any]) -> list[str]:
+    """The texts of an array."""
+    return [found for value in sequence(values) if (found := text(value))]
+
+
+def replica_sets_of(facts: Facts, workload: ObjectRef) -> list[ObjectRef]:
+    """The ReplicaSets of a Deployment: they create its pods."""
+    if workload.kind not in {"Deployment", "Rollout"}:
+        return []
+    return [reference(r) for r in revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)]
+
+
+def has_progressed(manifest: Manifest) -> bool:
+    """Whether the Deployment controller states that the present revision has become available."""
+    return text(condition(manifest, "Progressing").get("reason")) == "NewReplicaSetAvailable"
+
+
+def was_available(facts: Facts, workload: ObjectRef) -> bool:
+    """Whether controllers state that the workload was available at some time after it was made."""
+    manifest = facts.get(workload)
+    made = created(manifest) if manifest else None
+    if manifest is None or made is None:
+        return False
+    since = moment(condition(manifest, "Available").get("lastTransitionTime"))
+    worked = (
+        has_progressed(manifest)
+        or holds(manifest, "Available")
+        or (since is not None and since > made + timedelta(minutes=1))
+    )
+    return worked or ready_replicas(manifest) > 0
+
+
+GITOPS_MARKS = (
+    "argocd.argoproj.io/tracking-id",
+    "argocd.argoproj.io/instance",
+    "kustomize.toolkit.fluxcd.io/name",
+    "helm.toolkit.fluxcd.io/name",
+    "resourceset.fluxcd.controlplane.io/name",
+)
+"""Keys that GitOps tools put on what they own. Only their presence counts."""
+
+
+def gitops_managed(facts: Facts, *refs: ObjectRef) -> bool:
+    """Whether a GitOps tool would put back a change of one of the objects."""
+    for ref in refs:
+        head = meta(facts.get(ref)) if ref.kind != "Secret" else {}
+        if any(
+            key in mapping(head.get(field)) for key in GITOPS_MARKS for field in ("annotations", "labels")
+        ):
+            return True
+    return False
