@@ -129,3 +129,23 @@ def test_a_request_keeps_what_is_no_secret():
     assert {k: v for k, v in request.items() if k not in {"error_message", "signal_labels"}} == {
         k: v for k, v in shown.items() if k not in {"error_message", "signal_labels"}
     }
+
+
+def innocent_lines() -> list[str]:
+    lines = (Path(__file__).parent / "innocent_lines.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("# ")]
+
+
+def test_there_are_many_innocent_lines():
+    assert len(innocent_lines()) >= 300
+
+
+@pytest.mark.parametrize("line", innocent_lines())
+def test_no_ordinary_line_is_changed(line):
+    assert line == redact(line)
+
+
+def test_ordinary_lines_beside_each_other_stay_as_they_are():
+    text = "\n".join(innocent_lines())
+    assert text == redact(text)
+    assert text == redact_json({"log": text})["log"]

@@ -29,6 +29,15 @@ PASSWORDS = (
 TOKENS = ("token", "jwt", "bearer", "apitoken", "authtoken", "accesstoken")
 KEYS = ("apikey", "accesskey", "secretkey", "privatekey", "keypair", "secretkeybase")
 OTHERS = ("dockerconfigjson", "dockercfg", "kubeconfig", "signature", "connectionstring")
+ENDINGS = (
+    ("cookie", ("cookie", "cookies")),
+    ("authorization", ("authorization",)),
+    ("password", (*PASSWORDS, "pass")),
+    ("token", TOKENS),
+    ("key", KEYS),
+    ("secret", OTHERS),
+)
+"""What the last word of a key ends with, and what its value is then."""
 SHORT = {
     "pass": "password",
     "pw": "password",
@@ -52,8 +61,14 @@ MODIFIERS = _words(
 )
 """Words after the one that counts: `PASSWORD_HASH`, `client-key-data`, `token1`."""
 
-REFERRING = _words("existing image pull name tls ca cert registry mount mounted missing kubernetes k8s")
-"""Words that make `secret` the name of an object: `existingSecret`, `imagePullSecret`."""
+REFERRING = _words(
+    "existing image pull name tls ca cert registry mount mounted missing kubernetes k8s refused rejected invalid bad expired"
+    " wrong"
+)
+"""Words that make `secret` the name of an object or of a fault: `existingSecret`, `imagePullSecret`, `refused_credentials`."""
+
+NO_PASSWORD = _words("bypass compass encompass multipass overpass surpass trespass underpass")
+"""Words that end like `storepass` and are none."""
 
 NO_VALUE = _words(
     "null none nil true false yes no undefined unset empty missing required optional string boolean number secret"
@@ -70,10 +85,19 @@ PROSE = _words(
 """What follows `token:` or `password:` in a sentence rather than a value."""
 
 MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>")
+STATEMENT = re.compile(r"[a-z]{3,40} (?:\"[\w.-]{1,63}\" )?([a-z]{2,12})(?: ([a-z]{2,12}))?\b")
+CALL = re.compile(r"[A-Za-z_]\w{0,63}(?:\.\w{1,64}){1,8}\([^\n]*|[A-Za-z_]\w{0,63}\(\)?")
+"""Source code in a traceback: `self.cache.get(key)`."""
 REFERENCE = re.compile(
     r"\$\{[A-Za-z0-9_.]+\}|\$\([A-Za-z0-9_.]+\)|\$[A-Z][A-Z0-9_]*|\{\{[^{}]{1,200}\}\}|%[A-Z_]+%"
 )
 FILE_PATH = re.compile(r"(?:/[a-z0-9._-]{1,64}){2,16}")
+NOT_SET = re.compile(
+    r"(?:is )?(?:unset|unbound|undefined|missing|empty|required)[ \t]+(?:environment )?(?:variable|value|parameter|field)\b"
+    r"|(?:parameter|variable)?[ \t]*(?:null or )?not (?:set|found|provided|given|defined)\b",
+    re.IGNORECASE,
+)
+"""What a shell or a configuration reader says of a variable in place of its value."""
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 OBJECT_NAME = re.compile(
     r"(?:[a-z0-9][a-z0-9.-]{0,62}/)?[a-z][a-z0-9]*(?:[.-][a-z0-9]+){1,10}|[a-z]{1,40}/[a-z]{1,40}"
@@ -106,12 +130,8 @@ def secret_kind(key: str) -> str | None:
 def _kind_of_word(last: str, before: str) -> str | None:
     if last in SHORT:
         return SHORT[last] if last != "pat" or before else None
-    if last.endswith(("cookie", "cookies")):
-        return "cookie"
-    if last.endswith("authorization"):
-        return "authorization"
-    for kind, endings in (("password", PASSWORDS), ("token", TOKENS), ("key", KEYS), ("secret", OTHERS)):
-        if last.endswith(endings):
+    for kind, endings in ENDINGS:
+        if last.endswith(endings) and last not in NO_PASSWORD:
             return kind
     if last.endswith(("secret", "secrets", "credential", "credentials", "creds")):
         return None if before in REFERRING else "object"
@@ -122,17 +142,29 @@ def is_no_secret(value: str, kind: str) -> bool:
     """Whether the value of a secret key is none itself: empty, a mask, a reference, a file, the name of an object."""
     text = value.strip()
     low = text.lower()
-    if not text or low in NO_VALUE or text.startswith("<set to the key "):
+    if not text or low in NO_VALUE or text.startswith("<set to the key ") or NOT_SET.match(text):
         return True
-    if MASK.fullmatch(text) or REFERENCE.fullmatch(text) or FILE_PATH.fullmatch(text):
+    if any(form.fullmatch(text) for form in (MASK, REFERENCE, FILE_PATH, CALL)):
         return True
-    return kind == "object" and (looks_like_object_name(text) or (text.isdigit() and len(text) < 6))
+    return kind == "object" and (_names_an_object(text) or (text.isdigit() and len(text) < 6))
 
 
 def is_prose(value: str) -> bool:
     """Whether an unquoted value starts like a sentence: `token: signature is invalid`."""
     word = re.match(r"([A-Za-z]+)(?:[\s.,:;!?']|\Z)", value)
     return word is not None and word[1].lower() in PROSE
+
+
+def is_statement(line: str) -> bool:
+    """Whether a line goes on like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api" not found`."""
+    words = STATEMENT.match(line)
+    return words is not None and any(word and word.lower() in PROSE for word in words.groups())
+
+
+def _names_an_object(text: str) -> bool:
+    """`registry-credentials`, also with a statement behind it: `registry-credentials not found`."""
+    name, _, rest = text.partition(" ")
+    return looks_like_object_name(name.rstrip(":,")) and (not rest or is_prose(rest))
 
 
 def looks_like_object_name(text: str) -> bool:

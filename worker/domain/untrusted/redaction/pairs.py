@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worker.domain.untrusted.redaction.names import is_no_secret, is_prose, looks_random, secret_kind
+from worker.domain.untrusted.redaction.names import (
+    NOT_SET,
+    is_no_secret,
+    is_prose,
+    is_statement,
+    looks_random,
+    secret_kind,
+)
 
 LONGEST_QUOTED = 16 * 1024
 QUOTE = r"(?:\\{0,15}[\"'`]|\\{1,15}u002[27]|&quot;|&#34;|&#39;)"
@@ -29,6 +36,20 @@ NAME_VALUE = re.compile(
     rf"(?:(?<![\w./-])|(?<=\\[nrt]))(?:name|key){QUOTE}?[ \t]{{0,8}}[:=][ \t]{{0,8}}{QUOTE}?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
     rf"[ \t]{{0,8}}+,?(?>(?:\\n|\\r|\s){{0,200}}){QUOTE}?value{QUOTE}?(?P<sep>[ \t]{{0,8}}[:=][ \t]{{0,8}})(?P<open>{QUOTE})?",
     re.IGNORECASE,
+)
+NESTED = re.compile(
+    rf"(?<![\w./-])(?P<key>[\w.-]{{2,}}+){QUOTE}?\s{{0,40}}[:=]\s{{0,40}}\{{\s{{0,200}}{QUOTE}?"
+    rf"(?:value|plain|plaintext|text|raw|current|new|old|string|content|base64)(?P<close>{QUOTE})?(?P<sep>[ \t]{{0,8}}[:=]\s{{0,200}})"
+    rf"(?P<open>{QUOTE})?",
+    re.IGNORECASE,
+)
+"""`"password": {{"value": "..."}}`: an object that holds nothing but the secret in another form."""
+TUPLE = re.compile(
+    rf"\(\s{{0,40}}{QUOTE}(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})\s{{0,40}}(?P<sep>,)\s{{0,40}}(?P<open>{QUOTE})"
+    rf"(?=[^\n\"'`]{{1,1024}}{QUOTE}\s{{0,40}},?\s{{0,40}}\))"
+)
+CELL = re.compile(
+    r"(?<=[|\u2502])[ \t]*(?P<key>[\w.-]{2,}+)[ \t]*[|\u2502][ \t]*(?P<value>[^|\u2502\n]{3,256}?)[ \t]*(?=[|\u2502])"
 )
 XML = re.compile(r"<(?P<key>[\w.:-]{2,}+)(?:\s[^<>]{0,200})?>(?P<value>[^<>]{1,4096}+)</")
 BARE = re.compile(
@@ -50,15 +71,25 @@ LEAD_WORD = re.compile(
     r"\b(api|access|private|account|signing|encryption|license|connection|pass|storage|client)[ _]\Z",
     re.IGNORECASE,
 )
+QUOTED_LIST = re.compile(
+    r"\[\s{0,200}((?:\"[^\"\n]{1,1024}\"|'[^'\n]{1,1024}')(?:\s{0,200},\s{0,200}(?:\"[^\"\n]{1,1024}\"|'[^'\n]{1,1024}')){0,63})"
+    r"\s{0,200},?\s{0,200}\]"
+)
+SCALAR_ITEM = re.compile(r"-[ \t]+(?![\w.\"'-]+:(?:[ \t]|\Z))(?P<scalar>\S.*)")
+HEADER_COOKIES = re.compile(r"[^\n\"'`\\]*=[^\n\"'`\\]*")
+"""All cookies of a header line: `a=1; b=2` (RFC 6265)."""
 MARKED = re.compile(r"\[REDACTED:\w+\]")
 MAPPING = re.compile(r"(?:- )?[\w.-]+:(?:\s|\Z)|- ")
+ARN = re.compile(r"(?<![\w-])arn:[\w-]{1,20}:[^\s\"']*\Z")
 LIST = re.compile(r"\[([^\[\]{}:\n]{1,2048})\]")
 
 
 def mask_pairs(text: str) -> str:
     """The text with the values of secret keys replaced by `[REDACTED:kind]`."""
-    for pattern in (NAME_VALUE, PAIR, FLAG):
+    for pattern in (NAME_VALUE, NESTED, PAIR, FLAG, TUPLE):
         text = _mask_with(pattern, text)
+    if "|" in text or "\u2502" in text:
+        text = CELL.sub(_mask_cell, text)
     return XML.sub(_mask_element, text) if "</" in text else text
 
 
@@ -76,8 +107,8 @@ def _secrets(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, st
     position = 0
     while (match := pattern.search(text, position)) is not None:
         position = match.end()
-        kind = _kind(match, text)
-        if kind is None:
+        kind = _kind(match, text) or _kind_of_list(match, text)
+        if kind is None or (match["open"] is None and NOT_SET.match(text, match.end())):
             continue
         start, end = _extent(match, text, kind)
         if not _is_secret(text[start:end], kind, match):
@@ -90,36 +121,68 @@ def _secrets(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, st
 
 def _kind(match: re.Match[str], text: str) -> str | None:
     key = match["key"]
+    if match["close"] and "/" in key and ":" in match["sep"]:
+        return None  # the end of a quoted URL or path, with an error behind it
     if HINT.search(key, max(0, len(key) - 64)) is None:
         return None
     if key.lower() in {"key", "string", "phrase"}:
         lead = LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
         return secret_kind(f"{lead[1]}_{key}") if lead else None
+    if text[match.start() - 1 : match.start()] == ":" and _in_arn(text, match.start()):
+        return None
     tail = match.groupdict().get("tail")  # of an escaped line end: `\npass=`, if the key is not `\token=`
     return secret_kind(key) or (secret_kind(tail + key) if tail else None)
+
+
+def _kind_of_list(match: re.Match[str], text: str) -> str | None:
+    """`apiKeys:` with a list of random words below it. `tokens: 512 used` counts something."""
+    key, start = match["key"], match.end()
+    if not key.lower().endswith(("tokens", "keys")) or match["open"] is not None:
+        return None
+    block = BLOCK.match(text, start)
+    words = _items(text[slice(*_indented(text, match.start("key"), block.end()))]) if block else []
+    if block is None and (listed := LIST.match(text, start) or QUOTED_LIST.match(text, start)):
+        words = [word.strip(" \n\t\"'") for word in listed[1].split(",")]
+    random = [
+        len(word) >= 8 and word.isascii() and not word.isalpha() and not word.isdigit() for word in words
+    ]
+    return secret_kind(key[:-1]) if random and all(random) else None
+
+
+def _items(block: str) -> list[str]:
+    """The scalars of a YAML list; none when an item is a mapping or anything else."""
+    items = [SCALAR_ITEM.fullmatch(line.strip()) for line in block.splitlines() if line.strip()]
+    return [item["scalar"].strip("\"'") for item in items if item] if all(items) else []
+
+
+def _in_arn(text: str, position: int) -> bool:
+    """Whether the word at `position` belongs to an ARN, which names a thing and holds no secret."""
+    before = text[max(0, position - 256) : position]
+    return ARN.search(before) is not None
 
 
 def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
     """Start and end of the value that follows the match."""
     start = match.end()
     if match["open"] is not None:
-        return start, _closing(text, start, match["open"])
+        return _quoted(text, start, match["open"])
+    if kind == "cookie" and (cookies := HEADER_COOKIES.match(text, start)) is not None:
+        return start, start + len(cookies.group().rstrip())
     if ":" in match["sep"] and (block := BLOCK.match(text, start)) is not None:
         return _indented(text, match.start("key"), block.end())
-    if (listed := LIST.match(text, start)) is not None and not MARKED.match(text, start):
-        return listed.span(1)
-    if (
-        match["close"] is not None
-        and match["sep"].strip() == ":"
-        and (found := JSON_VALUE.match(text, start))
+    if not MARKED.match(text, start) and (
+        listed := LIST.match(text, start) or QUOTED_LIST.match(text, start)
     ):
-        return start, found.end("bare") if found["bare"] else start
+        return listed.span(1)
     return start, _bare_end(match, text, kind)
 
 
 def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
     """Where a value without quotes ends."""
     start = match.end()
+    json_key = match["close"] is not None and match["sep"].strip() == ":"
+    if json_key and (found := JSON_VALUE.match(text, start)):
+        return found.end("bare") if found["bare"] else start
     if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
         return block.end()
     if ":" in match["sep"] and (flat := FLAT_BLOCK.match(text, start)) is not None:
@@ -130,6 +193,15 @@ def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
     scheme = CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
     bare = BARE.match(text, scheme.end() if scheme else start)
     return bare.end() if bare else start
+
+
+def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
+    """What is in quotes. A string in three quotes (TOML, Python) may run over lines."""
+    if not text.startswith(quote * 2, start):
+        return start, _closing(text, start, quote)
+    inside = start + 2 * len(quote)
+    end = text.find(quote * 3, inside, inside + LONGEST_QUOTED)
+    return (inside, end) if end != -1 else (start, start)
 
 
 def _closing(text: str, start: int, quote: str) -> int:
@@ -169,7 +241,9 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
         line_end = text.find("\n", end)
         line_end = len(text) if line_end == -1 else line_end
         line = text[end:line_end]
-        if line.strip() and len(line) - len(line.lstrip(" ")) <= depth:
+        indent = len(line) - len(line.lstrip(" "))
+        item_of_key = indent == depth and SCALAR_ITEM.match(line, indent) is not None
+        if line.strip() and indent <= depth and not item_of_key:
             break
         end = min(line_end + 1, len(text))
     body = text[position:end]
@@ -202,16 +276,35 @@ def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
         return looks_random(value) or (len(value) >= 12 and value.endswith("="))
     if match["open"] is not None:
         return True
-    spaced = match["sep"] != match["sep"].strip()
-    if spaced and (
-        is_prose(value) or (match["close"] and match["sep"].startswith(" ") and value[0].isalpha())
-    ):
-        return (
-            False  # a sentence: `token: signature is invalid`, `volume "creds" : references a missing secret`
-        )
-    if match["key"].lower() == "pass" and value.isdigit():
-        return False  # a count
-    return not ("\n" in value and MAPPING.match(value))
+    if value.startswith("- "):
+        return not all(is_no_secret(item, kind) for item in _items(value))
+    if "\n" in value and MAPPING.match(value):
+        return False
+    return not _states_something(value, kind, match)
+
+
+def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
+    """Whether the word behind the key belongs to a sentence or counts something, so that it is no value.
+
+    `token: signature is invalid`, `volume "creds" : references ...` and `Secret: secrets is forbidden` are sentences,
+    `cannot fetch token: 400 Bad Request` gives a status, `unexpected token: u` a character.
+    """
+    sep, line = match["sep"], match.string[match.end() : match.end() + 160].partition("\n")[0]
+    quoted_name = bool(match["close"]) and sep.startswith(" ") and value[0].isalpha()
+    sentence = is_prose(value) or quoted_name or (kind != "password" and is_statement(line))
+    count = match["key"].lower() == "pass" and value.isdigit()
+    status = kind in {"token", "key"} and value.isdigit() and len(value) <= 3
+    return (sep != sep.strip() and sentence) or count or status or (kind == "token" and len(value) < 3)
+
+
+def _mask_cell(match: re.Match[str]) -> str:
+    """The cell beside one that names a secret, in a table. A plain word there is the head of a column."""
+    value, kind = match["value"], secret_kind(match["key"])
+    plain = value.isalpha() or " " in value
+    if kind is None or plain or is_no_secret(value, kind) or is_prose(value) or MARKED.fullmatch(value):
+        return match.group()
+    start, end = match.start("value") - match.start(), match.end("value") - match.start()
+    return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"
 
 
 def _mask_element(match: re.Match[str]) -> str:

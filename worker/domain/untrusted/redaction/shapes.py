@@ -64,7 +64,8 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(
             r"-----BEGIN [A-Z0-9 ]{1,40}-----"
             r"(?:(?>(?:-(?!----)|[^-])*)-----END [A-Z0-9 ]{1,40}-----"
-            r"|(?>(?:[A-Za-z0-9+/=]|\\[nr]|\s+(?=[A-Za-z0-9+/=]++[ \t]*+(?:\n|\\|\Z)))*))"
+            r"|(?>(?:[A-Za-z0-9+/=]|\\[nr]|\s+(?=[A-Za-z0-9+/=]++[ \t]*+(?:\n|\\|\Z))"
+            r"|\n[^\n]{1,120}?(?=(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{20,}+={0,2}[ \t]*+(?:\n|\Z)))*))"
         ),
     ),
     Shape("pem", ("LS0tLS1CRUdJTi",), re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]*+={0,2}")),
@@ -153,11 +154,46 @@ SHAPES: tuple[Shape, ...] = (
         "password",
         ("sshpass", "mysql", "login"),
         re.compile(
-            r"\b(?:sshpass|mysql(?:dump|admin)?|(?:docker|podman|helm registry) login)\b"
+            EDGE + r"(?:sshpass|mysql(?:dump|admin)?|(?:docker|podman|helm registry) login)\b"
             r"(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+-p[ \t]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
         ),
         lambda secret: MARKED.fullmatch(secret) is None,
     ),
+    Shape(
+        "password",
+        ("redis-cli", "valkey-cli"),
+        re.compile(
+            r"(?:redis|valkey)-cli\b(?:[ \t]+[^\s|;&]{1,128}+){0,12}?[ \t]+(?:-a|--pass)[ \t=]*[\"']?([^\s\"'-][^\s\"']{2,255}+)"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
+        ("jdbc:oracle", "sqlplus", "sqlldr", "expdp", "impdp"),
+        re.compile(
+            r"(?:jdbc:oracle:\w{2,8}:|(?:sqlplus|sqlldr|expdp|impdp)(?:[ \t]+-\w+)*[ \t]+[\"']?)"
+            r"[^\s/@:\"']{1,64}+/([^\s/@\"']{1,128}+)@"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),
+    Shape(
+        "password",
+        (":",),
+        re.compile(
+            r"(?<![^\s\"'`=])(?:\*|[A-Za-z0-9](?:[\w.-]{0,252}\w)?+):(?:\*|\d{4,5}):(?:\*|(?=[\d.-]*[A-Za-z_])[\w.-]{1,63}+)"
+            r":(?:\*|(?=[\d.@-]*[A-Za-z_])[\w.@-]{1,63}+):([^\s\"'`:]{3,256}+)(?=[\s\"'`]|\Z)"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),  # a line of .pgpass: host:port:database:user:password
+    Shape(
+        "password",
+        ("@",),
+        re.compile(
+            r"(?<![\w/:@.%+\[-])(?!mailto:|sip:|acct:|xmpp:)[A-Za-z_][\w.-]{0,63}+:([^\s:/@\"'`<>]{3,128}+)"
+            r"@(?!sha\d{1,3}:)[A-Za-z0-9][\w.-]{0,252}(?::\d{2,5}+)?/[\w?]"
+        ),
+        lambda secret: MARKED.fullmatch(secret) is None,
+    ),  # user:password@host/database without a scheme
     Shape(
         "password",
         ("IDENTIFIED", "dentified", "PASSWORD", "assword"),

@@ -364,7 +364,61 @@ docker run -p 8080:80 image
 """.strip().split("\n")
 
 
-@pytest.mark.parametrize(("text", "secret"), CANARIES, ids=range(len(CANARIES)))
+# Forms that span lines, separators or quoting.
+STRUCTURED = [
+    ("db.example.com:5432:shop:bob:hunter2", "hunter2"),
+    ("*:*:*:bob:hunter2", "hunter2"),
+    ("$ cat ~/.pgpass\nlocalhost:5432:*:postgres:hunter2\n", "hunter2"),
+    ("jdbc:oracle:thin:scott/tiger99@//db:1521/ORCL", "tiger99"),
+    ("jdbc:oracle:thin:scott/tiger99@db:1521:ORCL", "tiger99"),
+    ("sqlplus scott/tiger99@db:1521/ORCL", "tiger99"),
+    ("connecting to bob:hunter2@db.internal/shop", "hunter2"),
+    ("dsn user:pw99xx@db/shop?sslmode=disable", "pw99xx"),
+    ("Cookie: a=1111aaaa2222; session=hunter2hunter2; csrftoken=zzzz9999yyyy", "hunter2hunter2"),
+    ("Cookie: a=1111aaaa2222; session=hunter2hunter2; csrftoken=zzzz9999yyyy", "zzzz9999yyyy"),
+    ("Cookie: theme=dark1234abcd; sid=hunter2hunter2", "dark1234abcd"),
+    ("Set-Cookie: SID=hunter2hunter2; Path=/; HttpOnly", "hunter2hunter2"),
+    (
+        "set-cookie: SID=hunter2hunter2; Path=/; HttpOnly\r\nset-cookie: B=zzzz9999yyyy; Secure",
+        "zzzz9999yyyy",
+    ),
+    ("curl -H 'Cookie: SID=hunter2hunter2; B=zzzz9999yyyy' http://x", "zzzz9999yyyy"),
+    ('{"headers":{"cookie":"SID=hunter2hunter2; B=zzzz9999yyyy"}}', "zzzz9999yyyy"),
+    ('{"password": {"value": "hunter2"}}', "hunter2"),
+    ('{"password":\n  {"value":\n "hunter2"}}', "hunter2"),
+    ('{\n "password":\n   "hunter2",\n "a": 1}', "hunter2"),
+    ('{"credentials": ["hunter2x9", "hunter3x9"]}', "hunter3x9"),
+    ('{\n  "passwords": [\n    "hunter2",\n    "hunter3"\n  ]\n}', "hunter3"),
+    ("redis-cli -h x\\nredis-cli -a hunter2 ping", "hunter2"),
+    ("redis-cli -a hunter2 ping", "hunter2"),
+    ("run:\\n  mysql -u root -phunter2 shop", "hunter2"),
+    ("a\\nsshpass -p hunter2 ssh x", "hunter2"),
+    ("keytool -list -storepass hunter2", "hunter2"),
+    ("a\\nkeytool -storepass hunter2 -keypass hunter3", "hunter3"),
+    ("sshpass -phunter2 ssh x", "hunter2"),
+    ('password = """hunter2 has\nmore lines\n"""\nuser = 1', "more lines"),
+    ('password = """\nhunter2 has\nmore lines\n"""\nuser = 1', "hunter2"),
+    ("password = '''\nhunter2\nmore\n'''\nuser = 1", "more"),
+    ("passwords:\n  - hunter2\n  - hunter3\nuser: bob", "hunter3"),
+    ("tokens:\n- hunter2x9\n- hunter3x9\nuser: bob", "hunter3x9"),
+    ("apiKeys:\n  - hunter2x9\n  - hunter3x9\n", "hunter3x9"),
+    ("('password', 'hunter2')", "hunter2"),
+    ("[('user', 'bob'), ('password', 'hunter2')]", "hunter2"),
+    ('("DB_PASSWORD", "hunter2")', "hunter2"),
+    ("| password | hunter2 |", "hunter2"),
+    ("| DB_PASSWORD | hunter2 | x |", "hunter2"),
+    ("│ password │ hunter2 │", "hunter2"),
+    *(
+        ("\n".join(f"{lead}{line}" for line in PEM.split("\n")), RUN)
+        for lead in ("| ", "> ", "[pod/a/b] ", "2026-01-01T00:00:00Z app ")
+    ),
+    *(("\n".join(f"{lead}{line}" for line in PEM.split("\n")[:-1]), RUN) for lead in ("| ", "[pod/a/b] ")),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"), [*CANARIES, *STRUCTURED], ids=range(len(CANARIES) + len(STRUCTURED))
+)
 def test_a_secret_goes(text, secret):
     assert secret in text
     shown = redact(text)
@@ -372,7 +426,9 @@ def test_a_secret_goes(text, secret):
     assert "[REDACTED:" in shown
 
 
-@pytest.mark.parametrize(("text", "secret"), CANARIES, ids=range(len(CANARIES)))
+@pytest.mark.parametrize(
+    ("text", "secret"), [*CANARIES, *STRUCTURED], ids=range(len(CANARIES) + len(STRUCTURED))
+)
 def test_a_secret_goes_in_the_middle_of_a_log(text, secret):
     shown = redact(f"2026-04-14T16:25:42Z INFO start\n{text}\n2026-04-14T16:25:43Z INFO end")
     assert secret not in shown
