@@ -1,14 +1,15 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format schemas bench eval drills soak lock sbom audit clean
+.PHONY: help install demo test test-all lint format schemas bench eval drills soak lock sbom audit clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV ?= uv
+JOBS ?= 2
 RESOLVE = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 STAMP := $(VENV)/.installed
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv with everything, from the hash-locked requirements
 
@@ -23,14 +24,29 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install ## Analyse the example incident on an embedded NATS, cluster and analyst
 	@$(BIN)/rca demo
 
-test: install ## Run all tests with the coverage gate
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+# Quick tests first, then the others; none runs twice. Which test is which: tests/conftest.py.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS)
+QUICK := -m "not process and not slow"
+OTHERS := -m "process or slow"
+COVERAGE := --cov --cov-report= --cov-fail-under=0
+DOMAIN_COVERAGE := 97
 
-lint: install ## ruff, mypy, import contracts, generated schemas
+test: install ## Run the quick tests (3 min)
+	$(PYTEST) $(QUICK)
+
+test-all: export HYPOTHESIS_PROFILE := ci
+test-all: install ## Run all tests with the coverage gates (15 min)
+	$(PYTEST) $(COVERAGE) $(QUICK)
+	$(PYTEST) $(COVERAGE) --cov-append $(OTHERS)
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='schemas/*,worker/domain/*' --fail-under=$(DOMAIN_COVERAGE)
+
+lint: install ## ruff, mypy, import contracts, declared dependencies, generated schemas
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
 	$(BIN)/python -m schemas.export --check
 
 format: install ## Let ruff format the code

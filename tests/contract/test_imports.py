@@ -37,6 +37,7 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "more"),
     [

@@ -108,6 +108,7 @@ def test_licences_of_what_ships_allow_it():
         assert FREE.search(said), f"{name}: {said}"
 
 
+@pytest.mark.process
 def test_the_bill_of_materials_lists_the_image(tmp_path):
     target = tmp_path / "sbom.cdx.json"
     made = subprocess.run(

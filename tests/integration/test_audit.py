@@ -170,6 +170,7 @@ async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may
     assert [(KEY, 1, Problem.MISSING)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
 
 
+@pytest.mark.process
 @pytest.mark.timeout(600)  # many commands, each a process: minutes on a slow machine
 async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path, key_file):
     script = Held(2)
@@ -211,6 +212,7 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -65,6 +65,7 @@ async def test_a_server_that_is_away_is_a_clear_error():
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.process
 async def test_the_stand_ins_start_alone_and_say_where_they_are():
     async with (
         ready("sandbox", "nats") as nats,
@@ -79,6 +80,7 @@ async def test_the_stand_ins_start_alone_and_say_where_they_are():
             assert 200 == answer.status
 
 
+@pytest.mark.process
 async def test_provision_can_be_repeated_and_checked():
     async with ready("sandbox", "nats") as nats:
         env = {"RCA_NATS__SERVERS": nats["url"]}
@@ -91,6 +93,7 @@ async def test_provision_can_be_repeated_and_checked():
     assert (0, {"same"}) == (again.code, {row["action"] for row in again.json()})
 
 
+@pytest.mark.process
 async def test_submitting_without_streams_says_what_to_run():
     async with ready("sandbox", "nats") as nats:
         ended = await rca("submit", str(CASE / "incident.json"), env={"RCA_NATS__SERVERS": nats["url"]})
@@ -127,6 +130,7 @@ async def worker_environment(tmp_path):
             yield {**env, "health": f"http://127.0.0.1:{listening['port']}"}
 
 
+@pytest.mark.process
 async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     env = dict(worker_environment)
     health = env.pop("health")
@@ -153,6 +157,7 @@ async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     assert 'rca_results_total{kind="incident",reason="none",status="completed"} 1.0' in metrics
 
 
+@pytest.mark.process
 async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_environment):
     port = worker_environment.pop("health").rpartition(":")[2]
     ended = await rca("worker", env={**worker_environment, "RCA_HTTP__PORT": port})
@@ -161,6 +166,7 @@ async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_envi
     assert f"error: {said}" == ended.err.splitlines()[-1]
 
 
+@pytest.mark.process
 async def test_submit_gives_up_waiting_when_nobody_works():
     async with ready("sandbox", "nats", "--provisioned") as nats:
         env = {"RCA_NATS__SERVERS": nats["url"]}

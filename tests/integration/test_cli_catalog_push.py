@@ -21,6 +21,8 @@ from worker.app.wiring.outside import open_catalog
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
 
+pytestmark = pytest.mark.process
+
 GOOD = "workflow_id: a\naction_type: Restart\ndescription: 'Evicted high: restarts.'\n"
 
 

@@ -224,6 +224,7 @@ async def test_a_dry_run_of_a_valid_request_needs_no_server():
     )
 
 
+@pytest.mark.process
 async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
     process = await asyncio.create_subprocess_exec(
         *COMMAND,

@@ -41,6 +41,7 @@ async def unread(*arguments, errors=False, first=0):
     return process.returncode, (said or b"").decode()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -55,11 +56,13 @@ async def test_a_command_whose_output_is_not_read_ends_without_a_word(arguments)
     assert (141, "") == await unread(*arguments)
 
 
+@pytest.mark.process
 async def test_a_demo_that_is_read_no_further_ends_without_a_word():
     """Its steps are heard by a callback of the connection, while it waits."""
     assert (141, "") == await unread("demo", first=5)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments", [("catalog", "list", "/nonexistent"), ("demo",), ("catalog",)], ids=" ".join
 )

@@ -89,6 +89,7 @@ async def unavailable(call: Any) -> str:
     return caught.value.message
 
 
+@pytest.mark.process
 async def test_plugin_runs_once_for_many_calls(tmp_path: Path, url: str) -> None:
     plugin = Plugin(tmp_path, url, credential(NOW + timedelta(hours=1)))
     async with plugin.cluster() as cluster:
@@ -96,6 +97,7 @@ async def test_plugin_runs_once_for_many_calls(tmp_path: Path, url: str) -> None
     assert plugin.runs == 1
 
 
+@pytest.mark.process
 async def test_plugin_runs_again_when_its_token_is_about_to_expire(tmp_path: Path, url: str) -> None:
     plugin = Plugin(tmp_path, url, credential(NOW + timedelta(seconds=10)))
     async with plugin.cluster() as cluster:
@@ -103,6 +105,7 @@ async def test_plugin_runs_again_when_its_token_is_about_to_expire(tmp_path: Pat
     assert plugin.runs == 2
 
 
+@pytest.mark.process
 async def test_plugin_runs_again_when_its_token_is_refused(tmp_path: Path, url: str) -> None:
     plugin = Plugin(tmp_path, url, credential().replace("['PLUGIN_TOKEN']", "['PLUGIN_TOKEN'] + 'x'"))
     async with plugin.cluster() as cluster:
@@ -112,6 +115,7 @@ async def test_plugin_runs_again_when_its_token_is_refused(tmp_path: Path, url: 
     assert plugin.runs == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -127,6 +131,7 @@ async def test_plugin_that_fails(tmp_path: Path, url: str, body: str, expected: 
     assert "SECRET-OUTPUT" not in message
 
 
+@pytest.mark.process
 async def test_plugin_that_hangs_is_killed(tmp_path: Path, url: str) -> None:
     pid_file = tmp_path / "pid"
     plugin = Plugin(tmp_path, url, f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
@@ -135,6 +140,7 @@ async def test_plugin_that_hangs_is_killed(tmp_path: Path, url: str) -> None:
         os.kill(int(pid_file.read_text()), 0)
 
 
+@pytest.mark.process
 async def test_plugin_that_is_not_there(tmp_path: Path, url: str) -> None:
     plugin = Plugin(tmp_path, url, "")
     plugin.kubeconfig.write_text(plugin.kubeconfig.read_text().replace(sys.executable, "/nowhere/plugin"))
@@ -187,6 +193,7 @@ async def test_no_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     await unavailable(KubernetesCluster(service_account=tmp_path).open())
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not shutil.which("openssl"), reason="makes its certificate with openssl")
 async def test_service_account_whose_token_is_replaced(
     tmp_path: Path, api: SnapshotApi, monkeypatch: pytest.MonkeyPatch

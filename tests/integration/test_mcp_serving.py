@@ -22,6 +22,8 @@ from tests.processes import running as process
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 
+pytestmark = pytest.mark.process
+
 TOKEN = "FAKE-token-of-the-test"
 NAMES = [
     "get_resource_context",

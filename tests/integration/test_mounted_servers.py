@@ -16,6 +16,8 @@ from tests.pipeline import final, running
 from tests.processes import rca
 from worker.app.settings import McpSettings
 
+pytestmark = pytest.mark.process
+
 STDIO = f"docs=stdio:{sys.executable} {SCRIPT}"
 MOST_SECONDS = 15.0
 """The longest limit that the settings take: the start of a server, its libraries included, must be within it."""

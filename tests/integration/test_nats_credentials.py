@@ -167,6 +167,7 @@ async def test_a_request_comes_back_as_a_result(tmp_path, kind):
             assert "" == run.worker.intake.trouble()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", BAD)
 async def test_a_command_that_is_refused_ends_with_the_reason(tmp_path, kind):
     make, reason = BAD[kind]
@@ -177,6 +178,7 @@ async def test_a_command_that_is_refused_ends_with_the_reason(tmp_path, kind):
     assert "" == ended.out
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["an NKey nobody knows", "a CA that did not sign"])
 async def test_a_worker_that_is_refused_ends_with_the_reason(tmp_path, kind):
     make, reason = BAD[kind]

@@ -132,6 +132,7 @@ async def exhaust(p, remediation_id):
     await puller.unsubscribe()
 
 
+@pytest.mark.process
 @pytest.mark.timeout(600)  # many commands, each a process: minutes on a slow machine
 async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
     model = Model()
@@ -240,6 +241,7 @@ def _file(tmp_path, content):
     return path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "subject"),
     [
@@ -273,6 +275,7 @@ async def _troubled(worker, text):
     return text in worker.intake.trouble()
 
 
+@pytest.mark.process
 async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
     async with shipped_server(tmp_path) as server:
         env = {**environment_of(server, Role.OPERATOR), "RCA_NATS__INBOX_PREFIX": "_INBOX"}

@@ -79,6 +79,7 @@ async def test_restart_keeps_port_and_data(tmp_path):
         await nc.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("script", [OWNER, FORKING_OWNER], ids=["alone", "a fork keeps the pipe"])
 def test_killed_owner_leaves_no_server_and_no_data(script):
     with owner(script) as process:
@@ -93,6 +94,7 @@ def test_killed_owner_leaves_no_server_and_no_data(script):
             os.kill(fork, signal.SIGKILL)
 
 
+@pytest.mark.process
 async def test_interrupt_for_the_owner_is_not_for_the_server(tmp_path):
     async with one_server(tmp_path) as server:
         assert os.getsid(server.pid) != os.getsid(0)

@@ -26,6 +26,8 @@ from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
 
+pytestmark = pytest.mark.process
+
 KEY = json.loads(BODY)["remediation_id"]
 
 

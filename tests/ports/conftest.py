@@ -20,7 +20,7 @@ async def shared_cluster(tmp_path_factory):
         yield servers
 
 
-@pytest.fixture(params=["one server", "three servers"])
+@pytest.fixture(params=["one server", pytest.param("three servers", marks=pytest.mark.slow)])
 def servers(request):
     """Not an async fixture: those can't ask for another one while their loop runs."""
     return request.getfixturevalue("shared_server" if request.param == "one server" else "shared_cluster")

@@ -188,7 +188,12 @@ WITHOUT_ACTION_TEXTS = {"strict DataStorage"}
 """It tells types of action only to whoever filters by everything, and all workflows only by its plain list."""
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.process] if name == "postgres" else [])
+        for name in IMPLEMENTATIONS
+    ]
+)
 async def catalog(request):
     async with IMPLEMENTATIONS[request.param](request) as opened:
         yield opened

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.taxonomy import Severity
@@ -359,7 +359,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*record_of(RESTART), "playbook_id"]), JSON), st.booleans())
 def test_a_record_may_hold_anything(changes, as_playbook):
     record = {**record_of(RESTART, playbook_id="restart-v1"), **changes}

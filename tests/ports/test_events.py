@@ -78,7 +78,7 @@ def letter_of(headers):
     )
 
 
-@pytest.fixture(params=["memory", "one server", "three servers"])
+@pytest.fixture(params=["memory", "one server", pytest.param("three servers", marks=pytest.mark.slow)])
 def event_servers(request):
     names = {"one server": "shared_server", "three servers": "shared_cluster"}
     return request.getfixturevalue(names[request.param]) if request.param in names else []

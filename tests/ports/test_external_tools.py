@@ -52,7 +52,13 @@ async def refusal(tools, tool, **arguments):
     return str(raised.value), raised.value.passing
 
 
-@pytest.fixture(params=["memory", "stdio", "http"])
+PROCESSES = [
+    pytest.param("stdio", marks=pytest.mark.process),
+    pytest.param("http", marks=pytest.mark.process),
+]
+
+
+@pytest.fixture(params=["memory", *PROCESSES])
 async def tools(request):
     """All of them behave alike."""
     if request.param == "memory":
@@ -74,7 +80,7 @@ async def tools(request):
             yield found
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=PROCESSES)
 async def real(request):
     """Servers that take what tests do to them, and tools on one of them."""
     if request.param == "stdio":
@@ -174,6 +180,7 @@ async def test_a_huge_answer_is_read(real):
     assert (True, 1_800_000) == (answer.text.startswith("first\n"), round(len(answer.text), -4))
 
 
+@pytest.mark.process
 async def test_a_process_that_floods_its_output_is_ended_and_started_again():
     async with McpTools([mounted("stdio")], call_seconds=PATIENT) as tools:
         with hurried(tools):
@@ -181,6 +188,7 @@ async def test_a_process_that_floods_its_output_is_ended_and_started_again():
         assert FOUND == await until_answered(tools)
 
 
+@pytest.mark.process
 async def test_an_endless_answer_over_http_is_not_read_to_its_end():
     async with (
         http_server() as server,
@@ -192,6 +200,7 @@ async def test_an_endless_answer_over_http_is_not_read_to_its_end():
         assert FOUND == await until_answered(tools)
 
 
+@pytest.mark.process
 async def test_an_operator_may_vouch_for_a_tool():
     server = mounted("stdio", vouched=frozenset({"delete"}))
     async with McpTools([server], call_seconds=PATIENT) as tools:
@@ -200,11 +209,13 @@ async def test_an_operator_may_vouch_for_a_tool():
         assert "delete" not in tools.problem()
 
 
+@pytest.mark.process
 async def test_what_is_refused_is_told():
     async with McpTools([mounted("stdio")], call_seconds=PATIENT) as tools:
         assert "docs: delete is not marked read-only by its server" in tools.problem()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
@@ -232,6 +243,7 @@ async def test_a_server_that_is_not_there_is_told_and_its_tools_stay(server, exp
         assert passing
 
 
+@pytest.mark.process
 async def test_a_server_that_comes_later_is_found_by_the_next_call():
     [port] = free_ports(1)
     server = McpServer("docs", TOOLS, url=f"http://127.0.0.1:{port}/mcp")
@@ -246,6 +258,7 @@ async def test_a_server_that_comes_later_is_found_by_the_next_call():
             assert all(tool.reached for tool in tools.tools())
 
 
+@pytest.mark.process
 async def test_what_a_server_said_first_holds_but_it_can_lose_its_marks():
     names = ("lie", "picture")
     async with (
@@ -264,6 +277,7 @@ async def test_what_a_server_said_first_holds_but_it_can_lose_its_marks():
         ) == await refusal(tools, "picture")
 
 
+@pytest.mark.process
 async def test_one_server_that_is_away_does_not_keep_another_from_answering():
     away = McpServer("away", ("x",), url="http://127.0.0.1:9/mcp")
     async with McpTools([away, mounted("stdio")], call_seconds=PATIENT) as tools:

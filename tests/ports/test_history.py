@@ -129,7 +129,9 @@ async def storage():
         yield found
 
 
-@pytest.fixture(params=["memory", "one server", "three servers", "DataStorage"])
+@pytest.fixture(
+    params=["memory", "one server", pytest.param("three servers", marks=pytest.mark.slow), "DataStorage"]
+)
 def servers(request):
     """Of the broker, where there is one."""
     names = {"one server": "shared_server", "three servers": "shared_cluster"}

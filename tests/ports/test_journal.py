@@ -38,7 +38,7 @@ def journal_on(case, *, patience_seconds=30.0):
     return NatsJournal(log, case.nc, bucket)
 
 
-@pytest.fixture(params=["memory", "one server", "three servers"])
+@pytest.fixture(params=["memory", "one server", pytest.param("three servers", marks=pytest.mark.slow)])
 def journal_servers(request):
     names = {"one server": "shared_server", "three servers": "shared_cluster"}
     return request.getfixturevalue(names[request.param]) if request.param in names else []

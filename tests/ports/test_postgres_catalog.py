@@ -10,10 +10,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from schemas.taxonomy import Severity
 from tests.corpus_files import corpus_path
+from tests.examples import examples
 from tests.fakes.any_workflows import CONTEXTS, QUERIES, WORKFLOWS
 from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_catalog import MemoryCatalog, workflow
@@ -28,6 +29,8 @@ from worker.domain.catalog.ranking import words_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
+
+pytestmark = pytest.mark.process
 
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()
@@ -227,7 +230,7 @@ class Walk(MemoryCatalog):
         return {i: self.scores[i] for i in ids if i in self.scores}
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(WORKFLOWS.filter(bool), CONTEXTS, QUERIES)
 async def test_answers_are_those_of_a_walk_over_all_workflows(postgres, workflows, context, query):
     url = await postgres.new_database()
@@ -249,6 +252,7 @@ async def same_answers(plain, catalog, context, query, action_type):
     assert await plain.search(query, context) == await catalog.search(query, context)
 
 
+@pytest.mark.slow
 async def test_answers_are_those_of_a_walk_over_20000_workflows(url):
     many = many_workflows(await FileCatalog.open(CATALOG), 20_000)
     await push(url, many, {})

@@ -18,6 +18,8 @@ from worker.adapters.postgres_catalog.driver import translated
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
 
+pytestmark = pytest.mark.process
+
 ANYWHERE = SelectionContext()
 A, B, C = workflow("a", "Restart"), workflow("b", "Restart"), workflow("c", "Scale")
 

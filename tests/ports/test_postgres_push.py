@@ -16,6 +16,8 @@ from worker.adapters.postgres_catalog.rows import document_of, workflow_of
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import ActionText, Parameter, SelectionContext
 
+pytestmark = pytest.mark.process
+
 ANYWHERE = SelectionContext()
 A, B, C = workflow("a", "Restart"), workflow("b", "Restart"), workflow("c", "Scale")
 

@@ -19,6 +19,8 @@ from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.workflow_search import SearchQuery
 from worker.domain.values.workflows import SelectionContext
 
+pytestmark = pytest.mark.process
+
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
 ANYWHERE = SelectionContext()
 QUERY = SearchQuery("CrashLoopBackOff", Severity.CRITICAL, ("bigger", "heap"))

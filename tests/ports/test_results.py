@@ -17,7 +17,7 @@ from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import Unavailable
 
 
-@pytest.fixture(params=["memory", "one server", "three servers"])
+@pytest.fixture(params=["memory", "one server", pytest.param("three servers", marks=pytest.mark.slow)])
 def result_servers(request):
     names = {"one server": "shared_server", "three servers": "shared_cluster"}
     return request.getfixturevalue(names[request.param]) if request.param in names else []

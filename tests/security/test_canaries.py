@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.drills.workers import Worker
@@ -30,6 +31,8 @@ from tests.pipeline import CATALOG
 from tests.processes import Ended, rca
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
+
+pytestmark = pytest.mark.process
 
 INCIDENT = json.loads(BODY)
 POD, NAMESPACE = "ml-worker-5584d8b7cb-rn4jl", "ml-batch"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import json
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus_files import corpus_path, reply_rows
+from tests.examples import examples
 from tests.fakes.memory_model import MemoryModel, calls, final, says
 from tests.fakes.scripted import World, answer, assert_checked, incident, recovery
 from worker.domain.analyse import Rules
 from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
 from worker.domain.values.limits import Limits
 
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(150)
 REQUESTS = st.sampled_from([incident(), recovery()])
 SCALARS = st.one_of(
     st.none(),
@@ -148,7 +149,7 @@ async def test_any_conversation_too(replies, request_):
     await checked_result(World(model=MemoryModel(replies), rules=rules), request_)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(replies=st.lists(REPLIES, min_size=1, max_size=6), dies=st.integers(1, 6))
 async def test_any_conversation_is_replayed_as_it_was(replies, dies):
     class DownError(Exception):

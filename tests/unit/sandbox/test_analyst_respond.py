@@ -8,9 +8,10 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.sandbox.analyst_requests import conversations
 from worker.sandbox.analyst.respond import MODEL, respond
 
@@ -155,7 +156,7 @@ def damaged(text: str, chance: random.Random) -> str:
     return text[:start] + odd + text[start:]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32))
 def test_damaged_evidence_never_ends_in_an_error(seed: int) -> None:
     chance = random.Random(seed)

@@ -45,11 +45,10 @@ def corpus_runs(*, large_catalog: bool) -> Sequence[Ran]:
         return asyncio.run(_run_all(_cases(full_cases_dir(Path(place))), catalog))
 
 
-@cache
-def scenario_runs() -> dict[str, Ran]:
-    with TemporaryDirectory() as place:
-        runs = asyncio.run(_run_all(_cases(SCENARIOS), _both_catalogs(Path(place))))
-    return {r.name: r for r in runs}
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> FileCatalog:
+    """The workflows of the corpus and those that the scenarios need."""
+    return asyncio.run(FileCatalog.open(_both_catalogs(tmp_path_factory.mktemp("workflows"))))
 
 
 @pytest.mark.parametrize("large_catalog", [False, True])
@@ -88,8 +87,8 @@ the analyst names the workload that needs it, which is acceptable."""
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_small_incident(name: str) -> None:
-    ran = scenario_runs()[name]
+async def test_a_small_incident(name: str, catalog: FileCatalog) -> None:
+    ran = await run_case(SCENARIOS / name, catalog)
     assert ran.acceptable if name in CORRECTED else ran.best, ran.resource
     assert ran.workflow_fits, ran.workflow
     assert not ran.missing_keywords

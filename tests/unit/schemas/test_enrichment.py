@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -106,7 +106,6 @@ def test_enrichment_of_the_wrong_form_is_refused(value):
         EnrichmentResults.model_validate(value)
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(FLAGS), st.booleans()),
     st.lists(st.sampled_from(DETECTED_LABELS), unique=True),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -379,7 +379,6 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(REQUESTS)
 def test_any_valid_request_survives_a_round_trip(data):
     request = IncidentRequest.model_validate(data)

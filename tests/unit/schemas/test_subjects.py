@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.subjects import (
@@ -25,7 +25,6 @@ RCA = Subjects()
 IDS = st.text(st.characters(exclude_categories=("Cs",)))
 
 
-@settings(deadline=None)
 @given(IDS)
 def test_tokens_use_safe_characters_only_and_can_be_read_back(text):
     assert re.fullmatch(r"[A-Za-z0-9_%-]*", subject_token(text))
@@ -33,7 +32,6 @@ def test_tokens_use_safe_characters_only_and_can_be_read_back(text):
     assert text == token_text(subject_token(text)) == token_text(kv_token(text))
 
 
-@settings(deadline=None)
 @given(IDS, IDS, st.none() | st.integers(1, 99), st.none() | st.integers(1, 99))
 def test_different_requests_have_different_keys(one, other, attempt, other_attempt):
     same = (one, attempt) == (other, other_attempt)
@@ -41,7 +39,6 @@ def test_different_requests_have_different_keys(one, other, attempt, other_attem
     assert same == (kv_key(request_key(one, attempt)) == kv_key(request_key(other, other_attempt)))
 
 
-@settings(deadline=None)
 @given(IDS, st.integers(1, 99))
 def test_a_kv_key_is_the_key_of_its_tokens(text, attempt):
     assert f"{kv_token(text)}.{attempt}" == kv_key(request_key(text, attempt))
@@ -114,7 +111,6 @@ def test_cloud_event_attributes():
     assert (cloud_source(), cloud_source("eu.1")) == ("/rca-worker/default", "/rca-worker/eu%2E1")
 
 
-@settings(deadline=None)
 @given(st.tuples(IDS, IDS, IDS), st.tuples(IDS, IDS, IDS))
 def test_history_keys_tell_resources_apart(one, other):
     same = (one[0].lower(), *one[1:]) == (other[0].lower(), *other[1:])

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.taxonomy import Severity
+from tests.examples import examples
 from tests.fakes.any_workflows import CONTEXTS, QUERIES, WORKFLOWS
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from worker.domain.catalog.in_memory import CatalogSnapshot
@@ -200,7 +201,7 @@ def test_only_what_fits_is_ranked_by_text():
 # -- the same answers as a walk over the list
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(WORKFLOWS, CONTEXTS)
 async def test_lists_are_those_of_a_walk_over_all_workflows(workflows, context):
     plain, index = MemoryCatalog(workflows), CatalogSnapshot(workflows)
@@ -214,7 +215,7 @@ async def test_lists_are_those_of_a_walk_over_all_workflows(workflows, context):
         assert await plain.get(w.workflow_id, context) == index.get(w.workflow_id, context)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(WORKFLOWS, CONTEXTS, QUERIES)
 async def test_searches_are_those_of_a_walk_over_all_workflows(workflows, context, query):
     plain = MemoryCatalog(workflows)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS, VALUES
@@ -77,7 +77,6 @@ async def test_kinds_without_revisions_have_no_changes():
     assert [] == await read_changes(MemoryCluster(), reference(obj("Job", "j")))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OBJECTS, max_size=3), VALUES, VALUES)
 def test_any_objects_can_be_compared(revisions, old, new):
     assert all(isinstance(line, str) for line in describe_changes(revisions))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import crashing, pod, running
@@ -142,7 +142,6 @@ def test_sidecars_count_as_containers_and_init_containers_do_not():
     assert ["sidecar", "init", "app"] == [c.kind for c in containers(manifest)]
 
 
-@settings(deadline=None)
 @given(OBJECTS)
 def test_any_object_can_be_read_as_a_pod(manifest):
     assert isinstance(pod_status(manifest), str)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.fakes.hostile import OBJECTS
 from worker.domain.cluster.references import references_of
@@ -49,7 +49,6 @@ def test_optional_is_what_no_reference_needs():
     assert {"flags"} == references_of(SPEC).optional
 
 
-@settings(deadline=None)
 @given(OBJECTS)
 def test_any_object_can_be_read_as_a_pod_spec(spec):
     assert all(isinstance(name, str) for name in references_of(spec).config_maps)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
@@ -114,7 +114,6 @@ def test_since_counts_from_the_given_moment(since, expected):
     assert expected == since_moment(since, NOW)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OBJECTS, max_size=5), st.integers(min_value=10, max_value=300))
 def test_any_objects_make_a_timeline_within_the_budget(events, budget):
     shown = timeline(happenings(events), budget)

@@ -4,12 +4,13 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.enrichment import DETECTED_LABELS
 from schemas.incident import IncidentRequest
 from tests.corpus_files import CORPUS
+from tests.examples import examples
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
@@ -389,7 +390,7 @@ class HostileCluster:
         return KindInfo(kind, "v1", kind.lower(), namespaced=True)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@examples(80)
 @given(
     OBJECTS, st.sampled_from(("Pod", "Deployment", "Node", "Service", "HorizontalPodAutoscaler", "Widget"))
 )

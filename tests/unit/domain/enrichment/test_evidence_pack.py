@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.tokens import real_tokens
@@ -42,7 +42,6 @@ def test_without_room_the_least_important_piece_is_left_out():
     assert ["enrichment:major"] == [item.source for item in packed]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 600), st.integers(0, 9), st.integers(20, 500)), max_size=12),
     st.integers(100, 2300),

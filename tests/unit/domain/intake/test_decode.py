@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas import samples
@@ -314,7 +314,6 @@ def is_sound(outcome: Decoded | InvalidRequest) -> bool:
     return bool(outcome.errors) and all(bool(error.model_dump_json()) for error in outcome.errors)
 
 
-@settings(deadline=None)
 @given(st.binary(), st.sampled_from(RequestKind))
 @example(b"\xef\xbb\xbf", RequestKind.INCIDENT)
 @example(b'{"a":"\\ud800"}', RequestKind.RECOVERY)
@@ -322,13 +321,11 @@ def test_any_bytes_are_decoded_or_rejected(body, kind):
     assert is_sound(decode(body, kind, NOW))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='{}[]":,\\ud8f0123456789eE.-+ntrfasl \n', max_size=60), st.sampled_from(RequestKind))
 def test_any_text_like_json_is_decoded_or_rejected(text, kind):
     assert is_sound(decode(text.encode(), kind, NOW))
 
 
-@settings(deadline=None)
 @given(
     SURROUNDED,
     st.sampled_from([BASE, samples.recovery().model_dump(mode="json")]),
@@ -338,7 +335,6 @@ def test_any_object_is_decoded_or_rejected(fields, base, kind):
     assert is_sound(decode(json.dumps(base | fields).encode(), kind, NOW))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=3))
 def test_any_damage_is_decoded_or_rejected(position, damage):
     body = json.dumps(BASE).encode()

@@ -4,9 +4,10 @@ import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_model import USAGE, MemoryModel, calls, says
 from worker.domain.investigation.loop import (
@@ -327,7 +328,7 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     said=st.lists(REPLIES, min_size=1, max_size=15),
     limits=LIMITS,

@@ -6,11 +6,12 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.analysis import HumanReviewReason, Status
 from schemas.audit import AlignmentChecked
+from tests.examples import examples
 from tests.fakes.dying_run import die_at
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, Said, calls, final, says
@@ -219,7 +220,7 @@ def figures(number: int, count: int) -> str:
 
 
 @given(st.lists(st.integers(0, 2 * CALL_CHARS), max_size=12), st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 async def test_everything_is_shown_or_a_problem(lengths, data):
     shadow = opining()
     opinion = await read_by(shadow, *(figures(n, length) for n, length in enumerate(lengths, 1)))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpus_files import CORPUS
@@ -60,7 +60,6 @@ def test_cut_keeps_head_and_tail_and_counts_what_is_missing():
     assert f"[{cut.missing} characters cut]" in cut.text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=3000), st.integers(min_value=12, max_value=400))
 def test_cut_text_always_fits(text, budget):
     assert fits(cut_middle(text, budget).text, budget)

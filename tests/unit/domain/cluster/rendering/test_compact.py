@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
@@ -195,7 +195,6 @@ def test_deep_nesting_is_bounded():
     assert "[nested too deeply]" in render_object({"kind": "X", "spec": value}, 4000).body
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(OBJECTS, st.integers(min_value=30, max_value=500))
 def test_any_json_object_is_rendered_within_its_budget(manifest, budget):
     rendered = render_object(manifest, budget, redact=redact)
@@ -203,7 +202,6 @@ def test_any_json_object_is_rendered_within_its_budget(manifest, budget):
     assert "\n" not in rendered.body
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(OBJECTS)
 def test_what_is_not_cut_is_json(manifest):
     rendered = render_object(manifest, 100_000)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.cluster.rendering.log_text import clean_lines, fold, matching, render_log
@@ -101,7 +101,6 @@ def test_counts_add_up_when_lines_are_cut():
     assert shown.left_out == sum(cut)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=4000), st.integers(min_value=30, max_value=300))
 def test_any_bytes_become_text_within_the_budget(raw, budget):
     shown = render_log(clean_lines(raw), budget)
@@ -110,7 +109,6 @@ def test_any_bytes_become_text_within_the_budget(raw, budget):
     assert "\x1b" not in shown.body
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(("a", "b", "error 500", "error 501", "at 10:00:00", "at 10:00:01")), max_size=60)
 )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
@@ -153,7 +153,6 @@ def test_an_empty_table_has_a_header():
     assert "NAME" == render_table("Pod", [], NOW, 100).body
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OBJECTS, max_size=4), st.sampled_from([*sorted(COLUMNS), "Other"]))
 def test_any_objects_make_a_table(items, kind):
     items = [{**item, "kind": kind} for item in items]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import re
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from schemas.enrichment import DetectedLabels
+from tests.examples import examples
 from tests.fakes.scripted import FAILED, incident, recovery
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.untrusted.evidence import Evidence
@@ -28,7 +29,7 @@ HOSTILE = st.one_of(
     ]),
 )  # fmt: skip
 TEXT = st.lists(HOSTILE, max_size=4).map("".join)
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(150)
 
 
 def safe(text, limit=200):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.memory_external import DOCS, MemoryExternal
@@ -141,7 +141,6 @@ def test_a_tool_of_any_size_is_told_briefly():
     assert 20 >= len(spec.parameters["properties"])
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(WORDS | st.text(max_size=8), SCHEMAS, max_size=6),
     st.text(max_size=3_000),

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.fixed_clock import FixedClock
@@ -178,7 +178,6 @@ async def test_an_answer_is_bounded_redacted_and_made_visible():
     assert "cut: " in found.note
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(SERVED)), st.dictionaries(st.sampled_from([*OBJECT, "environment", "query", "filters", "severity", "kind", "name", "action_type", "workflow_id", "custom_labels"]) | st.text(max_size=5), VALUES, max_size=6))  # fmt: skip
 def test_any_arguments_get_an_answer(tool, arguments):
     found = asyncio.run(served().call(tool, arguments))

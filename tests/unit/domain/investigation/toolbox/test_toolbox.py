@@ -4,10 +4,11 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from tests.examples import examples
 from tests.fakes.hostile import OBJECTS, VALUES
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
@@ -566,7 +567,7 @@ class HostileCluster:
         return KindInfo(kind, api_version or "v1", kind.lower(), namespaced=True)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(OBJECTS, st.binary(max_size=300))
 async def test_whatever_the_api_answers_no_tool_raises(manifest, log):
     bench = Bench(cluster=HostileCluster(manifest, log))
@@ -576,7 +577,7 @@ async def test_whatever_the_api_answers_no_tool_raises(manifest, log):
     assert all(result.content.count(f"</data-{TOKEN}>") == 1 for result in results)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.sampled_from(sorted(DEFAULT_ARGUMENTS)), st.dictionaries(st.text(max_size=10), VALUES, max_size=4))
 async def test_whatever_the_model_asks_no_tool_raises(name, arguments):
     result = await Bench().box.run(ToolCall("1", name, {**DEFAULT_ARGUMENTS[name], **arguments}))

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.verdict.answers.json_text import (
@@ -18,7 +18,6 @@ from worker.domain.verdict.answers.json_text import (
     same_value,
 )
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text(max_size=8)
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=20)

@@ -6,15 +6,15 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fakes.answers import CANONICAL, content, read, unreadable
 from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.json_text import same_value
 from worker.domain.verdict.answers.parse import Answer, Unreadable, UnreadableAnswer, parse_answer
 
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PIECES = st.sampled_from([
     "{", "}", "[", "]", '"', "'", ":", ",", "\\", "\n", " ", "```", "```json\n", "~~~\n", "<think>", "</think>", "#", "//",
     "/*", "*/", "null", "None", "0.9", "-1", "85", "root_cause_analysis", '"root_cause_analysis"', '"rca"', '"summary"',
@@ -58,7 +58,7 @@ def wrapped(answer, wrappers):
     return value
 
 
-@settings(UNHURRIED, max_examples=600)
+@examples(600)
 @given(st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join))
 @example("\ud800")
 def test_any_text_is_an_answer_or_unreadable(text):
