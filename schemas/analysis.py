@@ -119,13 +119,24 @@ class RiskFactor(Message):
     """What it is."""
 
 
+class ApprovalFactor(Message):
+    """One reason for which approval is required, for programs."""
+
+    code: Needed
+    """What it is: one of the codes in docs/policy.md. More may be added."""
+    detail: Text = ""
+    """What it is about, such as the name of an object or of a parameter."""
+
+
 class Approval(Message):
-    """Whether a person must approve before anything is executed, and why."""
+    """Whether a human must approve before anything is executed, and why."""
 
     required: Flag
-    """Nothing may be executed before a person has approved."""
+    """Nothing may be executed before a human has approved."""
     reasons: tuple[Text, ...] = ()
-    """Why approval is required."""
+    """Why approval is required, in sentences."""
+    factors: tuple[ApprovalFactor, ...] = ()
+    """Why approval is required, as codes."""
     risk_factors: tuple[RiskFactor, ...] = ()
     """What was weighed, whether or not approval is required."""
 

@@ -15,6 +15,7 @@ from schemas.analysis import (
     AlternativeWorkflow,
     AnalysisResult,
     Approval,
+    ApprovalFactor,
     ContextUsed,
     EvidenceItem,
     HumanReviewReason,
@@ -211,6 +212,7 @@ def completed() -> AnalysisResult:
         approval=Approval(
             required=True,
             reasons=("environment is production",),
+            factors=(ApprovalFactor(code="policy_decision", detail="environment is production"),),
             risk_factors=(RiskFactor(score=60, reason="a pod disruption budget could not be looked up"),),
         ),
         detected_labels=LABELS,
@@ -238,7 +240,11 @@ def review() -> AnalysisResult:
         needs_human_review=True,
         human_review_reason=HumanReviewReason.LOW_CONFIDENCE,
         human_review_detail="confidence 0.55 is below 0.7",
-        approval=Approval(required=True, reasons=("low confidence",)),
+        approval=Approval(
+            required=True,
+            reasons=("The confidence of 0.4 is under the minimum of 0.7.",),
+            factors=(ApprovalFactor(code="low_confidence", detail="0.4 is under the minimum of 0.7"),),
+        ),
         usage=USAGE,
         request_digest=request_digest(recovery()),
         completed_at=NOON + timedelta(minutes=11),

@@ -11,6 +11,7 @@ from schemas.enrichment import DetectedLabels
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import RegoPolicy, read_files
 from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.approval.policy import PolicyFacts, policy_input
 
 SURE = {
@@ -66,9 +67,9 @@ SHIPPED = {
     "recovery in staging": ({"recovery_attempt": 2, "environment": "staging"}, None),
     "third recovery in staging": ({"recovery_attempt": 3, "environment": "staging"}, "recovery attempt 3"),
     "deletion in staging": ({"environment": "staging", "action_type": "DeletePersistentVolumeClaim"}, "hard to undo"),
-    "injection in staging": ({"environment": "staging", "injection_detected": True}, "reads like instructions"),
+    "injection in staging": ({"environment": "staging", "injection_suspected": True}, "reads like instructions"),
     "unverified in staging": ({"environment": "staging", "unverified": True}, "could not be verified"),
-    "factor in staging": ({"environment": "staging", "risk_factors": ["it was corrected"]}, "it was corrected"),
+    "factor in staging": ({"environment": "staging", "approval_factors": [factor(FactorCode.RESOURCE_ABSENT, "Pod shop/a")]}, "Pod shop/a"),
     "no target": ({"environment": "staging", "affected": ObjectRef("", "")}, "not known"),
     "gitops in staging": ({"environment": "staging", "detected_labels": DetectedLabels(gitops_managed=True)}, None),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from schemas import audit
-from schemas.analysis import AnalysisResult, Approval
+from schemas.analysis import AnalysisResult, Approval, ApprovalFactor
 from schemas.enrichment import DetectedLabels
 from worker.domain.cluster.history import Lookback, record_of
 from worker.domain.enrichment.enrich import enrich
@@ -45,6 +45,7 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Clock, Cluster, ExternalTools, History, Metrics, Model, Policy
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.approval.policy import merge_approval, policy_facts, policy_input
 from worker.domain.verdict.checks.alignment import follows_instruction
 from worker.domain.verdict.checks.review import Reviewed, Reviewer
@@ -257,7 +258,7 @@ class _Work:
             last = accepted = self._aligned(accepted, opinion)
         ending = Ending(last, found.stop, found.stop_detail, doubts=self._doubts(last, opinion))
         conclusion = conclude(ending, self._rules.min_confidence)
-        planted = [text for text in (self._planted(), opinion.warning) if text]
+        planted = self._planted(opinion)
         self._tell_alignment(accepted, opinion)
         approval = await self._approval(conclusion, accepted, planted, opinion)
         return build(
@@ -276,7 +277,7 @@ class _Work:
                 else self._opening.detected_labels,
                 spent=spent,
                 model=found.model,
-                warnings=planted,
+                warnings=sentences(planted),
                 notes=self._notes(found),
             )
         )
@@ -353,14 +354,21 @@ class _Work:
         notes = [*self._run.notes, *(f"unknown: {source}" for source in self._opening.failed_sources)]
         return [*notes, SHRUNK] if found.shrunk else notes
 
-    def _planted(self) -> str:
-        found = self._review.instructions if self._review else {}
-        return (
-            f"text that reads like instructions to its reader stands in {', '.join(found)}" if found else ""
-        )
+    def _planted(self, opinion: Opinion) -> tuple[ApprovalFactor, ...]:
+        """Approval factors for text in the evidence that reads like instructions."""
+        detected = self._review.instructions if self._review else {}
+        found = {
+            FactorCode.INJECTION_SUSPECTED: detected,
+            FactorCode.SECOND_MODEL_SUSPICIOUS: opinion.suspicious,
+        }
+        return tuple(factor(code, ", ".join(items)) for code, items in found.items() if items)
 
     async def _approval(
-        self, conclusion: Conclusion, accepted: Accepted | None, planted: Sequence[str], opinion: Opinion
+        self,
+        conclusion: Conclusion,
+        accepted: Accepted | None,
+        planted: Sequence[ApprovalFactor],
+        opinion: Opinion,
     ) -> Approval:
         if conclusion.approval is ApprovalRule.NOT_NEEDED or accepted is None:
             return Approval(required=False)
@@ -373,8 +381,8 @@ class _Work:
         )
         environment = stricter_environment(facts.environment, self._run.request.safety_context)
         decided = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
-        forced = [*conclusion.approval_reasons, *planted, *([opinion.problem] if opinion.problem else [])]
-        approval = merge_approval(decided, forced)
+        failed = [factor(FactorCode.SECOND_MODEL_FAILED, opinion.problem)] if opinion.problem else []
+        approval = merge_approval(decided, (*conclusion.approval_factors, *planted, *failed))
         self._run.trail.record(
             audit.PolicyDecided(
                 policy=self._outside.policy.name, approval=approval, injection_detected=bool(planted)

@@ -80,8 +80,7 @@ async def test_what_failed_here_needs_a_reason_and_then_a_person():
     assert "selected_workflow.rationale: restart-v1 did not help this resource before" in told(made)[2]
     assert Status.COMPLETED is result.status
     assert "did not help this resource before" in result.warnings[0]
-    factors = made.policy.asked[0]["risk_factors"]
-    assert any("did not help this resource before" in factor for factor in factors)
+    assert ["failed_before"] == [factor["code"] for factor in made.policy.asked[0]["approval_factors"]]
 
 
 async def test_what_failed_here_and_is_never_explained_goes_to_a_person():
@@ -104,7 +103,7 @@ async def test_a_history_that_cannot_be_read_is_told_and_ends_nothing():
     result = await made.analyse()
     assert "unknown: the store is down; go on without it" in told(made)[1]
     assert Status.COMPLETED is result.status
-    assert any("is not known: the store is down" in f for f in made.policy.asked[0]["risk_factors"])
+    assert ["history_unknown"] == [f["code"] for f in made.policy.asked[0]["approval_factors"]]
 
 
 async def test_a_spec_that_cannot_be_read_is_looked_up_without_its_hash():

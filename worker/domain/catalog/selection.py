@@ -175,21 +175,23 @@ def for_final_choice(context: SelectionContext) -> SelectionContext:
     return replace(context, signal_type="")
 
 
-def concerns(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
-    """Why a workflow that fits should still be approved by a person."""
-    found = []
+def other_signal_type(workflow: Workflow, context: SelectionContext) -> str:
+    """For which signal type a workflow is made that is made for another one than the context's; else empty."""
     wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type", frozenset())
-    if wanted and not wanted.wild and wanted.keys.isdisjoint(keys):
-        made_for = " or ".join(workflow.labels["signal_type"])
-        cause = context.signal_type.strip() or "not given a signal type"
-        found.append(f"the workflow is made for {made_for}, the cause is {cause}")
+    if not wanted or wanted.wild or not wanted.keys.isdisjoint(keys):
+        return ""
+    made_for = " or ".join(workflow.labels["signal_type"])
+    return f"{made_for}, not {context.signal_type.strip() or 'an unknown one'}"
+
+
+def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ...]:
+    """Detected labels that the workflow requires and that the target is known not to have, as `name=value`."""
     flags = _detected(context)
-    found += [
-        f"the workflow requires {name}={str(required).lower()}, which the target is known not to be"
+    return tuple(
+        f"{name}={str(required).lower()}"
         for name, required in workflow.detected_labels.items()
         if isinstance(required, bool) and isinstance(flags.get(name), bool) and flags[name] is not required
-    ]
-    return tuple(found)
+    )
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:

@@ -7,11 +7,13 @@ kept in snake_case whatever a document or a message writes.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 WILDCARD = "*"
+WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 LABELS = (
     "signal_type",
     "severity",
@@ -160,3 +162,8 @@ class SelectionContext:
     components: Sequence[tuple[str, str]] = ()
     detected_labels: Mapping[str, str | bool | None] = field(default_factory=dict)
     custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def action_name(action_type: str) -> str:
+    """`RollbackDeployment` and `rollback-deployment` as `rollback_deployment`, `PatchHPA` as `patch_hpa`."""
+    return WORD_BORDER.sub("_", action_type.strip()).replace("-", "_").replace(" ", "_").lower()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.alignment import follows_instruction
 from worker.domain.verdict.checks.cause import check_affected, check_cause, check_outcome, check_signal_type
 from worker.domain.verdict.checks.choice import check_choice, known_alternatives
@@ -31,7 +32,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     outcome = check_outcome(answer, found)
     target = check_choice(answer, facts, affected, signal_type, found)
     if answer.asks_for_human:
-        found.factors.append("the answer itself asks for a person")
+        found.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     if found.problems or severity is None or affected is None:
         return Rejected(tuple(found.problems))
     chosen = answer.selected_workflow

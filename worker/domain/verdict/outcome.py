@@ -10,8 +10,9 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.analysis import HumanReviewReason, Status
+from schemas.analysis import ApprovalFactor, HumanReviewReason, Status
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Rejected, Verdict
 
@@ -80,7 +81,7 @@ class Conclusion:
     detail: str = ""
     workflow: WorkflowFate = WorkflowFate.NONE
     approval: ApprovalRule = ApprovalRule.NOT_NEEDED
-    approval_reasons: tuple[str, ...] = ()
+    approval_factors: tuple[ApprovalFactor, ...] = ()
     is_actionable: bool | None = None
 
     @property
@@ -172,7 +173,7 @@ def _low_confidence(detail: str, accepted: Accepted) -> Conclusion:
         detail,
         WorkflowFate.ALTERNATIVE if accepted.workflow is not None else WorkflowFate.NONE,
         ApprovalRule.REQUIRED,
-        (detail, *accepted.approval_factors),
+        (factor(FactorCode.LOW_CONFIDENCE, detail.removeprefix("confidence ")), *accepted.approval_factors),
     )
 
 
@@ -183,7 +184,7 @@ def _without_review(accepted: Accepted) -> Conclusion:
             Status.COMPLETED,
             workflow=WorkflowFate.KEPT,
             approval=rule,
-            approval_reasons=accepted.approval_factors,
+            approval_factors=accepted.approval_factors,
             is_actionable=True,
         )
     resolved = accepted.outcome is InvestigationOutcome.PROBLEM_RESOLVED

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.analysis import ApprovalFactor
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
@@ -50,7 +51,7 @@ class Accepted:
     alternatives: tuple[AnsweredAlternative, ...] = ()
     unverified: bool = False
     misaligned: str = ""
-    approval_factors: tuple[str, ...] = ()
+    approval_factors: tuple[ApprovalFactor, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from tests.fakes.memory_catalog import labels, workflow
 from worker.domain.catalog.selection import (
-    concerns,
     covers_kind,
     for_final_choice,
     mismatches,
+    other_signal_type,
     signal_types_of,
+    unmet_labels,
     works_against_gitops,
 )
 from worker.domain.values.workflows import LABELS, ActionSummary, SelectionContext
@@ -129,18 +130,14 @@ def test_the_signal_type_filters_searches_only():
     context = replace(CONTEXT, signal_type="Evicted")
     assert [m.label for m in mismatches(workflow(), context)] == ["signal_type"]
     assert mismatches(workflow(), for_final_choice(context)) == ()
-    assert concerns(workflow(), context) == (
-        "the workflow is made for CrashLoopBackOff, the cause is Evicted",
-    )
+    assert "CrashLoopBackOff, not Evicted" == other_signal_type(workflow(), context)
 
 
 def test_a_cause_without_a_signal_type_is_a_concern_like_another_one():
     context = replace(CONTEXT, signal_type="")
-    assert concerns(workflow(), context) == (
-        "the workflow is made for CrashLoopBackOff, the cause is not given a signal type",
-    )
-    assert () == concerns(workflow(labels={"signal_type": ("*",)}), context)
-    assert () == concerns(workflow(labels={}), context)
+    assert "CrashLoopBackOff, not an unknown one" == other_signal_type(workflow(), context)
+    assert "" == other_signal_type(workflow(labels={"signal_type": ("*",)}), context)
+    assert "" == other_signal_type(workflow(labels={}), context)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ def test_a_cause_without_a_signal_type_is_a_concern_like_another_one():
 )
 def test_a_flag_known_to_differ_is_a_concern(wanted, known, worries):
     context = SelectionContext(signal_type="CrashLoopBackOff", detected_labels=known)
-    assert worries == len(concerns(workflow(detected_labels=wanted), context))
+    assert worries == len(unmet_labels(workflow(detected_labels=wanted), context))
 
 
 @given(st.sampled_from(LABELS), st.text(max_size=20), st.text(max_size=20))

@@ -25,6 +25,7 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.facts import lookup_context
 from worker.domain.verdict.checks.targets import Existence
 from worker.domain.verdict.judge import correction_message, judge
@@ -57,6 +58,10 @@ def message(given_answer, given_facts):
     assert isinstance(verdict, Rejected), verdict
     (only,) = verdict.problems
     return only.message
+
+
+def codes(verdict):
+    return [found.code for found in verdict.approval_factors]
 
 
 def test_a_complete_answer_is_accepted_with_the_facts_of_the_catalog():
@@ -142,7 +147,7 @@ def test_severities_are_normalised(stated, expected):
 
 def test_an_unknown_severity_needs_approval():
     factors = accepted(answer(severity="unknown"), facts()).approval_factors
-    assert factors == ("the severity could not be determined",)
+    assert factors == (factor(FactorCode.SEVERITY_UNKNOWN),)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +158,8 @@ def test_signal_types_get_their_canonical_spelling(stated, expected):
 
 
 def test_a_workflow_made_for_another_signal_needs_approval():
-    (factor,) = accepted(answer(signal_type="OOMKilled"), facts()).approval_factors
-    assert factor == "the workflow is made for CrashLoopBackOff, the cause is OOMKilled"
+    factors = accepted(answer(signal_type="OOMKilled"), facts()).approval_factors
+    assert factors == (factor(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, "CrashLoopBackOff, not OOMKilled"),)
 
 
 def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
@@ -189,9 +194,8 @@ def test_an_affected_resource_that_cannot_be_verified_needs_approval():
     hidden = resolved(DEPLOYMENT, existence=Existence.UNVERIFIABLE, detail="forbidden")
     verdict = accepted(answer(), facts(affected=hidden))
     assert verdict.unverified
-    assert verdict.approval_factors == (
-        "it could not be verified that Deployment shop/api exists: forbidden",
-    )
+    expected = factor(FactorCode.RESOURCE_UNVERIFIED, "Deployment shop/api: forbidden")
+    assert (expected,) == verdict.approval_factors
 
 
 def test_an_affected_resource_shown_to_be_gone_is_accepted():
@@ -265,7 +269,7 @@ def test_a_workflow_for_another_kind_is_accepted_for_an_object_that_was_seen():
     )
     given_answer = answer(selected_workflow=choice)
     verdict = accepted(given_answer, facts(workflow=uncordon, other_target=resolved(NODE)))
-    assert (verdict.target, len(verdict.approval_factors)) == (NODE, 1)
+    assert (verdict.target, codes(verdict)) == (NODE, ["target_not_affected_resource"])
     assert verdict.parameters["TARGET_RESOURCE_NAMESPACE"] == ""
     refused = problems(given_answer, facts(workflow=uncordon, other_target=resolved(NODE, seen_in=())))
     assert (PARAMETERS, "selected_workflow.parameters.TARGET_RESOURCE_NAME") in refused
@@ -286,7 +290,7 @@ def test_a_forbidden_action_is_refused_and_others_wait_for_approval():
     forbidden = SafetyContext(safety_constraints=SafetyConstraints(forbidden_actions=("restart",)))
     assert problems(answer(), facts(safety=forbidden)) == [(FORBIDDEN, "selected_workflow.workflow_id")]
     unlisted = SafetyContext(safety_constraints=SafetyConstraints(allowed_actions=("scale",)))
-    assert len(accepted(answer(), facts(safety=unlisted)).approval_factors) == 1
+    assert ["action_not_allowed"] == codes(accepted(answer(), facts(safety=unlisted)))
 
 
 def test_the_answers_own_downtime_counts_when_the_catalog_has_none():

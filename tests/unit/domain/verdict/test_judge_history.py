@@ -5,22 +5,20 @@ import pytest
 from tests.fakes.messages import NOON
 from tests.fakes.verdicts import answer, chosen, facts
 from worker.domain.values.remediations import PastRemediation
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 FAILED = PastRemediation("rr-1", NOON, "restart-v1", "RestartWorkload", "CrashLoopBackOff", outcome="failed")
-TOLD = (
-    "restart-v1 did not help this resource before, with the spec it has now "
-    "(2026-06-04T12:00:00Z RestartWorkload (restart-v1) for CrashLoopBackOff: failed)"
-)
+PAST = "2026-06-04T12:00:00Z RestartWorkload (restart-v1) for CrashLoopBackOff: failed"
 
 
 def test_what_failed_here_may_be_chosen_again_with_a_reason_by_a_person():
     verdict = judge(answer(), facts(failed_here=(FAILED,)))
     assert isinstance(verdict, Accepted)
-    assert (TOLD,) == verdict.warnings
-    assert TOLD in verdict.approval_factors
+    assert PAST in verdict.warnings[0]
+    assert (factor(FactorCode.FAILED_BEFORE, PAST),) == verdict.approval_factors
 
 
 @pytest.mark.parametrize("rationale", ["", "  \n"])
@@ -29,7 +27,7 @@ def test_what_failed_here_may_not_be_chosen_again_in_silence(rationale):
     assert isinstance(verdict, Rejected)
     (problem,) = verdict.problems
     assert (ProblemKind.FORBIDDEN, "selected_workflow.rationale") == (problem.kind, problem.path)
-    assert problem.message.startswith(f"{TOLD}: say why it is right this time")
+    assert PAST in problem.message
 
 
 def test_a_reason_beside_the_workflow_is_a_reason():
@@ -70,9 +68,8 @@ def test_without_a_reason_but_without_a_past_nothing_is_wrong():
 def test_a_past_that_is_not_known_needs_a_person_but_is_no_error():
     verdict = judge(answer(), facts(history_problem="the store is down"))
     assert isinstance(verdict, Accepted)
-    assert (
-        "whether restart-v1 failed here before is not known: the store is down",
-    ) == verdict.approval_factors
+    expected = factor(FactorCode.HISTORY_UNKNOWN, "restart-v1, the store is down")
+    assert (expected,) == verdict.approval_factors
     assert () == verdict.warnings
 
 

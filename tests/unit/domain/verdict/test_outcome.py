@@ -7,6 +7,7 @@ from schemas.analysis import Status
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, answer
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.outcome import ApprovalRule, Ending, Stop, WorkflowFate, conclude
 from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
@@ -16,6 +17,7 @@ KEPT, ALTERNATIVE, NONE = WorkflowFate.KEPT, WorkflowFate.ALTERNATIVE, WorkflowF
 POLICY, REQUIRED, NOT_NEEDED = ApprovalRule.POLICY, ApprovalRule.REQUIRED, ApprovalRule.NOT_NEEDED
 ACTIONABLE, INCONCLUSIVE = InvestigationOutcome.ACTIONABLE, InvestigationOutcome.INCONCLUSIVE
 NOT_ACTIONABLE, RESOLVED = InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED
+GONE = factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api")
 NO_DATA = InvestigationOutcome.INSUFFICIENT_DATA
 
 
@@ -46,7 +48,7 @@ TABLE = [
     ("valid", Ending(accepted()), Status.COMPLETED, None, KEPT, POLICY),
     ("valid, outcome absent", Ending(accepted(outcome=None)), Status.COMPLETED, None, KEPT, POLICY),
     ("at the minimum", Ending(accepted(confidence=0.7)), Status.COMPLETED, None, KEPT, POLICY),
-    ("factors", Ending(accepted(approval_factors=("x",))), Status.COMPLETED, None, KEPT, REQUIRED),
+    ("factors", Ending(accepted(approval_factors=(GONE,))), Status.COMPLETED, None, KEPT, REQUIRED),
     ("low", Ending(accepted(confidence=0.69)), REVIEW, Reason.LOW_CONFIDENCE, ALTERNATIVE, REQUIRED),
     ("not actionable", Ending(nothing(NOT_ACTIONABLE)), Status.NOT_ACTIONABLE, None, NONE, NOT_NEEDED),
     ("sure: nothing", Ending(nothing(NOT_ACTIONABLE, 0.9)), Status.NOT_ACTIONABLE, None, NONE, NOT_NEEDED),
@@ -225,9 +227,10 @@ def test_whether_something_can_be_done(ending, actionable):
 
 
 def test_reasons_for_approval_are_passed_on():
-    assert conclude(Ending(accepted(approval_factors=("x",)))).approval_reasons == ("x",)
-    low = conclude(Ending(accepted(confidence=0.1, approval_factors=("x",))))
-    assert low.approval_reasons == ("confidence 0.1 is under the minimum of 0.7", "x")
+    assert conclude(Ending(accepted(approval_factors=(GONE,)))).approval_factors == (GONE,)
+    low = conclude(Ending(accepted(confidence=0.1, approval_factors=(GONE,))))
+    detail = "0.1 is under the minimum of 0.7"
+    assert low.approval_factors == (factor(FactorCode.LOW_CONFIDENCE, detail), GONE)
 
 
 def test_doubts_send_nothing_to_do_to_a_person():

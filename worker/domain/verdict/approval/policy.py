@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.analysis import Approval
+from schemas.analysis import Approval, ApprovalFactor
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
@@ -19,14 +19,14 @@ from worker.domain.intake.context import attempt_number, sent_enrichment, signal
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.checks.safety import action_name
+from worker.domain.values.workflows import action_name
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.verdict import Accepted, actionable
 
 PRODUCTION = "production"
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
 """Of a list or map in the input."""
-CUT = "not everything is shown to the policy: a list is too long"
 UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
 """When the cluster gave no answer: nothing is known, nothing is false."""
 
@@ -36,9 +36,9 @@ class PolicyFacts:
     """Everything approval may depend on.
 
     `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
-    workflow changes. `risk_factors` are the
-    approval factors of the verdict. `confidence` is 0 to 1, None when the answer gave none. `estimated_downtime_seconds`
-    is None when nobody knows. `unverified` says that the existence of `affected` could not be checked.
+    workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
+    `estimated_downtime_seconds` is None when nobody knows. `unverified` says that the existence of `affected` could not be
+    checked.
     """
 
     affected: ObjectRef
@@ -54,11 +54,11 @@ class PolicyFacts:
     detected_labels: DetectedLabels
     custom_labels: Mapping[str, Sequence[str]]
     warnings: Sequence[str] = ()
-    risk_factors: Sequence[str] = ()
+    approval_factors: Sequence[ApprovalFactor] = ()
     estimated_downtime_seconds: int | None = None
     estimated_risk: str = ""
     recovery_attempt: int | None = None
-    injection_detected: bool = False
+    injection_suspected: bool = False
     unverified: bool = False
 
 
@@ -89,11 +89,11 @@ def policy_facts(
         detected_labels=labels or UNKNOWN_LABELS,
         custom_labels=sent.custom_labels if sent else {},
         warnings=accepted.warnings,
-        risk_factors=accepted.approval_factors,
+        approval_factors=accepted.approval_factors,
         estimated_downtime_seconds=downtime,
         estimated_risk=answered.estimated_risk if answered else "",
         recovery_attempt=attempt_number(request),
-        injection_detected=injection,
+        injection_suspected=injection,
         unverified=accepted.unverified,
     )
 
@@ -105,8 +105,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     confidence that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`;
     an unknown downtime is left out too: in Rego `null` is smaller than any number.
 
-    Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, a risk factor
-    says so: what stands behind the cut could have asked for approval.
+    Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, an approval
+    factor says so: what stands behind the cut could have asked for approval. `risk_factors` are the approval factors as
+    sentences.
     """
     environment = facts.environment.strip().lower()
     downtime = (
@@ -114,8 +115,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         if facts.estimated_downtime_seconds is None
         else {"estimated_downtime_seconds": facts.estimated_downtime_seconds}
     )
-    lists = (facts.warnings, facts.risk_factors, facts.custom_labels, *facts.custom_labels.values())
-    cut = [CUT] if any(len(found) > MAX_PARTS for found in lists) else []
+    lists = (facts.warnings, facts.approval_factors, facts.custom_labels, *facts.custom_labels.values())
+    cut = [factor(FactorCode.POLICY_INPUT_CUT)] if any(len(found) > MAX_PARTS for found in lists) else []
+    factors = [*cut, *facts.approval_factors]
     whole = {
         "affected_resource": _resource(facts.affected),
         "remediation_target": _resource(facts.acted_on),
@@ -131,12 +133,14 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "failed_detections": list(facts.detected_labels.failed_detections),
         "detected_labels": _known_labels(facts.detected_labels),
         "custom_labels": {name: list(values) for name, values in facts.custom_labels.items()},
-        "risk_factors": [*cut, *facts.risk_factors],
+        "approval_factors": [{"code": found.code, "detail": found.detail} for found in factors],
+        "risk_factors": list(sentences(factors)),
         "action_type": facts.action_type,
         "action": {"action": action_name(facts.action_type), "risk_level": facts.estimated_risk} | downtime,
         "is_recovery_attempt": facts.recovery_attempt is not None,
         "recovery_attempt_number": facts.recovery_attempt or 0,
-        "injection_detected": facts.injection_detected,
+        "injection_detected": facts.injection_suspected,
+        "injection_suspected": facts.injection_suspected,
         "unverified": facts.unverified,
     }
     return {name: _handed_over(value) for name, value in (whole | downtime).items()}
@@ -154,11 +158,18 @@ def _handed_over(value: Any) -> Any:
     return value
 
 
-def merge_approval(policy: Approval, factors: Sequence[str]) -> Approval:
-    """The policy's decision and the approval factors of the verdict: a factor requires approval, nothing lifts it."""
-    reasons = tuple(dict.fromkeys((*policy.reasons, *factors)))
+def merge_approval(policy: Approval, factors: Sequence[ApprovalFactor]) -> Approval:
+    """The policy's decision and the approval factors of the worker, each of which requires approval.
+
+    A reason of the policy becomes a factor too, unless it is the sentence of a factor that it was given.
+    """
+    own = sentences(factors)
+    told = [factor(FactorCode.POLICY_DECISION, reason) for reason in policy.reasons if reason not in own]
     return Approval(
-        required=policy.required or bool(factors), reasons=reasons, risk_factors=policy.risk_factors
+        required=policy.required or bool(factors),
+        reasons=tuple(dict.fromkeys((*policy.reasons, *own))),
+        factors=tuple(dict.fromkeys((*(policy.factors or told), *factors))),
+        risk_factors=policy.risk_factors,
     )
 
 

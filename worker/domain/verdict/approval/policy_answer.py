@@ -12,10 +12,10 @@ from typing import Any
 
 from schemas.analysis import Approval, RiskFactor
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
 
 MAX_REASONS = 32
 MAX_REASON_CHARS = 500
-NO_DECISION = "the approval policy could not be evaluated"
 
 
 class NoDecision(ValueError):  # noqa: N818 - a state, not a fault of the caller
@@ -24,7 +24,8 @@ class NoDecision(ValueError):  # noqa: N818 - a state, not a fault of the caller
 
 def fail_closed(detail: str) -> Approval:
     """The decision when there is none."""
-    return Approval(required=True, reasons=(_said(f"{NO_DECISION}: {detail}"),))
+    failed = factor(FactorCode.POLICY_FAILED, detail)
+    return Approval(required=True, reasons=(sentence(failed),), factors=(failed,))
 
 
 def approval_decision(document: Any, name: str) -> Approval:

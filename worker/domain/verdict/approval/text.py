@@ -8,8 +8,13 @@ from schemas.analysis import Approval
 
 
 def without_secrets(approval: Approval, redact: Callable[[str], str]) -> Approval:
-    """The same approval with every reason and risk factor redacted."""
-    factors = tuple(f.model_copy(update={"reason": redact(f.reason)}) for f in approval.risk_factors)
+    """The same approval with every reason, factor and risk factor redacted."""
+    factors = (f.model_copy(update={"detail": redact(f.detail)}) for f in approval.factors)
+    risks = (f.model_copy(update={"reason": redact(f.reason)}) for f in approval.risk_factors)
     return approval.model_copy(
-        update={"reasons": tuple(map(redact, approval.reasons)), "risk_factors": factors}
+        update={
+            "reasons": tuple(map(redact, approval.reasons)),
+            "factors": tuple(factors),
+            "risk_factors": tuple(risks),
+        }
     )

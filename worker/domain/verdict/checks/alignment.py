@@ -13,8 +13,7 @@ from types import MappingProxyType
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.untrusted.injection import CATALOG_SOURCES, texts_of, without_history
 from worker.domain.untrusted.readings import readings
-from worker.domain.values.workflows import Workflow
-from worker.domain.verdict.checks.safety import action_name
+from worker.domain.values.workflows import Workflow, action_name
 
 MIN_VERB_CHARS = 4
 MAX_VALUE_CHARS = 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.facts import Findings, VerdictFacts
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, within_scope
 from worker.domain.verdict.problems import ProblemKind
@@ -30,7 +31,7 @@ def check_cause(answer: Answer, found: Findings) -> Severity | None:
         shown = one_line(answer.severity, SHOWN_CHARS)
         found.add(ProblemKind.RCA, f"{RCA_PATH}.severity", f"must be one of {levels}, not {shown}")
     elif severity is Severity.UNKNOWN:
-        found.factors.append("the severity could not be determined")
+        found.require_approval(FactorCode.SEVERITY_UNKNOWN)
     return severity
 
 
@@ -66,10 +67,9 @@ def check_affected(answer: Answer, facts: VerdictFacts, found: Findings) -> Reso
         return None
     _check_existence(affected, found)
     if facts.not_seen:
-        found.factors.append(f"{' and '.join(facts.not_seen)} around the signal could not be read")
+        found.require_approval(FactorCode.SIGNAL_CONTEXT_UNREAD, " and ".join(facts.not_seen))
     if facts.steering:
-        shown = one_line(", ".join(facts.steering), SHOWN_CHARS)
-        found.factors.append(f"{shown}: text that speaks of what to do or decide, or that no check can read")
+        found.require_approval(FactorCode.STEERING_TEXT, ", ".join(facts.steering))
     return affected
 
 
@@ -84,14 +84,15 @@ def _check_existence(affected: ResolvedObject, found: Findings) -> None:
         )
         found.add(ProblemKind.RCA, TARGET_PATH, message)
     if affected.existence is Existence.UNVERIFIABLE:
-        found.factors.append(f"it could not be verified that {ref} exists: {affected.detail or 'no answer'}")
+        detail = f"{ref}: {affected.detail or 'the cluster gave no answer'}"
+        found.require_approval(FactorCode.RESOURCE_UNVERIFIED, detail)
     elif affected.existence is Existence.ABSENT:
         found.notes.append(f"{ref} is not in the cluster, as the evidence shows")
-        found.factors.append(f"{ref} is not in the cluster any more, or was never there")
+        found.require_approval(FactorCode.RESOURCE_ABSENT, str(ref))
     if affected.outside:
-        found.factors.append(f"{ref} {affected.outside}")
+        found.require_approval(FactorCode.RESOURCE_ELSEWHERE, f"{ref} {affected.outside}")
     if affected.owners_note:
-        found.factors.append(f"the owners of {ref} are not all known: {affected.owners_note}")
+        found.require_approval(FactorCode.OWNERS_UNVERIFIED, f"{ref}: {affected.owners_note}")
 
 
 def check_outcome(answer: Answer, found: Findings) -> InvestigationOutcome | None:

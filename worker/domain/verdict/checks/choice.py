@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from worker.domain.catalog.selection import concerns, for_final_choice, mismatches, works_against_gitops
+from worker.domain.catalog.selection import (
+    for_final_choice,
+    mismatches,
+    other_signal_type,
+    unmet_labels,
+    works_against_gitops,
+)
 from worker.domain.cluster.history import same_as_before
 from worker.domain.cluster.history_text import summary
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow
+from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.facts import Findings, VerdictFacts, lookup_context
 from worker.domain.verdict.checks.parameters import check_values
 from worker.domain.verdict.checks.repetition import repeats
@@ -57,13 +64,9 @@ def check_choice(
     found.problems += safety.problems
     found.factors += safety.factors
     if facts.named_in:
-        found.factors.append(
-            f"{', '.join(facts.named_in)}: text that is no part of the catalog, or not of this workflow, names what is chosen"
-        )
+        found.require_approval(FactorCode.WORKFLOW_NAMED_IN_EVIDENCE, ", ".join(facts.named_in))
     if facts.shown is not None and not is_reported(signal_type, facts.shown):
-        found.factors.append(
-            f"the cause is said to be {signal_type}, which the cluster itself does not report"
-        )
+        found.require_approval(FactorCode.SIGNAL_TYPE_NOT_REPORTED, signal_type)
     if facts.failed is not None and repeats(workflow, target.parameters, facts.failed):
         message = "this workflow has failed with these parameters: choose another, other parameters, or null"
         found.add(ProblemKind.FORBIDDEN, WORKFLOW_PATH, message)
@@ -139,7 +142,10 @@ def _check_fit(
         found.add(
             ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", one_line(message, MAX_PROBLEM_CHARS)
         )
-    found.factors += concerns(workflow, final)
+    if made_for := other_signal_type(workflow, final):
+        found.require_approval(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, made_for)
+    for label in unmet_labels(workflow, final):
+        found.require_approval(FactorCode.WORKFLOW_LABEL_UNMET, label)
     if works_against_gitops(workflow, final):
         found.warnings.append(f"the target is managed by GitOps, {workflow.workflow_id} is not made for that")
 
@@ -147,8 +153,7 @@ def _check_fit(
 def _check_history(rationale: str, workflow: Workflow, facts: VerdictFacts, found: Findings) -> None:
     """What did not help this resource before, with the spec it has now, may be chosen again, but not in silence."""
     if facts.history_problem:
-        problem = one_line(facts.history_problem, SHOWN_CHARS)
-        found.factors.append(f"whether {workflow.workflow_id} failed here before is not known: {problem}")
+        found.require_approval(FactorCode.HISTORY_UNKNOWN, f"{workflow.workflow_id}, {facts.history_problem}")
     before = same_as_before(workflow.workflow_id, workflow.action_type, facts.failed_here)
     if not before:
         return
@@ -159,9 +164,8 @@ def _check_history(rationale: str, workflow: Workflow, facts: VerdictFacts, foun
         )
         found.add(ProblemKind.FORBIDDEN, f"{WORKFLOW_PATH}.rationale", one_line(message, MAX_PROBLEM_CHARS))
         return
-    known = one_line(f"{workflow.workflow_id} {past}", MAX_PROBLEM_CHARS)
-    found.factors.append(known)
-    found.warnings.append(known)
+    found.require_approval(FactorCode.FAILED_BEFORE, summary(before[-1]))
+    found.warnings.append(one_line(f"{workflow.workflow_id} {past}", MAX_PROBLEM_CHARS))
 
 
 def known_alternatives(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from schemas.analysis import ApprovalFactor
 from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.catalog.selection import for_final_choice
 from worker.domain.values.remediations import FailedExecution, PastRemediation
 from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.targets import ResolvedObject
 from worker.domain.verdict.problems import Problem, ProblemKind
 
@@ -54,12 +56,15 @@ class VerdictFacts:
 @dataclass(slots=True)
 class Findings:
     problems: list[Problem] = field(default_factory=list)
-    factors: list[str] = field(default_factory=list)
+    factors: list[ApprovalFactor] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, kind: ProblemKind, path: str, message: str) -> None:
         self.problems.append(Problem(kind, path, message))
+
+    def require_approval(self, code: FactorCode, detail: str = "") -> None:
+        self.factors.append(factor(code, detail))
 
 
 def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContext:

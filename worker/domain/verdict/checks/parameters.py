@@ -15,9 +15,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.analysis import ApprovalFactor
 from worker.domain.catalog.parameter_values import SHOWN_CHARS, BadValueError, _choices, _shown, check_value
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.problems import Problem, ProblemKind
 
 PARAMETERS_PATH = "selected_workflow.parameters"
@@ -32,7 +34,7 @@ class CheckedValues:
     values: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    factors: tuple[str, ...] = ()
+    factors: tuple[ApprovalFactor, ...] = ()
 
 
 def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collection[str] = ()) -> CheckedValues:
@@ -59,10 +61,10 @@ def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collectio
     return CheckedValues(values, tuple(problems), tuple(notes), _factors(workflow, values))
 
 
-def _factors(workflow: Workflow, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """One reason for an approval for each value that a shell or a template would act on."""
+def _factors(workflow: Workflow, values: Mapping[str, Any]) -> tuple[ApprovalFactor, ...]:
+    """One factor for each value that a shell or a template would act on."""
     return tuple(
-        f"parameter {one_line(name, SHOWN_CHARS)} holds characters that a shell or a template acts on"
+        factor(FactorCode.PARAMETER_ACTIVE_CHARACTERS, one_line(name, SHOWN_CHARS))
         for name, value in values.items()
         if (parameter := workflow.parameter(name)) is not None and _may_run(parameter, value)
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from schemas.analysis import ApprovalFactor
 from schemas.safety import SafetyContext
-from worker.domain.values.workflows import Workflow
+from worker.domain.values.workflows import Workflow, action_name
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.problems import Problem, ProblemKind
 
 PRODUCTION = "production"
-WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,7 @@ class SafetyFinding:
     """Problems forbid the workflow, factors ask for a person's approval."""
 
     problems: tuple[Problem, ...] = ()
-    factors: tuple[str, ...] = ()
-
-
-def action_name(action_type: str) -> str:
-    """`RollbackDeployment` and `rollback-deployment` as `rollback_deployment`, `PatchHPA` as `patch_hpa`."""
-    return WORD_BORDER.sub("_", action_type.strip()).replace("-", "_").replace(" ", "_").lower()
+    factors: tuple[ApprovalFactor, ...] = ()
 
 
 def names_action(patterns: Iterable[str], action_type: str) -> bool:
@@ -79,17 +74,17 @@ def check_safety(
     elif limits.allowed_actions is not None and not names_action(
         limits.allowed_actions, workflow.action_type
     ):
-        factors.append(f"{action} is not among the actions the safety context allows")
+        factors.append(factor(FactorCode.ACTION_NOT_ALLOWED, action))
     if limits.requires_approval:
-        factors.append("the safety context requires approval")
+        factors.append(factor(FactorCode.SAFETY_REQUIRES_APPROVAL))
     if safety.rego_policy.dry_run:
-        factors.append("the safety policy is in dry run")
+        factors.append(factor(FactorCode.SAFETY_DRY_RUN))
     return SafetyFinding(tuple(problems), tuple(factors))
 
 
 def _check_downtime(
     workflow: Workflow, limit: int | None, answered: int | None
-) -> tuple[list[Problem], list[str]]:
+) -> tuple[list[Problem], list[ApprovalFactor]]:
     if limit is None:
         return [], []
     declared = workflow.estimated_downtime_seconds
@@ -99,7 +94,7 @@ def _check_downtime(
             _forbidden(f"takes {worst} s of downtime, at most {limit} s are acceptable: choose another")
         ], []
     if declared is None:
-        return [], [f"the catalog does not say the downtime, at most {limit} s are acceptable"]
+        return [], [factor(FactorCode.DOWNTIME_UNKNOWN, f"at most {limit} s")]
     return [], []
 
 

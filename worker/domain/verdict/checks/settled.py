@@ -9,6 +9,7 @@ from schemas.safety import SafetyContext
 from worker.domain.enrichment.first_look import FirstLook
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.checks.targets import ResolvedObject
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Verdict
 
@@ -54,7 +55,7 @@ def _own_doubts(accepted: Accepted) -> Iterator[str]:
         yield "the answer states no confidence"
     if accepted.unverified:
         yield f"it could not be verified that {accepted.affected} exists"
-    yield from accepted.approval_factors
+    yield from sentences(accepted.approval_factors)
     yield from (f"the answer warns: {warning}" for warning in accepted.warnings)
 
 
@@ -84,6 +85,6 @@ def _unseen(signal_type: str) -> Iterator[str]:
 
 def _demanded(safety: SafetyContext | None) -> Iterator[str]:
     if safety is not None and safety.safety_constraints.requires_approval:
-        yield "the safety context requires approval"
+        yield sentence(factor(FactorCode.SAFETY_REQUIRES_APPROVAL))
     if safety is not None and safety.rego_policy.dry_run:
-        yield "the safety policy is in dry run"
+        yield sentence(factor(FactorCode.SAFETY_DRY_RUN))

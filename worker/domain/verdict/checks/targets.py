@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from schemas.analysis import ApprovalFactor
 from schemas.enrichment import snake_case
 from worker.domain.catalog.selection import component_of, covers_kind
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import WILDCARD, Parameter, Workflow
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.parameters import problem
 from worker.domain.verdict.problems import Problem, ProblemKind
 
@@ -111,7 +113,7 @@ class TargetChoice:
     target: ObjectRef | None
     parameters: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
-    factors: tuple[str, ...] = ()
+    factors: tuple[ApprovalFactor, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -168,9 +170,12 @@ def choose_target(
         return TargetChoice(None, dict(given), wrong)
     problems, notes = _conflicts(given, other.ref, (other.ref,))
     parameters, more = _filled(workflow, given, other.ref, (other.ref,))
-    factor = f"{workflow.workflow_id} acts on {other.ref}, not on the affected resource {affected.ref}"
     wrong, factors = _beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen)
-    return TargetChoice(other.ref, parameters, (*problems, *wrong), (factor, *factors), (*notes, *more))
+    elsewhere = factor(
+        FactorCode.TARGET_NOT_AFFECTED_RESOURCE,
+        f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}",
+    )
+    return TargetChoice(other.ref, parameters, (*problems, *wrong), (elsewhere, *factors), (*notes, *more))
 
 
 def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectRef, ...]:
@@ -241,10 +246,10 @@ def _beside(
     target: ObjectRef,
     chain: Sequence[ObjectRef],
     unseen: frozenset[str],
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+) -> tuple[tuple[Problem, ...], tuple[ApprovalFactor, ...]]:
     """Problems and approval factors of declared parameters that name an object beside the target."""
     problems: list[Problem] = []
-    factors: list[str] = []
+    factors: list[ApprovalFactor] = []
     namespaces = {target.namespace, *(member.namespace for member in chain)}
     for name, value in given.items():
         if value in (None, "") or workflow.parameter(name) is None or not names_an_object(name):
@@ -256,11 +261,13 @@ def _beside(
             if name in unseen:
                 problems.append(problem(name, f"{shown} stands in no evidence: look at it before naming it"))
             else:
-                factors.append(f"parameter {name} names {shown}, which is not the target {target}")
+                factors.append(
+                    factor(FactorCode.PARAMETER_OTHER_OBJECT, f"{name} is {shown}, the target is {target}")
+                )
         elif spelling(name).endswith("NAMESPACE") and value not in namespaces:
-            factors.append(f"parameter {name} names another namespace: {shown}")
+            factors.append(factor(FactorCode.PARAMETER_OTHER_NAMESPACE, f"{name} is {shown}"))
         elif name in unseen:
-            factors.append(f"parameter {name} names {shown}, which stands in no evidence")
+            factors.append(factor(FactorCode.PARAMETER_OBJECT_UNSEEN, f"{name} is {shown}"))
     return tuple(problems), tuple(factors)
 
 

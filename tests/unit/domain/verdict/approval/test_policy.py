@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from schemas.analysis import Approval, RiskFactor
 from schemas.enrichment import DetectedLabels
 from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
 from worker.domain.verdict.approval.policy import PolicyFacts, merge_approval, policy_input
+from worker.domain.verdict.approval.policy_answer import fail_closed
 
 FACTS = PolicyFacts(
     affected=ObjectRef("Deployment", "api", "shop", "apps/v1"),
@@ -104,7 +106,7 @@ def test_no_secret_is_handed_to_a_policy():
         replace(
             FACTS,
             warnings=told,
-            risk_factors=told,
+            approval_factors=[factor(FactorCode.RESOURCE_UNVERIFIED, text) for text in told],
             custom_labels={f"key {SECRET}": told},
             estimated_risk=SECRET,
             affected=ObjectRef("Pod", SECRET, "shop"),
@@ -125,7 +127,8 @@ def test_what_a_policy_is_handed_is_bounded_and_it_is_told_what_is_cut():
     made = policy_input(replace(FACTS, warnings=many, custom_labels=labels))
     assert 100 == len(made["warnings"]) == len(made["custom_labels"]) == len(made["custom_labels"]["k0"])
     assert 500 == len(made["warnings"][0])
-    assert ["not everything is shown to the policy: a list is too long"] == made["risk_factors"]
+    assert [{"code": "policy_input_cut", "detail": ""}] == made["approval_factors"]
+    assert 1 == len(made["risk_factors"])
 
 
 @given(st.text(max_size=40), st.lists(st.text(max_size=20), max_size=3))
@@ -135,22 +138,45 @@ def test_every_input_is_one_line_json(name, texts):
     assert not any("\n" in text for text in (*made["warnings"], made["action_type"]))
 
 
+ABSENT = factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api-0")
+
+
+def test_approval_factors_are_handed_over_as_codes_and_as_sentences():
+    made = policy_input(replace(FACTS, approval_factors=(ABSENT,)))
+    assert [{"code": "resource_absent", "detail": "Pod shop/api-0"}] == made["approval_factors"]
+    assert [sentence(ABSENT)] == made["risk_factors"]
+
+
 def test_a_factor_requires_approval_and_stands_among_the_reasons():
     free = Approval(required=False, risk_factors=(RiskFactor(score=20, reason="production"),))
     assert Approval(
-        required=True, reasons=("the namespace was corrected",), risk_factors=free.risk_factors
-    ) == merge_approval(free, ["the namespace was corrected", "the namespace was corrected"])
+        required=True, reasons=(sentence(ABSENT),), factors=(ABSENT,), risk_factors=free.risk_factors
+    ) == merge_approval(free, [ABSENT, ABSENT])
+
+
+def test_a_reason_of_the_policy_is_a_factor_too():
+    merged = merge_approval(Approval(required=True, reasons=("it is a Node", sentence(ABSENT))), [ABSENT])
+    assert (factor(FactorCode.POLICY_DECISION, "it is a Node"), ABSENT) == merged.factors
+    assert ("it is a Node", sentence(ABSENT)) == merged.reasons
+
+
+def test_a_policy_that_failed_keeps_its_factor():
+    failed = fail_closed("no answer")
+    assert failed == merge_approval(failed, [])
 
 
 def test_without_factors_the_decision_of_the_policy_stands():
     for policy in (Approval(required=False), Approval(required=True, reasons=("Node",))):
-        assert policy == merge_approval(policy, [])
+        merged = merge_approval(policy, [])
+        assert (policy.required, policy.reasons) == (merged.required, merged.reasons)
 
 
-@given(st.booleans(), st.lists(st.text(max_size=5), max_size=4), st.lists(st.text(max_size=5), max_size=4))
-def test_approval_only_becomes_stricter(required, reasons, factors):
+@given(st.booleans(), st.lists(st.text(max_size=5), max_size=4), st.lists(st.sampled_from(FactorCode)))
+def test_approval_only_becomes_stricter(required, reasons, codes):
     policy = Approval(required=required, reasons=tuple(reasons))
+    factors = [factor(code, "x") for code in codes]
     merged = merge_approval(policy, factors)
     assert merged.required >= policy.required
     assert merged.required == (required or bool(factors))
-    assert set(reasons) | set(factors) == set(merged.reasons)
+    assert set(reasons) | set(map(sentence, factors)) == set(merged.reasons)
+    assert set(factors) <= set(merged.factors)

@@ -4,8 +4,9 @@ import pytest
 
 from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
 from tests.fakes.memory_catalog import workflow
+from worker.domain.values.workflows import action_name
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.safety import (
-    action_name,
     check_safety,
     forbids,
     names_action,
@@ -133,7 +134,7 @@ def test_the_models_downtime_can_only_make_it_stricter(downtime, answered, forbi
 
 
 def test_a_dry_run_policy_needs_approval():
-    assert check(dry_run=True).factors == ("the safety policy is in dry run",)
+    assert check(dry_run=True).factors == (factor(FactorCode.SAFETY_DRY_RUN),)
 
 
 def test_without_a_safety_context_nothing_is_restricted():

@@ -9,6 +9,7 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
 from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.settled import doubts
 from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
 
@@ -40,7 +41,7 @@ def test_nothing_speaks_against_a_quiet_resource():
     [
         ({"confidence": None}, "states no confidence"),
         ({"unverified": True}, "could not be verified"),
-        ({"approval_factors": ("it is gone",)}, "it is gone"),
+        ({"approval_factors": (factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api"),)}, "Pod shop/api"),
         ({"warnings": ("it may come back",)}, "it may come back"),
     ],
 )

@@ -1,0 +1,42 @@
+"""Approval factors: a closed list of codes, each documented and each with a sentence for an approver."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from schemas.analysis import ApprovalFactor
+from worker.domain.verdict.approval.factors import DETAIL_CHARS, FactorCode, factor, sentence, sentences
+
+POLICY_PAGE = Path(__file__).parents[5] / "docs" / "policy.md"
+
+
+def test_the_documentation_lists_exactly_the_codes():
+    section = POLICY_PAGE.read_text(encoding="utf-8").split("## Approval factors")[1].split("\n## ")[0]
+    listed = re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)
+    assert [code.value for code in FactorCode] == listed
+
+
+@pytest.mark.parametrize("code", FactorCode)
+def test_every_factor_is_a_sentence_with_its_detail(code):
+    said = sentence(factor(code, "Pod shop/api-0"))
+    assert ("Pod shop/api-0" in said) is ("{detail}" in code.sentence)
+    assert "{" not in said
+
+
+def test_a_detail_is_one_short_line_without_secrets():
+    made = factor(FactorCode.OWNERS_UNVERIFIED, "a\nb password=hunter2-hunter2 " + "x" * 999)
+    assert made.detail.startswith("a b ")
+    assert "hunter2" not in made.detail
+    assert DETAIL_CHARS == len(made.detail)
+
+
+def test_a_detail_with_braces_stays_as_it_is():
+    assert "{detail}" in sentence(factor(FactorCode.POLICY_DECISION, "{detail}"))
+
+
+def test_the_same_factor_is_said_once():
+    one = factor(FactorCode.SEVERITY_UNKNOWN)
+    assert (sentence(one),) == sentences([one, ApprovalFactor(code="severity_unknown")])

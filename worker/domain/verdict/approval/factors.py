@@ -1,0 +1,153 @@
+"""Everything for which the worker itself requires approval: a closed list of codes, each with its sentence.
+
+A factor is a code and a detail. Policies match codes, approvers read the sentences; both are in the result
+(`approval.factors`, `approval.reasons`) and in the input of a policy (`approval_factors`, `risk_factors`). A factor always
+requires approval: a policy may add reasons of its own and takes none away.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Self
+
+from schemas.analysis import ApprovalFactor
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.untrusted.redaction.redact import redact
+
+DETAIL_CHARS = 300
+
+
+class FactorCode(enum.StrEnum):
+    """Why a human must approve, with the sentence that an approver reads. `{detail}` is the detail of the factor."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Self:
+        """Make a member whose value is `code`."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+    # The analysis
+    MODEL_ASKS_FOR_HUMAN = "model_asks_for_human", "The model itself asks for a human decision."
+    LOW_CONFIDENCE = "low_confidence", "The confidence of {detail}."
+    SEVERITY_UNKNOWN = "severity_unknown", "The severity could not be determined."
+    SIGNAL_CONTEXT_UNREAD = (
+        "signal_context_unread",
+        "The worker could not read the {detail} around the resource of the signal.",
+    )
+    SIGNAL_TYPE_NOT_REPORTED = (
+        "signal_type_not_reported",
+        "The answer says {detail}, but nothing that the cluster reports shows it.",
+    )
+
+    # The affected resource
+    RESOURCE_UNVERIFIED = (
+        "resource_unverified",
+        "The worker could not check whether the affected resource exists: {detail}.",
+    )
+    RESOURCE_ABSENT = "resource_absent", "The affected resource {detail} does not exist in the cluster."
+    RESOURCE_ELSEWHERE = (
+        "resource_elsewhere",
+        "The affected resource may have nothing to do with the signal: {detail}.",
+    )
+    OWNERS_UNVERIFIED = (
+        "owners_unverified",
+        "The worker could not check what owns the affected resource: {detail}.",
+    )
+
+    # The workflow and its target
+    WORKFLOW_FOR_OTHER_SIGNAL = (
+        "workflow_for_other_signal",
+        "The workflow is made for another signal type: {detail}.",
+    )
+    WORKFLOW_LABEL_UNMET = (
+        "workflow_label_unmet",
+        "The workflow requires {detail}, which the target does not meet.",
+    )
+    TARGET_NOT_AFFECTED_RESOURCE = (
+        "target_not_affected_resource",
+        "The workflow does not act on the affected resource: {detail}.",
+    )
+    FAILED_BEFORE = (
+        "failed_before",
+        "The same remediation did not help this resource before, and its spec has not changed since: {detail}.",
+    )
+    HISTORY_UNKNOWN = (
+        "history_unknown",
+        "The worker could not check whether this remediation failed here before: {detail}.",
+    )
+
+    # Its parameters
+    PARAMETER_OTHER_OBJECT = (
+        "parameter_other_object",
+        "A parameter names an object that is not the target: {detail}.",
+    )
+    PARAMETER_OTHER_NAMESPACE = (
+        "parameter_other_namespace",
+        "A parameter names a namespace that is not the target's: {detail}.",
+    )
+    PARAMETER_OBJECT_UNSEEN = (
+        "parameter_object_unseen",
+        "A parameter names an object that no evidence shows: {detail}.",
+    )
+    PARAMETER_ACTIVE_CHARACTERS = (
+        "parameter_active_characters",
+        "The value of parameter {detail} contains characters that a shell or a template interprets.",
+    )
+
+    # Demands of the sender
+    SAFETY_REQUIRES_APPROVAL = "safety_requires_approval", "The safety context requires approval."
+    SAFETY_DRY_RUN = "safety_dry_run", "The safety policy of the request is in dry run."
+    ACTION_NOT_ALLOWED = (
+        "action_not_allowed",
+        "The action {detail} is not among those that the safety context allows.",
+    )
+    DOWNTIME_UNKNOWN = (
+        "downtime_unknown",
+        "The catalog does not state how long the downtime is; the safety context accepts {detail}.",
+    )
+
+    # Text that may have influenced the analysis: check that the answer does not merely follow it
+    INJECTION_SUSPECTED = (
+        "injection_suspected",
+        "Text in the evidence reads like instructions to the analysis: {detail}.",
+    )
+    STEERING_TEXT = (
+        "steering_text",
+        "Text in the evidence suggests an action or a decision, or its language cannot be checked: {detail}.",
+    )
+    WORKFLOW_NAMED_IN_EVIDENCE = (
+        "workflow_named_in_evidence",
+        "Text in the evidence names the chosen workflow or a value that was chosen for it: {detail}.",
+    )
+    SECOND_MODEL_SUSPICIOUS = (
+        "second_model_suspicious",
+        "A second model found instructions to the analysis in the evidence: {detail}.",
+    )
+    SECOND_MODEL_FAILED = (
+        "second_model_failed",
+        "A second model was to check the evidence for instructions and could not: {detail}.",
+    )
+
+    # The policy
+    POLICY_DECISION = "policy_decision", "{detail}"
+    POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."
+    POLICY_INPUT_CUT = "policy_input_cut", "The policy did not see everything, because a list was too long."
+
+
+def factor(code: FactorCode, detail: str = "") -> ApprovalFactor:
+    """A factor. The detail is cut to one line of 300 characters and redacted."""
+    return ApprovalFactor(code=code.value, detail=one_line(redact(detail), DETAIL_CHARS))
+
+
+def sentence(factor: ApprovalFactor) -> str:
+    """The factor as a sentence for an approver."""
+    return FactorCode(factor.code).sentence.replace("{detail}", factor.detail)  # type: ignore[call-arg]
+
+
+def sentences(factors: Iterable[ApprovalFactor]) -> tuple[str, ...]:
+    """All factors as sentences, each once."""
+    return tuple(dict.fromkeys(map(sentence, factors)))
