@@ -16,8 +16,8 @@ from tests.fakes.memory_model import MemoryModel, Said
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests, MemoryResults
 from tests.fakes.scripted import DELIVERY, World, incident, tokens
 from worker.app.admission import Admission
-from worker.app.handler import Handler, HandlerRules, Ports
-from worker.app.metrics import Metrics
+from worker.app.handler import HandlerRules, Ports, RequestHandler
+from worker.app.metrics import WorkerMetrics
 from worker.domain.values.delivery import Settlement
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END
@@ -49,10 +49,10 @@ class Desk:
     cancellations: MemoryCancellations = field(default_factory=MemoryCancellations)
 
     def __post_init__(self) -> None:
-        self.metrics, self._token = Metrics(), tokens()
+        self.metrics, self._token = WorkerMetrics(), tokens()
         self.handler = self.new_process()
 
-    def new_process(self) -> Handler:
+    def new_process(self) -> RequestHandler:
         """Another process, with the same broker."""
         world = self.world
         ports = Ports(
@@ -65,7 +65,7 @@ class Desk:
         )
         self.admission = Admission(world.clock)
         rules = HandlerRules(world.rules, **self.rules)
-        self.handler = Handler(
+        self.handler = RequestHandler(
             ports,
             world.analysis(),
             rules,

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from worker.app.health import problems, serve
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 
 
 def well():
@@ -16,7 +16,7 @@ def well():
 async def answers(checks, *paths, **notices):
     """Status and text of each path."""
     async with (
-        serve("127.0.0.1", 0, checks=checks, metrics=Metrics(), notices=notices) as port,
+        serve("127.0.0.1", 0, checks=checks, metrics=WorkerMetrics(), notices=notices) as port,
         aiohttp.ClientSession() as session,
     ):
         got = []
@@ -55,7 +55,7 @@ async def test_a_notice_is_shown_and_leaves_the_worker_ready():
 async def test_notices_are_shown_and_leave_the_worker_ready():
     notices = {"catalog": lambda: "a change of a.yaml is refused", "model": well}
     async with (
-        serve("127.0.0.1", 0, checks={"nats": well}, metrics=Metrics(), notices=notices) as port,
+        serve("127.0.0.1", 0, checks={"nats": well}, metrics=WorkerMetrics(), notices=notices) as port,
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{port}/readyz") as response,
     ):
@@ -73,7 +73,7 @@ async def test_checks_are_asked_each_time():
 
 
 async def test_metrics_are_served_in_the_exposition_format():
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     metrics.llm_calls.inc(3)
     async with (
         serve("127.0.0.1", 0, checks={}, metrics=metrics) as port,
@@ -92,14 +92,14 @@ async def test_there_is_nothing_else(path):
 
 
 async def test_the_port_is_free_again_afterwards():
-    async with serve("127.0.0.1", 0, checks={}, metrics=Metrics()) as port:
+    async with serve("127.0.0.1", 0, checks={}, metrics=WorkerMetrics()) as port:
         pass
-    async with serve("127.0.0.1", port, checks={}, metrics=Metrics()) as again:
+    async with serve("127.0.0.1", port, checks={}, metrics=WorkerMetrics()) as again:
         assert again == port
 
 
 async def test_a_port_in_use_is_an_error_at_the_start():
-    async with serve("127.0.0.1", 0, checks={}, metrics=Metrics()) as port:
+    async with serve("127.0.0.1", 0, checks={}, metrics=WorkerMetrics()) as port:
         with pytest.raises(OSError, match="address already in use"):
-            async with serve("127.0.0.1", port, checks={}, metrics=Metrics()):
+            async with serve("127.0.0.1", port, checks={}, metrics=WorkerMetrics()):
                 pass

@@ -10,11 +10,11 @@ from schemas.subjects import EXHAUSTED, Lane, Subjects
 from tests.drills.accounts import until
 from tests.fakes.fixed_clock import FixedClock
 from tests.nats_servers import one_server, provisioned
-from worker.adapters.nats import pump
+from worker.adapters.nats.pump import LaneConsumer
 from worker.app.admission import Admission
 from worker.app.broker import make_broker
-from worker.app.intake import Desks, Intake, IntakeError
-from worker.app.link import Link
+from worker.app.intake import Handlers, Intake, IntakeError
+from worker.app.link import BrokerLink
 from worker.app.settings import NatsSettings
 from worker.domain.values.delivery import ACK
 
@@ -23,8 +23,8 @@ async def acknowledge(body, headers, delivery):
     return ACK
 
 
-async def desks(nc):
-    return Desks(acknowledge, acknowledge)
+async def handlers(nc):
+    return Handlers(acknowledge, acknowledge)
 
 
 class Broken(Admission):
@@ -40,16 +40,16 @@ async def server(tmp_path):
         yield server
 
 
-def intake_on(server, *, open_desks=desks, admission=None):
-    subjects, link = Subjects(), Link()
+def intake_on(server, *, open_handlers=handlers, admission=None):
+    subjects, link = Subjects(), BrokerLink()
     return Intake(
         broker=make_broker(NatsSettings(servers=(server.url,)), link),
         link=link,
         stream=subjects.requests_stream,
-        lanes=[pump.Lane(Lane.P2, subjects.lane_subjects(Lane.P2), 1)],
+        lanes=[LaneConsumer(Lane.P2, subjects.lane_subjects(Lane.P2), 1)],
         dlq_stream=subjects.dlq_stream,
-        advisories=pump.Lane(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
-        open_desks=open_desks,
+        advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        open_handlers=open_handlers,
         admission=admission or Admission(FixedClock()),
         drain_seconds=1.0,
     )
@@ -67,7 +67,7 @@ async def test_a_start_that_fails_closes_the_connection(server):
     async def fails(nc):
         raise LookupError("a bug")
 
-    intake = intake_on(server, open_desks=fails)
+    intake = intake_on(server, open_handlers=fails)
     with pytest.raises(LookupError):
         await asyncio.wait_for(intake.run(), 30)
     assert intake.link.client.is_closed

@@ -11,7 +11,7 @@ from nats.js.errors import NoStreamResponseError
 
 from schemas.subjects import Lane, Subjects
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, one_server, provisioned, three_servers
-from worker.adapters.nats.provision import Action, Finding, compare, provision, wanted
+from worker.adapters.nats.provision import Action, Difference, compare, provision, wanted
 from worker.domain.values.errors import Unavailable
 
 STREAMS = ("REQUESTS", "RESULTS", "VALIDATION", "AUDIT", "DLQ", "OUTCOMES")
@@ -33,7 +33,7 @@ async def case(tmp_path):
         yield found
 
 
-def notable(findings: list[Finding]) -> list[Finding]:
+def notable(findings: list[Difference]) -> list[Difference]:
     return [finding for finding in findings if finding.action is not Action.SAME]
 
 
@@ -148,9 +148,9 @@ async def test_an_update_keeps_what_is_not_ours(case):
     await case.js.update_stream(config.evolve(max_bytes=10**9, max_age=86_400.0))
     items = wanted(case.subjects, ack_wait_seconds=2)
     assert notable(await provision(case.nc, items, apply=False)) == [
-        Finding("RCA_RESULTS", Action.WOULD_UPDATE, "max_age")
+        Difference("RCA_RESULTS", Action.WOULD_UPDATE, "max_age")
     ]
-    assert notable(await provision(case.nc, items)) == [Finding("RCA_RESULTS", Action.UPDATED, "max_age")]
+    assert notable(await provision(case.nc, items)) == [Difference("RCA_RESULTS", Action.UPDATED, "max_age")]
     config = (await case.js.stream_info("RCA_RESULTS")).config
     assert (config.max_bytes, config.max_age) == (10**9, 30 * 86_400)
 
@@ -166,7 +166,7 @@ async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_k
     )
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
     updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"]
-    assert [Finding(name, Action.UPDATED, "ack_wait") for name in updated] == found
+    assert [Difference(name, Action.UPDATED, "ack_wait") for name in updated] == found
     after = json.loads(
         (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data
     )["config"]

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.nats_servers import PATIENCE_SECONDS, connect, one_server, provisioned
 from worker.adapters.nats.provision import provision, wanted
-from worker.adapters.nats.pump import Lane, Pump
+from worker.adapters.nats.pump import LaneConsumer, Pump
 from worker.domain.values.delivery import ACK, LET_GO, retry, term
 
 REQUESTS = "RCA_REQUESTS"
@@ -84,7 +84,7 @@ async def until(condition):
 
 @contextlib.asynccontextmanager
 async def pumping(nc, handler, *, lane="p2", slots=1, drain_seconds=2.0, **options):
-    pump = Pump(nc, REQUESTS, Lane(lane, (), slots), handler, **options)
+    pump = Pump(nc, REQUESTS, LaneConsumer(lane, (), slots), handler, **options)
     await pump.start()
     try:
         yield pump
@@ -499,7 +499,7 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
             releases.append(body)
             raise
 
-    pump = Pump(case.nc, REQUESTS, Lane("p2", (), 2), handler, nak_seconds=0.01)
+    pump = Pump(case.nc, REQUESTS, LaneConsumer("p2", (), 2), handler, nak_seconds=0.01)
     await pump.start()
     await submit(case, b"short", b"long")
     await until(lambda: pump.running == 2)
@@ -522,7 +522,7 @@ async def test_drain_finishes_what_it_can_and_gives_back_the_rest(case):
 
 async def test_in_a_hurry_the_jobs_are_given_back_at_once(case):
     held, hurry = Held(), asyncio.Event()
-    pump = Pump(case.nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01)
+    pump = Pump(case.nc, REQUESTS, LaneConsumer("p2", (), 1), held, nak_seconds=0.01)
     await pump.start()
     await submit(case, b"x")
     await until(lambda: pump.running == 1)
@@ -541,7 +541,7 @@ async def test_what_arrives_while_it_stops_is_given_back(brief):
     peer.go.set()
     async with far_away(case.servers[0], 0.02) as distant:
         nc = await connect([distant])
-        pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held, nak_seconds=0.01, pull_seconds=30)
+        pump = Pump(nc, REQUESTS, LaneConsumer("p2", (), 1), held, nak_seconds=0.01, pull_seconds=30)
         await pump.start()
         await until(lambda: waiting_pulls(case))
         distant.lets_up.clear()
@@ -559,7 +559,7 @@ async def test_what_arrives_while_it_stops_is_given_back(brief):
 
 async def test_drain_ends_while_the_server_is_away(case):
     nc, held = await connect(case.servers), Held()
-    pump = Pump(nc, REQUESTS, Lane("p2", (), 1), held)
+    pump = Pump(nc, REQUESTS, LaneConsumer("p2", (), 1), held)
     await pump.start()
     await submit(case, b"x")
     await until(lambda: held.running == 1)

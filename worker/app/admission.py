@@ -1,10 +1,10 @@
-"""Who may start now: the rules that concern all runs of a process at once.
+"""Admission control: which runs of this process may start now, and whether messages may be pulled.
 
-- A suspect runs alone: it waits until the others are done, and steps aside for the most urgent requests. What is taken
-  from the queue meanwhile says isolation.py.
-- While no model takes our calls (credentials, spending), one request is tried now and then, and nothing else is
-  taken. That request stays in hand, so that trying uses up no deliveries and work goes on as soon as it works.
-- After the end was announced nothing starts, and who only waits gives back what it has.
+- A suspect runs in isolation, by the rules of worker/domain/journal/isolation.py.
+- While no model answers our calls (credentials, spending limit, outage), one request probes it now and then and nothing
+  else is pulled. The probing request stays in hand, so that probes use up no deliveries, and work continues as soon
+  as one succeeds.
+- Once the worker shuts down nothing starts, and messages that only wait are returned to the queue.
 """
 
 from __future__ import annotations
@@ -15,28 +15,34 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 from worker.domain.investigation.models.gate import MOST_URGENT
-from worker.domain.journal.isolation import Crowd, Turn, goes_first, steps_aside, turn
+from worker.domain.journal.isolation import (
+    ProcessLoad,
+    StartDecision,
+    may_overtake,
+    must_yield,
+    start_decision,
+)
 from worker.domain.values.delays import SUSPECT_HOLD_SECONDS, SUSPECTS_WAIT_SECONDS
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2
-"""What a suspect that was due does before it steps aside again: begin, and make one call."""
+"""How often a suspect that was due may go on before it yields again: to begin, and to make one call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Admission for one lane."""
+class LaneAdmission:
+    """Admission control for one lane."""
 
     admission: Admission
     urgency: int
 
     async def admit(self) -> bool:
-        """Return when a message may be asked for. Whether that took any time."""
+        """Wait until a message may be pulled. Returns True if it had to wait."""
         return await self.admission.admit(self.urgency)
 
 
 class Admission:
-    """One object for all lanes of a process. An urgency is the number of a lane, 0 for the most urgent."""
+    """One object for all lanes of a process. An urgency is the number of a lane, 0 for P0."""
 
     def __init__(
         self,
@@ -46,38 +52,38 @@ class Admission:
         suspect_seconds: float = SUSPECT_HOLD_SECONDS,
     ) -> None:
         self.blocked = ""
-        """Why no request can be analysed at the moment; empty when that is not so. For readiness."""
+        """Why no request can be analysed at the moment; empty while requests can. For readiness."""
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
-        self._urgent = self._others = 0  # runs that are no suspects
+        self._urgent = self._others = 0  # running requests that are no suspects
         self._waiting = 0
         self._suspects: dict[int, int] = {}  # message -> urgency
         self._alone: int | None = None  # the suspect that runs
-        self._due_at = 0.0  # on the event loop's clock: from then on a suspect that waits goes next
-        self._free = 0  # steps before the suspect that runs lets others go first
-        self._prober: int | None = None
-        self._tries = 0
+        self._due_at = 0.0  # on the event loop's clock: from then on a waiting suspect goes next
+        self._free = 0  # how often the running suspect may still go on before it yields
+        self._probing: int | None = None
+        self._probes = 0
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
 
     # --- for the pumps
 
     async def admit(self, urgency: int) -> bool:
-        """Return when a message may be asked for. Whether that took any time."""
+        """Wait until a message may be pulled. Returns True if it had to wait."""
         if self._may_ask(urgency):
             return False
         await self._until(lambda: self._may_ask(urgency))
         return True
 
     def _may_ask(self, urgency: int) -> bool:
-        blocked = self.blocked and self._prober is not None
-        return goes_first(self._crowd(), urgency) and not blocked and not self._stopping.is_set()
+        blocked = self.blocked and self._probing is not None
+        return may_overtake(self._load(), urgency) and not blocked and not self._stopping.is_set()
 
     # --- for the handler
 
     @contextlib.asynccontextmanager
     async def running(self, message: int, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
-        """Run while the context is open. False: not now, give the message back."""
+        """Run while the context is open. Yields False when the message must be returned to the queue instead."""
         if alone:
             async with self._running_alone(message, urgency) as admitted:
                 yield admitted
@@ -90,7 +96,7 @@ class Admission:
             yield True
         finally:
             self._count(urgency, -1)
-            self._tell()
+            self._notify()
 
     def _count(self, urgency: int, runs: int) -> None:
         if urgency == MOST_URGENT:
@@ -99,20 +105,22 @@ class Admission:
             self._others += runs
 
     async def _may_run(self, message: int, urgency: int) -> bool:
-        if self._turn(urgency) is Turn.SOON:
-            with self._asking_to_step_aside():
-                await self._until(lambda: self._stopping.is_set() or self._turn(urgency) is not Turn.SOON)
-        if self._stopping.is_set() or (self.blocked and self._prober not in {None, message}):
+        if self._decision(urgency) is StartDecision.WAIT:
+            with self._asking_suspect_to_yield():
+                await self._until(
+                    lambda: self._stopping.is_set() or self._decision(urgency) is not StartDecision.WAIT
+                )
+        if self._stopping.is_set() or (self.blocked and self._probing not in {None, message}):
             return False
-        return self._turn(urgency) is Turn.NOW
+        return self._decision(urgency) is StartDecision.NOW
 
     @contextlib.asynccontextmanager
     async def _running_alone(self, message: int, urgency: int) -> AsyncIterator[bool]:
         if not self._suspects:
-            self._wait_anew()
+            self._restart_wait()
         self._suspects[message] = urgency
         try:
-            if not await self._gets_its_turn(urgency):
+            if not await self._may_run_alone(urgency):
                 yield False
                 return
             self._alone, self._free = message, FREE_STEPS if self._due else 0
@@ -120,24 +128,23 @@ class Admission:
                 yield True
             finally:
                 self._alone = None
-                self._wait_anew()
+                self._restart_wait()
         finally:
             del self._suspects[message]
-            self._tell()
+            self._notify()
 
-    async def _gets_its_turn(self, urgency: int) -> bool:
+    async def _may_run_alone(self, urgency: int) -> bool:
         def decided() -> bool:
-            return self._stopping.is_set() or self._turn(urgency, suspect=True) is Turn.NOW
+            return self._stopping.is_set() or self._decision(urgency, suspect=True) is StartDecision.NOW
 
         now = asyncio.get_running_loop().time
         end = now() + self._patience_seconds + self._suspect_seconds
-        with self._asking_to_step_aside() if urgency == MOST_URGENT else contextlib.nullcontext():
-            while not decided() and now() < end:
-                until = end if self._due else min(end, self._due_at)
-                await self._within(until - now(), decided)
-            return decided() and not self._stopping.is_set()
+        while not decided() and now() < end:
+            until = end if self._due else min(end, self._due_at)
+            await self._within(until - now(), decided)
+        return decided() and not self._stopping.is_set()
 
-    def _wait_anew(self) -> None:
+    def _restart_wait(self) -> None:
         self._due_at = asyncio.get_running_loop().time() + self._patience_seconds
 
     @property
@@ -145,56 +152,61 @@ class Admission:
         return bool(self._suspects) and asyncio.get_running_loop().time() >= self._due_at
 
     @contextlib.contextmanager
-    def _asking_to_step_aside(self) -> Iterator[None]:
+    def _asking_suspect_to_yield(self) -> Iterator[None]:
         self._waiting += 1
         try:
             yield
         finally:
             self._waiting -= 1
-            self._tell()
+            self._notify()
 
-    def steps_aside(self, message: int) -> bool:
-        """Whether the run of this message is to end before its next call, as others go first. Ask once for each."""
-        if message != self._alone or not steps_aside(self._crowd(), self._suspects[message]):
+    def must_yield(self, message: int) -> bool:
+        """Whether the run of this message must end before its next call. Ask exactly once before each call."""
+        if message != self._alone or not must_yield(self._load(), self._suspects[message]):
             return False
         self._free -= 1
         return self._free < 0
 
-    def _crowd(self) -> Crowd:
+    def _load(self) -> ProcessLoad:
         suspects = tuple(self._suspects.values())
-        return Crowd(self._urgent, self._others, suspects, self._alone is not None, self._waiting, self._due)
+        return ProcessLoad(
+            self._urgent, self._others, suspects, self._alone is not None, self._waiting, self._due
+        )
 
-    def _turn(self, urgency: int, *, suspect: bool = False) -> Turn:
-        return turn(self._crowd(), urgency, suspect=suspect)
+    def _decision(self, urgency: int, *, suspect: bool = False) -> StartDecision:
+        return start_decision(self._load(), urgency, suspect=suspect)
 
     def block(self, why: str) -> None:
-        """No model takes our calls until a person acts."""
+        """Start nothing new: no model answers our calls. `why` is shown in readiness."""
         self.blocked = why
-        self._tell()
+        self._notify()
 
     def unblock(self) -> bool:
-        """A model has answered. Whether that is news."""
+        """A model has answered. Returns True if nothing could start before."""
         was_blocked, self.blocked = bool(self.blocked), ""
-        self._tell()
+        self._notify()
         return was_blocked
 
-    def tried(self, message: int) -> int:
-        """How often in a row, if this message is the one that is tried while all others wait; 0 if another one is."""
-        if self._prober is None:
-            self._prober, self._tries = message, 0
-        if self._prober != message:
+    def probe_count(self, message: int) -> int:
+        """Take over the probing of the model, unless another message does it.
+
+        Returns how many probes in a row this message has made, with the one that follows; 0 if it must not probe.
+        """
+        if self._probing is None:
+            self._probing, self._probes = message, 0
+        if self._probing != message:
             return 0
-        self._tries += 1
-        return self._tries
+        self._probes += 1
+        return self._probes
 
-    def leave(self, message: int) -> None:
-        """The message is out of hand."""
-        if self._prober == message:
-            self._prober = None
-            self._tell()
+    def release(self, message: int) -> None:
+        """The message is settled: another one may probe."""
+        if self._probing == message:
+            self._probing = None
+            self._notify()
 
-    async def hold(self, seconds: float) -> bool:
-        """Keep a message in hand for so long. False: the end was announced meanwhile, give it back."""
+    async def wait_unless_stopping(self, seconds: float) -> bool:
+        """Keep a message in hand for so many seconds. Returns False if it must be returned since the worker shuts down."""
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -207,9 +219,9 @@ class Admission:
     # --- for the end
 
     def stop(self) -> None:
-        """Announce the end."""
+        """The worker shuts down."""
         self._stopping.set()
-        self._tell()
+        self._notify()
 
     # --- waiting
 
@@ -222,6 +234,6 @@ class Admission:
         while not allowed():
             await self._changed.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

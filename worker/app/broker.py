@@ -13,7 +13,7 @@ from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.app.credentials import security
-from worker.app.link import Link
+from worker.app.link import BrokerLink
 from worker.app.settings import NatsSettings
 
 CONNECTION: dict[str, Any] = {
@@ -24,7 +24,7 @@ CONNECTION: dict[str, Any] = {
 }
 
 
-def make_broker(settings: NatsSettings, link: Link, *, name: str = "rca-worker") -> NatsBroker:
+def make_broker(settings: NatsSettings, link: BrokerLink, *, name: str = "rca-worker") -> NatsBroker:
     """A broker that reconnects for ever, and tells `link` what happens to it. Not connected yet.
 
     Raises ConfigurationError for credentials and certificates that cannot be read.

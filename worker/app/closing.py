@@ -19,7 +19,7 @@ from schemas.failure import (
     ValidationFailure,
     excerpt,
 )
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.run import Run, buried, unanswered
@@ -39,7 +39,7 @@ log = structlog.stdlib.get_logger(__name__)
 class Closing:
     """Publishes what became of messages, and says how they are settled then. Raises Unavailable, LostClaim."""
 
-    def __init__(self, events: Events, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, events: Events, clock: Clock, metrics: WorkerMetrics) -> None:
         self._events, self._clock, self._metrics = events, clock, metrics
 
     async def answer(self, result: AnalysisResult, accepted: AcceptedRequest) -> Settlement:

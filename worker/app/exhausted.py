@@ -13,7 +13,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from worker.app.closing import short
-from worker.app.handler import Handler
+from worker.app.handler import RequestHandler
 from worker.domain.values.delays import ADVISORY_RETRY_SECONDS
 from worker.domain.values.delivery import ACK, Delivery, Settlement, retry
 from worker.domain.values.errors import LostClaim, Unavailable
@@ -33,10 +33,10 @@ class Advisory(BaseModel):
     deliveries: int
 
 
-class ExhaustedDesk:
+class ExhaustedHandler:
     """Decides about advisories; a `delivery.Handler`."""
 
-    def __init__(self, requests: Requests, handler: Handler) -> None:
+    def __init__(self, requests: Requests, handler: RequestHandler) -> None:
         self._requests, self._handler = requests, handler
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:

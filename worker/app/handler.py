@@ -20,11 +20,11 @@ from schemas.failure import DeadLetterReason
 from schemas.subjects import Subjects, kv_key
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 from worker.domain.analyse import Analysis, Rules
 from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
-from worker.domain.journal.isolation import Passage, passage
+from worker.domain.journal.isolation import RunMode, run_mode
 from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
 from worker.domain.values.delays import NOT_NOW_SECONDS
@@ -95,7 +95,7 @@ class Hold:
     run: str
 
 
-class Handler:
+class RequestHandler:
     """Decides about messages. `new_token` gives random hexadecimal text, `jitter` a number in [0, 1)."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Handler:
         analysis: Analysis,
         rules: HandlerRules,
         subjects: Subjects,
-        metrics: Metrics,
+        metrics: WorkerMetrics,
         admission: Admission,
         *,
         new_token: Callable[[], str],
@@ -131,7 +131,7 @@ class Handler:
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
                 return retry(broker_delay(delivery.deliveries))
             finally:
-                self._admission.leave(delivery.sequence)
+                self._admission.release(delivery.sequence)
 
     async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
         """A message that the server delivers no more: it becomes a dead letter, unless it was answered before.
@@ -165,7 +165,7 @@ class Handler:
             if isinstance(made, Settlement):
                 return made
             last_run = made.run
-            if not await self._admission.hold(made.seconds):
+            if not await self._admission.wait_unless_stopping(made.seconds):
                 return retry(NOT_NOW_SECONDS)
 
     async def _accept(
@@ -182,12 +182,12 @@ class Handler:
             raise LostClaim(f"{accepted.key}: taken over while it was held")
         message, urgency = accepted.delivery.sequence, accepted.delivery.urgency
         counts = count(run.steps, message)
-        how = passage(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
-        async with self._admission.running(message, urgency, alone=how is Passage.ALONE) as admitted:
+        how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
+        async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
-            async with self._started(run, alone=how is Passage.ALONE):
-                if how is Passage.NEVER or buried(run.steps, message):
+            async with self._started(run, alone=how is RunMode.ISOLATED):
+                if how is RunMode.REFUSED or buried(run.steps, message):
                     error = f"the process died {counts.deaths} times with this request"
                     return await self._closing.bury(run, DeadLetterReason.PROCESS_DEATHS, error)
                 return await self._serve(run, counts)
@@ -232,7 +232,7 @@ class Handler:
             raise Halted(HaltReason.EXPIRED)
         if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
             raise Halted(HaltReason.CANCELLED)
-        if self._admission.steps_aside(accepted.delivery.sequence):
+        if self._admission.must_yield(accepted.delivery.sequence):
             raise SteppedAside
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
@@ -348,7 +348,7 @@ class Handler:
         await run.end(RELEASED, reason=problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(f"{problem.reason}: {short(problem)}")
-        if tried := self._admission.tried(run.accepted.delivery.sequence):
+        if tried := self._admission.probe_count(run.accepted.delivery.sequence):
             return Hold(probe_pause(self._rules.probe_seconds, tried), run.name)
         return retry(self._rules.probe_seconds)
 

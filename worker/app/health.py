@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from aiohttp import web
 
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 
 Check = Callable[[], str]
 """Says what is wrong; empty when all is well. Must not block."""
@@ -31,7 +31,7 @@ async def serve(
     port: int,
     *,
     checks: Mapping[str, Check],
-    metrics: Metrics,
+    metrics: WorkerMetrics,
     notices: Mapping[str, Check] = MappingProxyType({}),
 ) -> AsyncIterator[int]:
     """Serve until the context ends; yields the port (the system's choice for 0)."""

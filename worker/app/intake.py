@@ -22,12 +22,12 @@ from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, ConnectionReconnectingError
 from nats.errors import Error as NatsError
 
-from worker.adapters.nats.pump import Lane, Pump
-from worker.app.admission import Admission, Door
-from worker.app.link import Link, refusal
+from worker.adapters.nats.pump import LaneConsumer, Pump
+from worker.app.admission import Admission, LaneAdmission
+from worker.app.link import BrokerLink, refusal
 from worker.app.supervisor import Supervisor
 from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
-from worker.domain.values.delivery import Handler, urgency_of
+from worker.domain.values.delivery import MessageHandler, urgency_of
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
@@ -44,11 +44,11 @@ class IntakeError(ReportedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Desks:
+class Handlers:
     """Who decides about messages: the requests, and the advisories about those that are delivered no more."""
 
-    requests: Handler
-    advisories: Handler
+    requests: MessageHandler
+    advisories: MessageHandler
 
 
 @dataclass(slots=True)
@@ -59,12 +59,12 @@ class Intake:
     """
 
     broker: NatsBroker
-    link: Link
+    link: BrokerLink
     stream: str
-    lanes: Sequence[Lane]
+    lanes: Sequence[LaneConsumer]
     dlq_stream: str
-    advisories: Lane
-    open_desks: Callable[[Client], Awaitable[Desks]]
+    advisories: LaneConsumer
+    open_handlers: Callable[[Client], Awaitable[Handlers]]
     admission: Admission
     supervisor: Supervisor = field(default_factory=Supervisor)
     needs: Sequence[Need] = ()
@@ -116,14 +116,14 @@ class Intake:
         for need in self.needs:
             await self._wait_for(need, nc)
         self.problem = ""
-        desks = await self.open_desks(nc)
+        handlers = await self.open_handlers(nc)
         self.pumps.extend(
             Pump(
                 nc,
                 self.stream,
                 lane,
-                desks.requests,
-                admission=Door(self.admission, urgency_of(lane.durable)),
+                handlers.requests,
+                admission=LaneAdmission(self.admission, urgency_of(lane.durable)),
                 ack_wait_seconds=self.ack_wait_seconds,
             )
             for lane in self.lanes
@@ -133,7 +133,7 @@ class Intake:
                 nc,
                 self.dlq_stream,
                 self.advisories,
-                desks.advisories,
+                handlers.advisories,
                 ack_wait_seconds=self.ack_wait_seconds,
             )
         )

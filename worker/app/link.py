@@ -27,7 +27,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Link:
+class BrokerLink:
     """The state of one connection. Denials are logged, once each, unless somebody is called for them."""
 
     client: Client | None = None

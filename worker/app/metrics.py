@@ -20,7 +20,7 @@ from schemas.analysis import AnalysisResult
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 
 
-class Metrics:
+class WorkerMetrics:
     """Everything the worker counts, in a registry of its own."""
 
     def __init__(self) -> None:

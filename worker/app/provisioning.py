@@ -12,9 +12,9 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.provision import Finding, provision, wanted
+from worker.adapters.nats.provision import Difference, provision, wanted
 from worker.app.broker import make_broker, missing_tls
-from worker.app.link import Link, refusal
+from worker.app.link import BrokerLink, refusal
 from worker.app.settings import NatsSettings, Settings
 from worker.domain.values.errors import Unavailable
 
@@ -27,7 +27,7 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
 
     Raises ConfigurationError, and Unavailable when nobody answers, or the server refuses or denies something.
     """
-    link = Link()
+    link = BrokerLink()
     broker = make_broker(settings, link, name=name)
     nc = await _connect(broker, link, settings)
     try:
@@ -40,7 +40,7 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
 
 
 @asynccontextmanager
-async def _ended_by_denials(link: Link) -> AsyncIterator[None]:
+async def _ended_by_denials(link: BrokerLink) -> AsyncIterator[None]:
     """Cancels until it is heard: before Python 3.12 `wait_for` loses a cancellation that meets an answer."""
     told, task = asyncio.Event(), asyncio.current_task()
     link.on_denied = told.set
@@ -62,7 +62,7 @@ async def _ended_by_denials(link: Link) -> AsyncIterator[None]:
         insisting.cancel()
 
 
-async def _connect(broker: NatsBroker, link: Link, settings: NatsSettings) -> Client:
+async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings) -> Client:
     servers = ", ".join(settings.servers)
     try:
         async with asyncio.timeout(settings.connect_seconds):
@@ -79,7 +79,7 @@ async def _connect(broker: NatsBroker, link: Link, settings: NatsSettings) -> Cl
     return nc
 
 
-async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Finding]:
+async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
     """Everything under the configured prefix."""
     items = wanted(
         Subjects(settings.nats.prefix),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.desk import until
 from tests.fakes.fixed_clock import FixedClock
-from worker.app.admission import Admission, Door
+from worker.app.admission import Admission, LaneAdmission
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_suspects_that_wait_go_one_after_the_other_in_their_order(admissio
 
 
 async def _closed(admission, urgency=2):
-    asking = asyncio.create_task(Door(admission, urgency).admit())
+    asking = asyncio.create_task(LaneAdmission(admission, urgency).admit())
     await settle()
     closed = not asking.done()
     asking.cancel()
@@ -81,18 +81,18 @@ async def test_the_most_urgent_wait_for_a_suspect_to_step_aside_and_are_never_be
     suspect = Run(admission, 1, urgency=3, alone=True)
     await settle()
     assert (False, False, True) == (
-        admission.steps_aside(1),
+        admission.must_yield(1),
         await _closed(admission, 0),
         await _closed(admission, 1),
     )
     urgent, other = Run(admission, 2, urgency=0), Run(admission, 3, urgency=1)
     await settle()
-    assert (None, False, True) == (urgent.admitted, other.admitted, admission.steps_aside(1))
-    assert admission.steps_aside(2) is False
+    assert (None, False, True) == (urgent.admitted, other.admitted, admission.must_yield(1))
+    assert admission.must_yield(2) is False
     await suspect.end()  # in an orderly way, to come back
     again = Run(admission, 1, urgency=3, alone=True)
     await settle()
-    assert (True, None, False) == (urgent.admitted, again.admitted, admission.steps_aside(1))
+    assert (True, None, False) == (urgent.admitted, again.admitted, admission.must_yield(1))
     await urgent.end()
     await settle()
     assert again.admitted is True
@@ -104,10 +104,10 @@ async def test_an_urgent_suspect_makes_a_suspect_step_aside_and_goes_first(admis
     await settle()
     urgent = Run(admission, 3, urgency=0, alone=True)
     await settle()
-    assert (True, None, True) == (admission.steps_aside(1), urgent.admitted, await _closed(admission, 0))
+    assert (True, None, False) == (admission.must_yield(1), urgent.admitted, await _closed(admission, 0))
     await suspect.end()
     await settle()
-    assert (True, None, False) == (urgent.admitted, other.admitted, admission.steps_aside(3))
+    assert (True, None, False) == (urgent.admitted, other.admitted, admission.must_yield(3))
     await urgent.end()
     await settle()
     assert other.admitted is True
@@ -125,7 +125,7 @@ async def test_urgent_requests_that_wait_are_given_back_at_the_end(admission):
     await suspect.end()
 
 
-async def test_a_suspect_that_never_gets_its_turn_is_given_back():
+async def test_a_suspect_that_never_may_run_alone_is_given_back():
     admission = Admission(FixedClock(), patience_seconds=0.01, suspect_seconds=0.01)
     urgent = Run(admission, 1, urgency=0)
     await settle()
@@ -148,19 +148,19 @@ async def test_urgent_requests_without_end_do_not_keep_a_suspect_out():
     await running.end()
     await settle()
     assert (True, None) == (suspect.admitted, next_urgent.admitted)
-    assert [False, False, True] == [admission.steps_aside(2) for _ in range(3)]
+    assert [False, False, True] == [admission.must_yield(2) for _ in range(3)]
     await suspect.end()
     await settle()
     assert (True, False) == (next_urgent.admitted, await _closed(admission, 3))
     await next_urgent.end()
 
 
-async def test_a_suspect_that_did_not_have_to_wait_long_steps_aside_at_once(admission):
+async def test_a_suspect_that_did_not_have_to_wait_long_yields_at_once(admission):
     suspect = Run(admission, 1, urgency=3, alone=True)
     await settle()
     urgent = Run(admission, 2, urgency=0)
     await settle()
-    assert admission.steps_aside(1)
+    assert admission.must_yield(1)
     await suspect.end()
     await urgent.end()
 
@@ -191,16 +191,16 @@ async def test_a_run_that_fails_makes_room(admission):
 async def test_while_blocked_only_the_one_that_is_tried_runs(admission):
     admission.block("401")
     assert await _closed(admission) is False  # nobody is tried yet: one is needed
-    assert (1, 2, 0) == tuple(admission.tried(message) for message in (1, 1, 2))
+    assert (1, 2, 0) == tuple(admission.probe_count(message) for message in (1, 1, 2))
     assert await _closed(admission) is True
     other, prober = Run(admission, 2), Run(admission, 1)
     await settle()
     assert (False, True) == (other.admitted, prober.admitted)
     await prober.end()
-    admission.leave(2)
+    admission.release(2)
     assert await _closed(admission) is True
-    admission.leave(1)
-    assert (await _closed(admission), admission.tried(2)) == (False, 1)
+    admission.release(1)
+    assert (await _closed(admission), admission.probe_count(2)) == (False, 1)
     assert (True, False) == (admission.unblock(), admission.unblock())
     assert await _closed(admission) is False
 
@@ -210,7 +210,7 @@ async def test_after_the_end_nothing_starts_and_nobody_holds_on(admission):
     await settle()
     suspect = Run(admission, 2, alone=True)
     admission._clock.sleep = lambda seconds: asyncio.sleep(60)
-    holding = asyncio.create_task(admission.hold(30.0))
+    holding = asyncio.create_task(admission.wait_unless_stopping(30.0))
     await settle()
     admission.stop()
     assert await holding is False
@@ -224,14 +224,14 @@ async def test_after_the_end_nothing_starts_and_nobody_holds_on(admission):
 
 async def test_holding_takes_its_time(admission):
     before = admission._clock.now()
-    assert await admission.hold(30.0) is True
+    assert await admission.wait_unless_stopping(30.0) is True
     assert 30.0 == (admission._clock.now() - before).total_seconds()
 
 
 async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
     assert await admission.admit(2) is False
     admission.block("401")
-    admission.tried(1)
+    admission.probe_count(1)
     asking = asyncio.create_task(admission.admit(2))
     await settle()
     admission.unblock()

@@ -59,8 +59,8 @@ class Flow:
                 if admitted:
                     assert not self.running
                     self.running.add(message)
-                    aside = self.admission.steps_aside(message)
-                    while left and not aside and not self.admission.steps_aside(message):
+                    aside = self.admission.must_yield(message)
+                    while left and not aside and not self.admission.must_yield(message):
                         await asyncio.sleep(CALL)
                         left -= 1
                     self.running.discard(message)
@@ -105,7 +105,8 @@ def test_where_nothing_is_urgent_the_suspects_go_at_once_and_the_rest_waits_for_
     assert not [at for at in flow.starts[P3] if RUN < at < max(flow.done.values())]
 
 
-def test_an_urgent_suspect_steps_aside_for_nobody():
-    flow, took = run_quickly(play(1, urgency=P0))
-    assert took <= RUN + CALLS * CALL
-    assert max(flow.waits[P0]) == 0.0  # none is taken meanwhile: they wait in the queue
+@pytest.mark.parametrize("suspects", [1, 8])
+def test_p0_requests_wait_for_one_call_of_p0_suspects_too(suspects):
+    flow, _ = run_quickly(play(suspects, urgency=P0))
+    assert suspects == len(flow.done)
+    assert max(flow.waits[P0]) <= RUN + CALL

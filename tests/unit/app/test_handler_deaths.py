@@ -191,7 +191,7 @@ async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its
     suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
     urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.steps_aside(DELIVERY.sequence))
+    await until(lambda: desk.admission.must_yield(DELIVERY.sequence))
     assert ["slow asks"] == model.told
     model.hold.set()
     assert [ACK, ACK] == await asyncio.gather(urgent, suspect)
@@ -213,7 +213,7 @@ async def test_a_suspect_that_stepped_aside_and_then_kills_has_died_alone():
     suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
     urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.steps_aside(DELIVERY.sequence))
+    await until(lambda: desk.admission.must_yield(DELIVERY.sequence))
     model.hold.set()
     assert ACK == await urgent
     await suspect

@@ -14,7 +14,7 @@ from schemas.subjects import REPLAY_HEADER
 from tests.fakes.desk import Desk, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
-from worker.app.exhausted import ExhaustedDesk
+from worker.app.exhausted import ExhaustedHandler
 from worker.domain.values.delivery import ACK, Delivery, Fate
 from worker.domain.values.errors import Retry, RetryReason
 from worker.domain.values.ports import StoredRequest
@@ -130,7 +130,7 @@ async def test_deaths_and_errors_of_another_message_do_not_count():
 
 
 def exhausted_desk(desk):
-    return ExhaustedDesk(desk.requests, desk.handler)
+    return ExhaustedHandler(desk.requests, desk.handler)
 
 
 ADVISORY = {

@@ -9,7 +9,7 @@ import ssl
 import pytest
 from nats.errors import AuthorizationError, Error
 
-from worker.app.link import Link, denied, refusal
+from worker.app.link import BrokerLink, denied, refusal
 from worker.app.provisioning import _ended_by_denials
 from worker.domain.values.errors import Unavailable
 
@@ -66,7 +66,7 @@ def test_denials_are_explained(said, explained):
     ],
 )
 async def test_only_a_refusal_ends_a_connection(error, variable):
-    link = Link()
+    link = BrokerLink()
     if variable:
         with pytest.raises(type(error)):
             await link.on_error(error)
@@ -78,7 +78,7 @@ async def test_only_a_refusal_ends_a_connection(error, variable):
 
 
 async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
-    link = Link()
+    link = BrokerLink()
     await link.on_error(PUBLISH)
     assert not link.ended.is_set()
     assert "no answer (the NATS server denies us to publish to 'rca.result.x')" == link.because("no answer")
@@ -88,7 +88,7 @@ async def test_a_denial_ends_nothing_and_is_said_until_the_next_connection():
 
 
 async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
-    link = Link()
+    link = BrokerLink()
     await link.on_error(ConnectionRefusedError(111, "refused"))
     assert "no answer ([Errno 111] refused)" == link.because("no answer")
     client = Ended(None)
@@ -98,7 +98,7 @@ async def test_what_stood_in_the_way_of_a_connection_is_not_said_of_it():
 
 async def test_who_wants_to_know_is_called_for_each_denial():
     calls = []
-    link = Link(on_denied=lambda: calls.append(link.denied))
+    link = BrokerLink(on_denied=lambda: calls.append(link.denied))
     await link.on_error(PUBLISH)
     link.closing = True
     await link.on_error(PUBLISH)
@@ -117,20 +117,20 @@ async def test_who_wants_to_know_is_called_for_each_denial():
     ],
 )
 async def test_a_server_that_ends_the_connection_ends_it_for_good(last_error, said):
-    link = Link(Ended(last_error))
+    link = BrokerLink(Ended(last_error))
     await link.on_closed()
     assert link.ended.is_set()
     assert said in link.over
 
 
 async def test_an_end_of_our_own_is_none():
-    link = Link(Ended(AuthorizationError()), closing=True)
+    link = BrokerLink(Ended(AuthorizationError()), closing=True)
     await link.on_closed()
     assert (False, "") == (link.ended.is_set(), link.over)
 
 
 async def test_a_command_is_ended_even_if_a_wait_swallows_the_first_cancellation():
-    link = Link()
+    link = BrokerLink()
     with pytest.raises(Unavailable, match=r"denies us to publish to 'rca\.result\.x'"):
         await swallowing(link)
 
@@ -145,7 +145,7 @@ async def swallowing(link):
 
 async def test_a_cancellation_of_somebody_else_stays_one():
     async def work():
-        async with _ended_by_denials(Link()):
+        async with _ended_by_denials(BrokerLink()):
             await asyncio.sleep(60)
 
     task = asyncio.create_task(work())

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.analysis import Usage
 from tests.fakes.messages import review_result
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 
 COSTLY = Usage(
     llm_calls=3,
@@ -26,7 +26,7 @@ def value(metrics, name, **labels):
 
 
 def test_a_result_is_counted_with_what_it_cost():
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     metrics.published(review_result("rr-1", usage=COSTLY))
     metrics.published(review_result("rr-2", 1, usage=COSTLY))
     reason = "investigation_inconclusive"
@@ -42,14 +42,14 @@ def test_a_result_is_counted_with_what_it_cost():
 
 
 def test_an_unknown_price_costs_nothing():
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     metrics.published(review_result("rr-1"))
     assert value(metrics, "rca_llm_cost_usd_total") == 0
 
 
 def test_catalog_and_policy_are_asked_at_each_scrape():
     for name in ("catalog", "policy"):
-        metrics, refused = Metrics(), [True]
+        metrics, refused = WorkerMetrics(), [True]
         getattr(metrics, f"watch_{name}")(lambda refused=refused: refused[0])
         assert value(metrics, f"rca_{name}_problems") == 1
         refused[0] = False
@@ -57,21 +57,21 @@ def test_catalog_and_policy_are_asked_at_each_scrape():
 
 
 def test_each_worker_counts_for_itself():
-    one, other = Metrics(), Metrics()
+    one, other = WorkerMetrics(), WorkerMetrics()
     one.llm_calls.inc()
     assert (1, 0) == (value(one, "rca_llm_calls_total"), value(other, "rca_llm_calls_total"))
 
 
 @pytest.mark.parametrize("identifier", ["rr-hostile", "inc-1", "memory-model", "shop"])
 def test_no_name_of_a_request_becomes_a_label(identifier):
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     metrics.published(review_result("rr-hostile", model="memory-model"))
     assert identifier not in metrics.text().decode()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the client library reads /proc")
 def test_what_may_leak_is_shown():
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     assert value(metrics, "process_open_fds") > 2
     assert value(metrics, "process_resident_memory_bytes") > 1 << 20
     assert value(metrics, "process_cpu_seconds_total") > 0
@@ -80,7 +80,7 @@ def test_what_may_leak_is_shown():
 
 
 def test_the_exposition_names_every_metric_with_its_prefix_and_help():
-    metrics = Metrics()
+    metrics = WorkerMetrics()
     metrics.published(review_result("rr-1", usage=COSTLY))
     text = metrics.text().decode()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))

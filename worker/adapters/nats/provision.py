@@ -60,7 +60,7 @@ class Action(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Difference:
     """One thing that was looked at. DRIFT is for a person to decide: applying it would destroy something."""
 
     name: str
@@ -207,7 +207,7 @@ def _limit(value: int) -> float:
 
 async def provision(
     nc: Client, items: Sequence[Wanted], *, apply: bool = True, patience_seconds: float = 30.0
-) -> list[Finding]:
+) -> list[Difference]:
     """Safe to run from several places at once. `apply=False` only looks, for a worker at start.
 
     Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream).
@@ -226,7 +226,7 @@ class _Api:
     def __init__(self, nc: Client, patience_seconds: float) -> None:
         self._nc, self._patience_seconds = nc, patience_seconds
 
-    async def ensure(self, item: Wanted, *, apply: bool) -> list[Finding]:
+    async def ensure(self, item: Wanted, *, apply: bool) -> list[Difference]:
         info, create, update = _paths(item)
         try:
             have = (await self._call(info))["config"]
@@ -234,20 +234,20 @@ class _Api:
             if e.code != 404:
                 raise Unavailable(f"{item.name}: {e}") from e
             if not apply:
-                return [Finding(item.name, Action.WOULD_CREATE)]
+                return [Difference(item.name, Action.WOULD_CREATE)]
             await self._create(item, create)
-            return [Finding(item.name, Action.CREATED)]
+            return [Difference(item.name, Action.CREATED)]
         changes, drift = compare(have, item.config)
-        found = [Finding(item.name, Action.DRIFT, each) for each in drift]
+        found = [Difference(item.name, Action.DRIFT, each) for each in drift]
         if changes and apply:
             try:
                 await self._call(update, _body(item, {**have, **changes}, "update"))
             except _ApiError as e:
-                return [*found, Finding(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
+                return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
-            found.append(Finding(item.name, action, ", ".join(sorted(changes))))
-        return found or [Finding(item.name, Action.SAME)]
+            found.append(Difference(item.name, action, ", ".join(sorted(changes))))
+        return found or [Difference(item.name, Action.SAME)]
 
     async def _create(self, item: Wanted, path: str) -> None:
         try:

@@ -26,7 +26,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from worker.domain.values.delays import NOT_NOW_SECONDS, SETTLE_PATIENCE_SECONDS, UNDECIDED_SECONDS
-from worker.domain.values.delivery import Delivery, Fate, Handler, Settlement, retry
+from worker.domain.values.delivery import Delivery, Fate, MessageHandler, Settlement, retry
 
 EXPIRED, MESSAGE, DISCONNECTED = "408", "message", "disconnected"
 SETTLE_ATTEMPT_SECONDS = 2.0
@@ -39,7 +39,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class LaneConsumer:
     """A bulkhead: one durable consumer with its own slots. `subjects` only document it: the filter is the durable's."""
 
     durable: str
@@ -47,14 +47,14 @@ class Lane:
     slots: int
 
 
-class Admission(Protocol):
+class PullGate(Protocol):
     """Says when a message may be asked for."""
 
     async def admit(self) -> bool:
         """Return when it may be. Whether that took any time."""
 
 
-class Always:
+class OpenGate:
     """Nothing stands in the way."""
 
     async def admit(self) -> bool:
@@ -73,10 +73,10 @@ class Pump:
         self,
         nc: Client,
         stream: str,
-        lane: Lane,
-        handler: Handler,
+        lane: LaneConsumer,
+        handler: MessageHandler,
         *,
-        admission: Admission | None = None,
+        admission: PullGate | None = None,
         ack_wait_seconds: float = 60.0,
         pull_seconds: float = 3.0,
         nak_seconds: float = NOT_NOW_SECONDS,
@@ -88,7 +88,7 @@ class Pump:
         self.answered_at = 0.0
         """When the server last answered a pull request, on the event loop's clock; for readiness."""
         self._nc, self._stream, self._handler = nc, stream, handler
-        self._admission = admission or Always()
+        self._admission = admission or OpenGate()
         self._ack_wait_seconds, self._pull_seconds = ack_wait_seconds, pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread

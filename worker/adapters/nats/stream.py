@@ -73,7 +73,7 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class StreamExtent:
     """What a stream holds: from the first to the last sequence (last below first when it is empty).
 
     `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
@@ -163,7 +163,7 @@ class FencedStream:
 
         return await self._patiently(f"list {pattern}", attempt)
 
-    async def extent(self, now: datetime) -> Extent:
+    async def extent(self, now: datetime) -> StreamExtent:
         """Which messages the stream holds."""
 
         async def attempt() -> bytes:
@@ -179,14 +179,14 @@ class FencedStream:
         state, age = info.state, timedelta(microseconds=info.config.max_age // 1_000)
         oldest, limit = state.first_ts if state.messages else None, now - age
         may_have_expired = age and state.first_seq > 1
-        return Extent(
+        return StreamExtent(
             max(1, state.first_seq),
             state.last_seq,
             oldest,
             min(oldest or limit, limit) if may_have_expired else None,
         )
 
-    async def messages(self, extent: Extent) -> AsyncIterator[StoredMessage]:
+    async def messages(self, extent: StreamExtent) -> AsyncIterator[StoredMessage]:
         """All messages of the extent that are still there, in order. Gaps in it cost no requests."""
         walks: deque[asyncio.Task[list[StoredMessage]]] = deque()
         try:

@@ -10,21 +10,20 @@ from dataclasses import dataclass
 
 from nats.aio.client import Client
 
-from schemas.subjects import EXHAUSTED, Subjects
-from schemas.subjects import Lane as LaneName
+from schemas.subjects import EXHAUSTED, Lane, Subjects
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.provision import Action
 from worker.adapters.nats.publish import NatsEvents, NatsResults
-from worker.adapters.nats.pump import Lane
+from worker.adapters.nats.pump import LaneConsumer
 from worker.adapters.nats.stored import NatsCancellations, NatsRequests
 from worker.adapters.nats.stream import FencedStream
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
-from worker.app.exhausted import ExhaustedDesk
-from worker.app.handler import Handler, Ports
-from worker.app.intake import Desks, Intake, Need
-from worker.app.link import Link
-from worker.app.metrics import Metrics
+from worker.app.exhausted import ExhaustedHandler
+from worker.app.handler import Ports, RequestHandler
+from worker.app.intake import Handlers, Intake, Need
+from worker.app.link import BrokerLink
+from worker.app.metrics import WorkerMetrics
 from worker.app.provisioning import provision_all
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.supervisor import Supervisor
@@ -59,7 +58,7 @@ class Worker:
     intake: Intake
     checks: Mapping[str, Callable[[], str]]
     notices: Mapping[str, Callable[[], str]]
-    metrics: Metrics
+    metrics: WorkerMetrics
 
 
 @asynccontextmanager
@@ -72,7 +71,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         )
     async with AsyncExitStack() as stack:
         signer, supervisor = read_signer(settings.audit), Supervisor()
-        metrics, clock, subjects = Metrics(), SystemClock(), Subjects(settings.nats.prefix)
+        metrics, clock, subjects = WorkerMetrics(), SystemClock(), Subjects(settings.nats.prefix)
         # What is only wrong in the settings is told before what has to be reached.
         model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
         mounted = await open_mcp(settings.mcp, stack)
@@ -87,7 +86,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         metrics.watch_policy(lambda: bool(policy.problem()))
         admission = Admission(clock)
 
-        async def open_desks(nc: Client) -> Desks:
+        async def open_handlers(nc: Client) -> Handlers:
             outside = Outside(
                 within_scope(cluster, settings.kubernetes),
                 catalog.catalog,
@@ -101,7 +100,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 shadow,
             )
             ports = _ports(nc, subjects, clock, settings.worker.cluster_name, signer)
-            handler = Handler(
+            handler = RequestHandler(
                 ports,
                 Analysis(outside, analysis_rules(settings)),
                 handler_rules(settings),
@@ -111,9 +110,9 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 new_token=lambda: secrets.token_hex(6),
                 jitter=random.random,
             )
-            return Desks(handler, ExhaustedDesk(ports.requests, handler))
+            return Handlers(handler, ExhaustedHandler(ports.requests, handler))
 
-        intake = _intake(settings, subjects, open_desks, admission, _needs(settings, watch), supervisor)
+        intake = _intake(settings, subjects, open_handlers, admission, _needs(settings, watch), supervisor)
         notices = {
             "policy": policy.problem,
             "catalog": catalog.notice,
@@ -162,20 +161,20 @@ def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
 def _intake(
     settings: Settings,
     subjects: Subjects,
-    open_desks: Callable[[Client], Awaitable[Desks]],
+    open_handlers: Callable[[Client], Awaitable[Handlers]],
     admission: Admission,
     needs: Sequence[Need],
     supervisor: Supervisor,
 ) -> Intake:
-    worker, link = settings.worker, Link()
+    worker, link = settings.worker, BrokerLink()
     return Intake(
         broker=make_broker(settings.nats, link),
         link=link,
         stream=subjects.requests_stream,
-        lanes=[Lane(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in LaneName],
+        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in Lane],
         dlq_stream=subjects.dlq_stream,
-        advisories=Lane(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
-        open_desks=open_desks,
+        advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        open_handlers=open_handlers,
         admission=admission,
         needs=needs,
         supervisor=supervisor,

@@ -1,16 +1,20 @@
-"""Which request may kill its process once more, and who may be in it then: pure functions.
+"""Retrying suspects in isolation: which request may kill its process once more, and what may run beside it.
 
-When a process dies, every run in it is a suspect. A suspect runs alone, so that of many one is found out and the others
-get their results: only a death while running alone counts against a request.
+When a process dies, every run in it becomes a suspect. Suspects run one at a time, with nothing beside them, so that a
+request that kills its process is found out and the others get their results: only a death while a request ran alone
+counts against it.
 
-Alone means alone: nothing is ever started beside a suspect, the most urgent requests neither, or the suspect might take
-them with it. They do not wait for the end of its run, though: the suspect steps aside before its next paid call. Its
-run ends in an orderly way, is no death, and goes on from the journal when they are done.
+Nothing is ever started beside a running suspect, not even a P0, since the suspect might take it along. A P0 does not
+have to wait for the end of the suspect's run either: the suspect yields before its next paid call. Its run ends in an
+orderly way, which is no death, and continues from the journal when the P0 is done.
 
-Urgent requests may come without end. While they keep the suspects waiting, the other lanes go on beside them. When the
-suspects have waited long enough, nothing else is taken; when only urgent ones still run, no further one starts; when
-these are done, one suspect makes one call. Then everybody goes on as before, and the suspects wait anew. So an urgent
-request waits for the runs that were there before it and for one call, however many suspects there are.
+P0 requests may arrive without end. While they keep the suspects waiting, the other lanes go on beside them. When the
+suspects have waited long enough (they are due), nothing else is taken from the queue; once only P0 runs are left, no
+further one starts; once these are done, one suspect makes one call. Then everybody goes on as before, and the suspects
+wait anew. A P0 therefore waits for the runs that were there before it and for one call, however many suspects there
+are and whatever their lane.
+
+All functions are pure. An urgency is the number of a lane, 0 for the most urgent.
 """
 
 from __future__ import annotations
@@ -22,30 +26,30 @@ from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.steps import Counts
 
 
-class Passage(enum.Enum):
-    """How a request may run."""
+class RunMode(enum.Enum):
+    """How a request may run. REFUSED: not any more, it becomes a dead letter."""
 
-    WITH_OTHERS = "with_others"
-    ALONE = "alone"
-    NEVER = "never"
+    SHARED = "shared"
+    ISOLATED = "isolated"
+    REFUSED = "refused"
 
 
-def passage(counts: Counts, *, max_deaths: int, finished: bool) -> Passage:
-    """How the next run goes. `finished`: its result is in the journal, and only has to be published."""
+def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
+    """How the next run goes. `finished`: its result is in the journal and only has to be published."""
     if finished:
-        return Passage.WITH_OTHERS
+        return RunMode.SHARED
     if counts.deaths_alone >= max_deaths:
-        return Passage.NEVER
-    return Passage.ALONE if counts.suspect else Passage.WITH_OTHERS
+        return RunMode.REFUSED
+    return RunMode.ISOLATED if counts.suspect else RunMode.SHARED
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """Who is in one process. An urgency is the number of a lane, 0 for the most urgent.
+class ProcessLoad:
+    """What one process has in hand.
 
-    `urgent`, `others`: runs that are no suspects, the most urgent and the rest. `suspects`: the urgency of each suspect,
-    of the one that runs and of those that wait for their turn. `alone`: one of them runs. `waiting`: urgent requests that
-    a suspect shall make way for. `due`: the suspects have waited long enough, one goes next.
+    `urgent`, `others`: running requests that are no suspects, P0 and the rest. `suspects`: the urgency of each suspect,
+    running or waiting. `alone`: one of them runs. `waiting`: P0 requests, not suspects, that wait for it to yield.
+    `due`: the suspects have waited long enough, one of them goes next.
     """
 
     urgent: int = 0
@@ -56,36 +60,32 @@ class Crowd:
     due: bool = False
 
 
-class Turn(enum.Enum):
-    """When a run may start. LATER: not here and now, the message goes back to the queue."""
+class StartDecision(enum.Enum):
+    """Whether a run may start. WAIT: soon, with the message in hand. RETURN: give the message back to the queue."""
 
     NOW = "now"
-    SOON = "soon"
-    LATER = "later"
+    WAIT = "wait"
+    RETURN = "return"
 
 
-def goes_first(crowd: Crowd, urgency: int) -> bool:
-    """Whether a request does not wait for the suspects to be done.
-
-    There is none, or it is more urgent than they are, or such requests keep them waiting anyway.
-    """
-    if not crowd.suspects:
+def may_overtake(load: ProcessLoad, urgency: int) -> bool:
+    """Whether a request need not wait until all suspects are done."""
+    if not load.suspects or urgency == MOST_URGENT:
         return True
-    if min(crowd.suspects) == MOST_URGENT:
-        return False
-    return urgency == MOST_URGENT or (crowd.urgent > 0 and not crowd.alone and not crowd.due)
+    return load.urgent > 0 and not load.alone and not load.due
 
 
-def turn(crowd: Crowd, urgency: int, *, suspect: bool) -> Turn:
-    """Whether a run may start. A suspect that asks is among `crowd.suspects`."""
+def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDecision:
+    """Whether a run may start. A suspect that asks is among `load.suspects`."""
     if suspect:
-        busy = crowd.urgent or crowd.others or crowd.alone or urgency > min(crowd.suspects)
-        return Turn.SOON if busy or (steps_aside(crowd, urgency) and not crowd.due) else Turn.NOW
-    if not goes_first(crowd, urgency):
-        return Turn.LATER
-    return Turn.SOON if crowd.alone or (crowd.due and not crowd.others) else Turn.NOW
+        busy = load.urgent or load.others or load.alone or urgency > min(load.suspects)
+        yields = load.waiting > 0 and not load.due
+        return StartDecision.WAIT if busy or yields else StartDecision.NOW
+    if not may_overtake(load, urgency):
+        return StartDecision.RETURN
+    return StartDecision.WAIT if load.alone or (load.due and not load.others) else StartDecision.NOW
 
 
-def steps_aside(crowd: Crowd, urgency: int) -> bool:
-    """Whether a suspect of this urgency lets others go first."""
-    return crowd.waiting > 0 and urgency > MOST_URGENT
+def must_yield(load: ProcessLoad, urgency: int) -> bool:
+    """Whether the running suspect of this urgency must end its run before its next call: a P0 waits for it."""
+    return load.waiting > 0 or (urgency > MOST_URGENT and min(load.suspects) == MOST_URGENT)

@@ -72,5 +72,5 @@ def term(reason: str) -> Settlement:
     return Settlement(Fate.TERMINATE, reason=reason)
 
 
-Handler = Callable[[bytes, Mapping[str, str], Delivery], Awaitable[Settlement]]
+MessageHandler = Callable[[bytes, Mapping[str, str], Delivery], Awaitable[Settlement]]
 """Decides about one message: its raw body, its headers as sent (hostile), and where it came from."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.memory_nats import MemoryJournal
-from worker.domain.journal.isolation import Passage, passage
+from worker.domain.journal.isolation import RunMode, run_mode
 from worker.domain.journal.steps import (
     FAILED,
     INTERNAL_ERROR,
@@ -183,17 +183,17 @@ def test_what_a_run_published_before_its_last_step_is_confirmed():
 @pytest.mark.parametrize(
     ("counts", "finished", "expected"),
     [
-        (Counts(), False, Passage.WITH_OTHERS),
-        (Counts(deaths=9, deaths_alone=2), False, Passage.WITH_OTHERS),
-        (Counts(deaths=1, suspect=True), False, Passage.ALONE),
-        (Counts(deaths=9, deaths_alone=2, suspect=True), False, Passage.ALONE),
-        (Counts(deaths=3, deaths_alone=3, suspect=True), False, Passage.NEVER),
-        (Counts(deaths=3, deaths_alone=3), False, Passage.NEVER),
-        (Counts(deaths=9, deaths_alone=9, suspect=True), True, Passage.WITH_OTHERS),
+        (Counts(), False, RunMode.SHARED),
+        (Counts(deaths=9, deaths_alone=2), False, RunMode.SHARED),
+        (Counts(deaths=1, suspect=True), False, RunMode.ISOLATED),
+        (Counts(deaths=9, deaths_alone=2, suspect=True), False, RunMode.ISOLATED),
+        (Counts(deaths=3, deaths_alone=3, suspect=True), False, RunMode.REFUSED),
+        (Counts(deaths=3, deaths_alone=3), False, RunMode.REFUSED),
+        (Counts(deaths=9, deaths_alone=9, suspect=True), True, RunMode.SHARED),
     ],
 )
 def test_only_deaths_alone_end_in_never(counts, finished, expected):
-    assert expected is passage(counts, max_deaths=3, finished=finished)
+    assert expected is run_mode(counts, max_deaths=3, finished=finished)
 
 
 RUNS = st.lists(st.tuples(st.booleans(), st.sampled_from(["", FAILED, RELEASED])), max_size=12)
@@ -207,5 +207,5 @@ def test_a_request_that_never_died_alone_is_never_given_up(runs):
         if outcome:
             steps.append(Step(len(steps) + 1, END, f"r{number}", b"", {"outcome": outcome}))
     died_alone = sum(alone and not outcome for alone, outcome in runs)
-    how = passage(count(steps, 7), max_deaths=3, finished=False)
-    assert (how is Passage.NEVER) is (died_alone >= 3)
+    how = run_mode(count(steps, 7), max_deaths=3, finished=False)
+    assert (how is RunMode.REFUSED) is (died_alone >= 3)
