@@ -11,7 +11,7 @@ import yaml
 from schemas.analysis import HumanReviewReason
 from schemas.failure import DeadLetterReason
 from schemas.subjects import Lane, Subjects
-from worker.app.metrics import Metrics
+from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -31,7 +31,7 @@ def table_names(section: str) -> set[str]:
 
 def served() -> dict[str, set[str]]:
     """Our metrics as a scrape names them, with their labels."""
-    own = Metrics()
+    own = WorkerMetrics()
     labels = {
         metric._name: set(metric._labelnames) for metric in vars(own).values() if hasattr(metric, "_name")
     }
