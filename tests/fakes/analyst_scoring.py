@@ -15,7 +15,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.adapters.file_catalog import FileCatalog
-from worker.domain.analyse import Analysis, Outside, Rules
+from worker.domain.analyse import Analysis, Rules
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.journal.run import Run
 from worker.domain.values.conversation import (
@@ -28,7 +28,7 @@ from worker.domain.values.conversation import (
     UserTurn,
 )
 from worker.domain.values.delivery import Delivery
-from worker.domain.values.ports import ExternalTools
+from worker.domain.values.ports import ExternalTools, Outside
 from worker.sandbox.analyst.respond import respond
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -201,7 +201,15 @@ async def analyse(
         proceed=_go_on,
         new_token=lambda: "0123456789ab",
     )
-    outside = Outside(cluster, catalog, model, MemoryPolicy(), StillClock(), lambda: 0.5, external=external)
+    outside = Outside(
+        cluster=cluster,
+        catalog=catalog,
+        model=model,
+        policy=MemoryPolicy(),
+        clock=StillClock(),
+        jitter=lambda: 0.5,
+        external=external,
+    )
     return await Analysis(outside, Rules()).run(run)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schemas.analysis import Approval
+from worker.domain.values.ports import PolicyDecision
 
 Rule = Callable[[Mapping[str, Any]], Approval]
 
@@ -18,14 +19,11 @@ class MemoryPolicy:
         self._rule = rule or (lambda _: Approval(required=False))
         self.asked: list[Mapping[str, Any]] = []
 
-    @property
-    def name(self) -> str:
-        return "memory"
-
-    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+    async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
         self.asked.append(policy_input)
         try:
             json.dumps(dict(policy_input), allow_nan=False)
-            return self._rule(policy_input)
+            approval = self._rule(policy_input)
         except Exception as e:  # noqa: BLE001 - whatever a rule raises means that there is no decision
-            return Approval(required=True, reasons=(f"the approval policy could not be evaluated: {e}",))
+            approval = Approval(required=True, reasons=(f"the approval policy could not be evaluated: {e}",))
+        return PolicyDecision(approval, "memory")

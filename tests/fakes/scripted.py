@@ -22,14 +22,14 @@ from tests.fakes.memory_metrics import MemoryMetrics
 from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
-from worker.domain.analyse import Analysis, Outside, Rules
+from worker.domain.analyse import Analysis, Rules
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.intake.context import attempt_number
 from worker.domain.journal.run import Run
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import Halted, HaltReason
 from worker.domain.values.objects import Manifest
-from worker.domain.values.ports import JournalRun
+from worker.domain.values.ports import JournalRun, Outside
 from worker.domain.values.workflows import Workflow
 
 RECEIVED = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
@@ -299,16 +299,16 @@ class World:
 
     def analysis(self) -> Analysis:
         outside = Outside(
-            self.cluster,
-            self.catalog,
-            self.model,
-            self.policy,
-            self.clock,
-            lambda: 0.5,
-            self.history,
-            self.metrics,
-            self.external,
-            self.shadow,
+            cluster=self.cluster,
+            catalog=self.catalog,
+            model=self.model,
+            policy=self.policy,
+            clock=self.clock,
+            jitter=lambda: 0.5,
+            history=self.history,
+            metrics=self.metrics,
+            external=self.external,
+            shadow=self.shadow,
         )
         return Analysis(outside, self.rules)
 

@@ -62,18 +62,18 @@ async def test_what_is_no_decision_requires_approval(fault, text):
         opa.serve(RULES, faults=[fault]) as server,
         OpaPolicy(server.url, timeout_seconds=PATIENT) as policy,
     ):
-        decided = await policy.decide(DEV)
+        decided = (await policy.decide(DEV)).approval
         assert decided.required
         assert f"could not be evaluated: the OPA server {server.url}: " in decided.reasons[0]
         assert text in decided.reasons[0]
         assert text in policy.problem
-        assert not (await policy.decide(DEV)).required
+        assert not (await policy.decide(DEV)).approval.required
         assert "" == policy.problem
 
 
 async def test_a_server_that_is_late_is_not_waited_for():
     async with opa.serve(RULES, faults=[opa.HANG]) as server, OpaPolicy(server.url) as policy:
-        decided = await policy.decide(DEV)
+        decided = (await policy.decide(DEV)).approval
         assert "no answer within 50 ms" in decided.reasons[0]
 
 
@@ -81,7 +81,7 @@ async def test_a_server_that_is_not_there_and_comes_later():
     [port] = free_ports(1)
     async with OpaPolicy(f"http://127.0.0.1:{port}", timeout_seconds=PATIENT) as policy:
         assert "cannot be reached" in policy.problem
-        decided = await policy.decide(DEV)
+        decided = (await policy.decide(DEV)).approval
         assert (True, True) == (decided.required, "cannot be reached" in decided.reasons[0])
 
 
@@ -90,20 +90,21 @@ async def test_a_broken_connection_is_tried_once_more():
         opa.serve(RULES, faults=[opa.BREAK, opa.BREAK, opa.BREAK]) as server,
         OpaPolicy(server.url, timeout_seconds=PATIENT) as policy,
     ):
-        assert "broke the connection" in (await policy.decide(DEV)).reasons[0]
+        assert "broke the connection" in (await policy.decide(DEV)).approval.reasons[0]
         assert 2 == len(server.asked)
-        assert not (await policy.decide(DEV)).required
+        assert not (await policy.decide(DEV)).approval.required
         assert 4 == len(server.asked)
 
 
 async def test_it_asks_for_the_path_with_the_token():
     async with opa.serve(RULES, token="let-me-in") as server:
         async with OpaPolicy(server.url, timeout_seconds=PATIENT) as policy:
-            refused = await policy.decide(DEV)
+            refused = (await policy.decide(DEV)).approval
             assert "401: request rejected" in refused.reasons[0]
         async with OpaPolicy(f"{server.url}/", token="let-me-in", timeout_seconds=PATIENT) as policy:
-            assert not (await policy.decide(DEV)).required
-            assert f"opa:{server.url}/v1/data/rca/approval" == policy.name
+            decision = await policy.decide(DEV)
+            assert not decision.approval.required
+            assert f"opa:{server.url}/v1/data/rca/approval" == decision.policy
         assert [("rca/approval", DEV)] == server.asked
 
 
@@ -111,9 +112,9 @@ async def test_another_path():
     module = RULES.replace("package rca.approval", "package team.a")
     async with opa.serve(module) as server:
         async with OpaPolicy(server.url, decision="team/a", timeout_seconds=PATIENT) as policy:
-            assert not (await policy.decide(DEV)).required
+            assert not (await policy.decide(DEV)).approval.required
         async with OpaPolicy(server.url, decision="team/b", timeout_seconds=PATIENT) as policy:
-            assert "data.team.b is undefined" in (await policy.decide(DEV)).reasons[0]
+            assert "data.team.b is undefined" in (await policy.decide(DEV)).approval.reasons[0]
 
 
 async def test_an_approval_policy_calls_the_functions_of_a_safety_policy():
@@ -124,5 +125,5 @@ async def test_an_approval_policy_calls_the_functions_of_a_safety_policy():
         opa.serve(CALLING, SAFETY, data=data) as server,
         OpaPolicy(server.url, timeout_seconds=PATIENT) as policy,
     ):
-        assert Approval(required=False) == await policy.decide(asked)
-        assert (await policy.decide(late)).required
+        assert Approval(required=False) == (await policy.decide(asked)).approval
+        assert (await policy.decide(late)).approval.required

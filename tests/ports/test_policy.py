@@ -38,31 +38,34 @@ async def policy(request):
 
 
 async def test_it_decides_by_the_input(policy):
-    assert Approval(required=False, risk_factors=(LOW,)) == await policy.decide({"environment": "dev"})
+    assert (
+        Approval(required=False, risk_factors=(LOW,))
+        == (await policy.decide({"environment": "dev"})).approval
+    )
     expected = Approval(required=True, reasons=("it is production",), risk_factors=(HIGH, LOW))
-    assert expected == await policy.decide({"environment": "production"})
+    assert expected == (await policy.decide({"environment": "production"})).approval
 
 
 @pytest.mark.parametrize("environment", ["broken", "odd"])
 async def test_a_rule_that_fails_requires_approval_and_says_so(policy, environment):
-    decided = await policy.decide({"environment": environment})
+    decided = (await policy.decide({"environment": environment})).approval
     assert decided.required
     assert decided.reasons[0].startswith("the approval policy could not be evaluated: ")
 
 
 async def test_an_input_that_is_no_json_requires_approval(policy):
-    assert (await policy.decide({"environment": object()})).required
-    assert not (await policy.decide({"environment": "dev"})).required
+    assert (await policy.decide({"environment": object()})).approval.required
+    assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
 async def test_decisions_do_not_disturb_each_other(policy):
     asked = ["dev", "production", "broken", "production", "dev"] * 4
     decided = await asyncio.gather(*(policy.decide({"environment": e}) for e in asked))
-    assert [e != "dev" for e in asked] == [d.required for d in decided]
+    assert [e != "dev" for e in asked] == [d.approval.required for d in decided]
     assert [(HIGH, LOW) if e == "production" else () for e in asked if e != "dev"] == [
-        d.risk_factors for d in decided if d.required
+        d.approval.risk_factors for d in decided if d.approval.required
     ]
 
 
-async def test_it_has_a_name(policy):
-    assert policy.name
+async def test_a_decision_names_its_policy(policy):
+    assert (await policy.decide({"environment": "dev"})).policy

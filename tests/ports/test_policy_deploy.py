@@ -67,7 +67,7 @@ def decided():
     async def run():
         async with RegoPolicy(lambda: read_files(SAFETY), PATIENT) as policy:
             asked = {name: policy_input(replace(EXAMPLE, **changed)) for name, (changed, _) in CASES.items()}
-            return {name: await policy.decide(one) for name, one in asked.items()}
+            return {name: (await policy.decide(one)).approval for name, one in asked.items()}
 
     return asyncio.run(run())
 
@@ -94,10 +94,10 @@ async def test_what_the_documentation_shows_can_be_used():
     for modules in (approval, safety, safety | calling):
         files = PolicyFiles(modules, limits)
         async with RegoPolicy(lambda files=files: files, PATIENT) as policy:
-            assert Approval(required=False) == await policy.decide(asked)
+            assert Approval(required=False) == (await policy.decide(asked)).approval
     cordon = policy_input(replace(EXAMPLE, environment="staging", action_type="CordonNode"))
     async with RegoPolicy(lambda: PolicyFiles(safety, limits), PATIENT) as policy:
-        assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).reasons
+        assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).approval.reasons
 
 
 async def test_it_goes_together_with_the_shipped_policy():
@@ -107,7 +107,9 @@ async def test_it_goes_together_with_the_shipped_policy():
         read_files(SAFETY / "safety.rego", data).data,
     )
     async with RegoPolicy(lambda: both, PATIENT) as policy:
-        decided = await policy.decide(policy_input(replace(EXAMPLE, estimated_downtime_seconds=90)))
+        decided = (
+            await policy.decide(policy_input(replace(EXAMPLE, estimated_downtime_seconds=90)))
+        ).approval
     assert {"the analysis has warnings", "it takes 90 s, at most 60 s are acceptable in production"} <= set(
         decided.reasons
     )

@@ -150,7 +150,8 @@ async def after(*states: PolicyFiles | Exception):
         for look in range(len(states)):
             if look:
                 before = await policy._look(before)
-            seen.append((await policy.decide({}), policy.problem, policy.name))
+            decision = await policy.decide({})
+            seen.append((decision.approval, policy.problem, decision.policy))
     return seen
 
 
@@ -210,7 +211,7 @@ async def test_changes_leave_no_process_behind():
     async with RegoPolicy(shelf.read, PATIENT) as policy:
         shelf.states = [STRICT]
         await policy._look(STRICT.version)
-        assert ("a",) == (await policy.decide({})).reasons
+        assert ("a",) == (await policy.decide({})).approval.reasons
         assert 1 == len(children() - before)
 
 
@@ -223,16 +224,16 @@ async def test_the_files_are_followed_until_the_end(tmp_path):
         new.write_text(ALWAYS.replace("data.why", '"changed"'))
         new.rename(path)
         async with asyncio.timeout(30):
-            while not (await policy.decide({})).required:  # noqa: ASYNC110 - what is waited for is a file system
+            while not (await policy.decide({})).approval.required:  # noqa: ASYNC110 - what is waited for is a file system
                 await asyncio.sleep(LOOK_SECONDS)
-        assert ("changed",) == (await policy.decide({})).reasons
+        assert ("changed",) == (await policy.decide({})).approval.reasons
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following
 
 
 async def test_each_decision_is_taken_by_one_version():
-    """While versions change under load, the name read after a decision is that of the version that took it."""
+    """While versions change under load, a decision names the version that made it."""
     versions = [policy_files(ALWAYS, data={"why": str(n)}) for n in range(4)]
     known = {files.version: str(n) for n, files in enumerate(versions)}
     shelf = Shelf(versions[0])
@@ -242,8 +243,9 @@ async def test_each_decision_is_taken_by_one_version():
         last = False
         while not last:
             last = done.is_set()
-            decided = await policy.decide({})
-            found.append((known[policy.name.rpartition("@")[2]], decided.reasons[0]))
+            decision = await policy.decide({})
+            version = decision.policy.rpartition("@")[2]
+            found.append((known[version], decision.approval.reasons[0]))
 
     async with RegoPolicy(shelf.read, PATIENT) as policy:
         asking = [asyncio.create_task(ask(policy)) for _ in range(3)]
@@ -268,7 +270,7 @@ async def test_policies_in_subdirectories_do_not_decide_and_are_told_of(tmp_path
     assert (str(below / "always.rego"),) == read_files(tmp_path).unused
     assert () == read_files(tmp_path / "a.rego").unused
     async with RegoPolicy(lambda: read_files(tmp_path), PATIENT) as policy:
-        assert not (await policy.decide({})).required
+        assert not (await policy.decide({})).approval.required
         assert str(below / "always.rego") in policy.problem
         assert "not used" in policy.problem
 

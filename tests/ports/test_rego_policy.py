@@ -35,7 +35,7 @@ require_approval if count([concat("", [long | some _ in numbers.range(1, input.n
 
 async def decide(module: str, asked=None, **bounds) -> Approval:
     async with rego(module, **bounds) as policy:
-        return await policy.decide(asked or {})
+        return (await policy.decide(asked or {})).approval
 
 
 def says(approval: Approval, text: str) -> bool:
@@ -91,8 +91,8 @@ async def test_a_required_approval_always_has_a_reason():
 
 async def test_an_input_that_is_too_long_requires_approval():
     async with rego(RULES) as policy:
-        assert says(await policy.decide({"environment": "x" * 2**20}), "longer than 1048576 bytes")
-        assert not (await policy.decide({"environment": "dev"})).required
+        assert says((await policy.decide({"environment": "x" * 2**20})).approval, "longer than 1048576 bytes")
+        assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
 # --- Loading -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ async def test_a_policy_that_cannot_be_used_is_known_at_the_start(module, text):
     policy = rego(module)
     with pytest.raises(PolicyUnusable, match=text):
         await policy.start()
-    assert (await policy.decide({})).required
+    assert (await policy.decide({})).approval.required
     await policy.close()
 
 
@@ -148,7 +148,7 @@ async def test_packages_of_helpers_are_fine():
     async with rego(
         module, team, "package safety.words\nx := 1", "package rca.approval.words\nx := 1"
     ) as policy:
-        assert [True, False] == [(await policy.decide({"x": x})).required for x in (4, 3)]
+        assert [True, False] == [(await policy.decide({"x": x})).approval.required for x in (4, 3)]
 
 
 async def test_closing_twice_and_before_the_start_is_fine():
@@ -166,8 +166,8 @@ async def test_an_evaluation_that_takes_too_long_is_killed_and_the_next_one_work
     before = children()
     async with rego(STUCK, cpu_seconds=0.3) as policy:
         for _ in range(2):
-            assert says(await policy.decide({"n": 9}), "it took longer than 300 ms")
-            assert Approval(required=False) == await policy.decide({"n": 0})
+            assert says((await policy.decide({"n": 9})).approval, "it took longer than 300 ms")
+            assert Approval(required=False) == (await policy.decide({"n": 0})).approval
         assert 1 == len(children() - before)
     assert set() == children() - before
 
@@ -175,8 +175,8 @@ async def test_an_evaluation_that_takes_too_long_is_killed_and_the_next_one_work
 async def test_an_evaluation_that_needs_too_much_memory_is_ended_and_the_next_one_works():
     before = children()
     async with rego(HUNGRY, cpu_seconds=60) as policy:
-        assert says(await policy.decide({"n": 1000}), "more than 256 MiB of memory")
-        assert says(await policy.decide({"n": 2}), "is not a boolean")
+        assert says((await policy.decide({"n": 1000})).approval, "more than 256 MiB of memory")
+        assert says((await policy.decide({"n": 2})).approval, "is not a boolean")
     assert set() == children() - before
 
 
@@ -190,15 +190,15 @@ async def test_a_process_that_died_is_replaced():
         process = policy._evaluator._process
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        assert not (await policy.decide({"environment": "dev"})).required
+        assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
 async def test_the_wall_clock_bounds_an_evaluator_that_hangs():
     async with rego(RULES, answer_seconds=0.2) as policy:
         os.kill(pid_of(policy), signal.SIGSTOP)
-        assert says(await policy.decide({"environment": "dev"}), "no answer within 0.2 s")
+        assert says((await policy.decide({"environment": "dev"})).approval, "no answer within 0.2 s")
         policy._evaluator._bounds = PATIENT
-        assert not (await policy.decide({"environment": "dev"})).required
+        assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
 async def test_a_cancelled_evaluation_does_not_answer_the_next_one():
@@ -209,7 +209,7 @@ async def test_a_cancelled_evaluation_does_not_answer_the_next_one():
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert not (await policy.decide({"environment": "dev"})).required
+        assert not (await policy.decide({"environment": "dev"})).approval.required
 
 
 async def test_the_evaluator_gets_no_secrets_of_the_worker(monkeypatch):
@@ -264,26 +264,26 @@ async def test_the_package_of_the_reference_system_decides_too():
     production = RiskFactor(score=40, reason="production")
     sensitive = RiskFactor(score=80, reason="sensitive kind")
     async with rego(REFERENCE) as policy:
-        free = await policy.decide(sure | {"remediation_target": pod})
+        free = (await policy.decide(sure | {"remediation_target": pod})).approval
         assert Approval(required=False, risk_factors=(production,)) == free
-        node_at_fault = await policy.decide(sure | {"remediation_target": node})
+        node_at_fault = (await policy.decide(sure | {"remediation_target": node})).approval
         assert (("sensitive kind",), (sensitive, production)) == (
             node_at_fault.reasons,
             node_at_fault.risk_factors,
         )
-        named = await policy.decide(sure | {"remediation_target": pod, "target_resource": node})
+        named = (await policy.decide(sure | {"remediation_target": pod, "target_resource": node})).approval
         assert ("sensitive kind",) == named.reasons
-        assert ("no target",) == (await policy.decide(sure)).reasons
-        unsure = await policy.decide(sure | {"remediation_target": pod, "confidence": 0.7})
+        assert ("no target",) == (await policy.decide(sure)).approval.reasons
+        unsure = (await policy.decide(sure | {"remediation_target": pod, "confidence": 0.7})).approval
         assert unsure.required
         unknown = {"remediation_target": pod, "failed_detections": ["gitOpsManaged"]}
-        assert (await policy.decide(sure | unknown)).required
+        assert (await policy.decide(sure | unknown)).approval.required
 
 
 async def test_of_several_policies_the_strictest_decides():
     async with rego(REFERENCE, RULES) as policy:
         asked = {"environment": "dev", "remediation_target": {"kind": "Node"}, "target_resource": {}}
-        decided = await policy.decide(asked)
+        decided = (await policy.decide(asked)).approval
         assert ("sensitive kind",) == decided.reasons
         assert ["sensitive kind", "always"] == [f.reason for f in decided.risk_factors]
 
@@ -334,21 +334,26 @@ REFUSED = ("the safety policy does not validate scale_up",)
 )  # fmt: skip
 async def test_a_safety_policy_is_a_function_over_data_documents(changed, reasons):
     async with rego(SAFETY, data=LIMITS) as policy:
-        assert Approval(required=bool(reasons), reasons=reasons) == await policy.decide(SAFE | changed)
+        assert (
+            Approval(required=bool(reasons), reasons=reasons)
+            == (await policy.decide(SAFE | changed)).approval
+        )
 
 
 async def test_without_its_data_a_safety_policy_validates_nothing():
     async with rego(SAFETY) as policy:
-        assert REFUSED == (await policy.decide(SAFE)).reasons
+        assert REFUSED == (await policy.decide(SAFE)).approval.reasons
 
 
 async def test_a_safety_policy_joins_an_approval_policy():
     async with rego(SAFETY, RULES, data=LIMITS) as policy:
-        assert ("it is production",) == (await policy.decide(SAFE)).reasons
+        assert ("it is production",) == (await policy.decide(SAFE)).approval.reasons
         staging = SAFE | {"environment": "staging"}
-        assert not (await policy.decide(staging)).required
+        assert not (await policy.decide(staging)).approval.required
         risky = staging | {"action": SCALE_UP | {"risk_level": "high"}}
-        assert (await policy.decide(risky)).reasons == ("the safety policy requires approval for scale_up",)
+        assert (await policy.decide(risky)).approval.reasons == (
+            "the safety policy requires approval for scale_up",
+        )
 
 
 RISK = """
@@ -367,11 +372,11 @@ risk_factors contains {"score": score(input.action), "reason": sprintf("risk %v"
 async def test_a_safety_policy_may_weigh_the_risk_and_give_reasons():
     data = {"risk": {"low": 10, "high": 80}, "highest_risk": 50}
     async with rego(RISK, data=data) as policy:
-        free = await policy.decide({"action": {"action": "scale_up", "risk_level": "low"}})
+        free = (await policy.decide({"action": {"action": "scale_up", "risk_level": "low"}})).approval
         assert Approval(required=False, risk_factors=(RiskFactor(score=10, reason="risk low"),)) == free
-        refused = await policy.decide({"action": {"action": "scale_up", "risk_level": "high"}})
+        refused = (await policy.decide({"action": {"action": "scale_up", "risk_level": "high"}})).approval
         assert (*REFUSED, "risk high is too high") == refused.reasons
-        unknown = await policy.decide({"action": {"action": "scale_up", "risk_level": ""}})
+        unknown = (await policy.decide({"action": {"action": "scale_up", "risk_level": ""}})).approval
         assert (True, ()) == (unknown.required, unknown.risk_factors)
 
 
@@ -388,4 +393,4 @@ async def test_a_safety_policy_may_weigh_the_risk_and_give_reasons():
 )
 async def test_only_true_validates(rule, required):
     async with rego(f"package safety\nimport rego.v1\n{rule}", data={"only": "scale_up"}) as policy:
-        assert required == (await policy.decide(SAFE)).required
+        assert required == (await policy.decide(SAFE)).approval.required

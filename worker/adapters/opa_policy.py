@@ -17,6 +17,7 @@ import structlog
 from schemas.analysis import Approval
 from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.ports import PolicyDecision
 from worker.domain.verdict.approval.policy_answer import NoDecision, approval_decision, fail_closed
 
 FIRST_SECONDS = 2.0
@@ -76,8 +77,11 @@ class OpaPolicy:
         except UnreachableError as e:
             self._failed(str(e))
 
-    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+    async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
         """The decision on one input. Never raises: see the module."""
+        return PolicyDecision(await self._decide(policy_input), self.name)
+
+    async def _decide(self, policy_input: Mapping[str, Any]) -> Approval:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 answer = await self._ask({"input": dict(policy_input)})

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import structlog
 
-from schemas.analysis import Approval
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
 from worker.adapters.rego_policy.files import PolicyFiles
 from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.domain.values.ports import PolicyDecision
 from worker.domain.verdict.approval.policy_answer import fail_closed
 
 CHANGED = "the policy files have changed; the new ones decide once they have stayed the same for a while"
@@ -48,10 +48,7 @@ class RegoPolicy:
 
     @property
     def name(self) -> str:
-        """The files and their version, for the audit, such as `rego:approval.rego@1a2b3c4d`.
-
-        Read right after a decision, without waiting for anything, it is what that decision was taken by.
-        """
+        """The files that decide now and their version, such as `rego:approval.rego@1a2b3c4d`."""
         return f"{self._title}, replaced by one that cannot be used" if self._unusable else self._title
 
     @property
@@ -71,15 +68,17 @@ class RegoPolicy:
             if self._evaluator is not None:
                 await self._evaluator.close()
 
-    async def decide(self, policy_input: Mapping[str, Any]) -> Approval:
+    async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
         """The decision on one input. Never raises: whatever goes wrong, approval is required and the reason says so."""
         async with self._lock:
+            name = self.name
             try:
                 if self._unusable or self._evaluator is None:
                     raise PolicyUnusable(self._unusable or "the policy is not loaded")
-                return (await self._evaluator.evaluate(policy_input)).approval
+                approval = (await self._evaluator.evaluate(policy_input)).approval
             except PolicyUnusable as e:
-                return fail_closed(str(e))
+                approval = fail_closed(str(e))
+            return PolicyDecision(approval, name)
 
     async def follow(self, poll_seconds: float) -> None:
         """Take over changes of the files until cancelled."""

@@ -42,9 +42,9 @@ from worker.app.wiring.outside import (
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
-from worker.domain.analyse import Analysis, Outside
+from worker.domain.analyse import Analysis
 from worker.domain.values.errors import Unavailable
-from worker.domain.values.ports import Signer
+from worker.domain.values.ports import Outside, Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,16 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
 
         async def open_handlers(nc: Client) -> Handlers:
             outside = Outside(
-                within_scope(cluster, settings.kubernetes),
-                catalog.catalog,
-                model,
-                policy.policy,
-                clock,
-                random.random,
-                datastorage or own_history(nc, subjects),
-                prometheus,
-                mounted.tools,
-                shadow,
+                cluster=within_scope(cluster, settings.kubernetes),
+                catalog=catalog.catalog,
+                model=model,
+                policy=policy.policy,
+                clock=clock,
+                jitter=random.random,
+                history=datastorage or own_history(nc, subjects),
+                metrics=prometheus,
+                external=mounted.tools,
+                shadow=shadow,
             )
             ports = _ports(nc, subjects, clock, settings.worker.cluster_name, signer)
             handler = RequestHandler(

@@ -44,6 +44,7 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.values.ports import Clock, JournalRun, Model
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
+from worker.domain.verdict.checks.review import Reviewed
 from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.problems import Problem, ProblemKind
@@ -80,19 +81,23 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once."""
+    """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
+
+    `review` holds the facts behind the verdict; None when they were not looked up.
+    """
 
     verdict: Verdict
     workflow_id: str = ""
     stop: Stop | None = None
     stop_detail: str = ""
+    review: Reviewed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
-    `shrunk`: at the end the model no longer read the oldest tool results.
+    `shrunk`: at the end the model no longer read the oldest tool results. `review`: the facts behind the last verdict.
     """
 
     attempts: tuple[Attempt, ...]
@@ -101,6 +106,17 @@ class Investigated:
     stop: Stop | None = None
     stop_detail: str = ""
     shrunk: bool = False
+    review: Reviewed | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the last attempt; None without one."""
+        return self.attempts[-1].verdict if self.attempts else None
+
+    @property
+    def accepted(self) -> Accepted | None:
+        """The accepted answer, if there is one."""
+        return self.verdict if isinstance(self.verdict, Accepted) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +173,7 @@ class _Loop:
         self._attempts: list[Attempt] = []
         self._refusal = b""
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
+        self._review: Reviewed | None = None
         self._shrunk = False
         self._spent, self._since = Spent(), given.clock.monotonic()
 
@@ -173,7 +190,9 @@ class _Loop:
 
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
         """How it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
-        return Investigated(tuple(self._attempts), self._spent, model, stop, detail, self._shrunk)
+        return Investigated(
+            tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._review
+        )
 
     async def next_reply(self) -> Asked:
         """The next reply of the model: from the journal, or asked for."""
@@ -214,6 +233,7 @@ class _Loop:
                 self._refusal = SAVED_REFUSAL.dump_json(refusal)
         if judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
+        self._review = judged.review
         self._count(replace(self._spent, wall_seconds=seconds))
         return judged
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from worker.domain.untrusted.redaction.redact import redact
@@ -62,10 +63,10 @@ class Evidence:
 
 
 class EvidenceLog:
-    """Everything a run has seen, in order. The only state of the evidence."""
+    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`."""
 
-    def __init__(self) -> None:
-        self._items: list[Evidence] = []
+    def __init__(self, items: Iterable[Evidence] = ()) -> None:
+        self._items = list(items)
 
     def add(self, item: Evidence) -> Evidence:
         """Number the item and keep it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,15 +104,34 @@ class Model(Protocol):
     async def ask(self, request: ModelRequest) -> Reply: ...
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """A decision about approval. `policy` names the policy that made it, with its version if it has one."""
+
+    approval: Approval
+    policy: str
+
+
 class Policy(Protocol):
-    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why.
+    """Approval rules. Never raises: a policy that cannot be evaluated requires approval and says why."""
 
-    `name`, read right after a decision without waiting for anything, is the version it was taken by.
-    """
+    async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision: ...
 
-    @property
-    def name(self) -> str: ...
-    async def decide(self, policy_input: Mapping[str, Any]) -> Approval: ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1)."""
+
+    cluster: Cluster
+    catalog: Catalog
+    model: Model
+    policy: Policy
+    clock: Clock
+    jitter: Callable[[], float]
+    history: History | None = None
+    metrics: Metrics | None = None
+    external: ExternalTools | None = None
+    shadow: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)
