@@ -11,7 +11,7 @@ import pytest
 
 from schemas.analysis import Approval, RiskFactor
 from tests.fakes.rego import PATIENT, RULES, children, policy_files, rego
-from worker.adapters.rego_policy import Evaluator, PolicyUnusable
+from worker.adapters.rego_policy import Evaluator, PolicySources, PolicyUnusable
 
 HEAD = "package rca.approval\nimport rego.v1\n"
 STUCK = (
@@ -31,6 +31,10 @@ long := concat("", ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" | some _ in numbe
 require_approval if count([concat("", [long | some _ in numbers.range(1, input.n)]) | some _ in numbers.range(1, input.n)]) < 0
 """
 )
+
+NESTED: list = []
+for _ in range(100_000):
+    NESTED = [NESTED]
 
 
 async def decide(module: str, asked=None, **bounds) -> Approval:
@@ -183,6 +187,17 @@ async def test_an_evaluation_that_needs_too_much_memory_is_ended_and_the_next_on
 async def test_a_policy_that_needs_too_much_memory_is_known_at_the_start():
     with pytest.raises(PolicyUnusable, match="memory"):
         await rego(RULES, data={"x": list(range(500_000))}, memory_bytes=64 * 2**20).start()
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), NESTED], ids=["NaN", "no JSON", "too deep"])
+async def test_a_policy_that_cannot_be_handed_over_is_unusable_and_leaves_no_process(value):
+    before = children()
+    evaluator = Evaluator(PolicySources({"a.rego": RULES}, {"x": value}), PATIENT)
+    with pytest.raises(PolicyUnusable):
+        await evaluator.start()
+    with pytest.raises(PolicyUnusable):
+        await evaluator.evaluate({"environment": "dev"})
+    assert set() == children() - before
 
 
 async def test_a_process_that_died_is_replaced():

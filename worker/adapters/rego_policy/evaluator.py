@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,18 +67,16 @@ class Evaluator:
     async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
         """The decision on one input. Raises PolicyUnusable when there is none, and says why."""
         process = await self._running()
-        try:
+        with _translated():
             line = _line({"queries": self._asked, "input": dict(policy_input)})
             if len(line) > MAX_INPUT_BYTES:
                 raise PolicyUnusable(f"the input is longer than {MAX_INPUT_BYTES} bytes")
             answer = await self._ask(process, line, self._bounds.answer_seconds)
             approval = decision(answer["values"], self._asked, _action(policy_input))
-        except (ValueError, TypeError, RecursionError) as e:
-            raise PolicyUnusable(str(e) or type(e).__name__) from e
-        return Evaluated(approval, answer["seconds"])
+            return Evaluated(approval, answer["seconds"])
 
     async def _running(self) -> Process:
-        """The process, started and loaded."""
+        """The process, started and loaded. Raises PolicyUnusable."""
         if self._process is not None and self._process.returncode is None:
             return self._process
         await self._end()
@@ -88,10 +86,12 @@ class Evaluator:
             "cpu_seconds": self._bounds.cpu_seconds,
             "memory_bytes": self._bounds.memory_bytes,
         }
-        line = _line(policy)
-        process = self._process = await _spawn()
         try:
-            self._asked = questions((await self._ask(process, line, self._bounds.start_seconds))["rules"])
+            with _translated():
+                line = _line(policy)
+                process = self._process = await _spawn()
+                answer = await self._ask(process, line, self._bounds.start_seconds)
+                self._asked = questions(answer["rules"])
         except PolicyUnusable:
             await self._end()
             raise
@@ -147,6 +147,15 @@ class Evaluator:
         with suppress(ProcessLookupError):
             process.kill()
         return await process.wait()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise PolicyUnusable for what is not JSON, there or back, or is no answer to the question."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, RecursionError) as e:
+        raise PolicyUnusable(str(e) or type(e).__name__) from e
 
 
 def _action(policy_input: Mapping[str, Any]) -> str:
