@@ -31,7 +31,9 @@ async def test_problems_are_told_with_file_and_line(directory):
         f"{directory / 'b.yaml'}:1: workflow_id: a is declared twice, first at {directory / 'a.yaml'}:1"
         == first
     )
-    assert second.startswith(f"{directory / 'c.yaml'}:4: warning: labels.priority: urgent matches nothing")
+    assert second.startswith(
+        f"{directory / 'c.yaml'}:4: warning: labels.priority: urgent matches no incident"
+    )
     assert "2 workflows, 1 error, 1 warning\n" == ended.err
 
 
@@ -40,7 +42,8 @@ async def test_problems_are_json_for_scripts_and_warnings_fail_only_when_asked(d
     ended = await rca("catalog", "lint", str(directory), "--json")
     (problem,) = ended.json()
     assert (0, "warning", 4) == (ended.code, problem["level"], problem["line"])
-    assert ("labels.environment: prodution matches nothing: did you mean production?") == problem["message"]
+    expected = "labels.environment: prodution matches no incident: did you mean production?"
+    assert expected == problem["message"]
     assert 1 == (await rca("catalog", "lint", str(directory), "--strict")).code
 
 

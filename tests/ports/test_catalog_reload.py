@@ -9,7 +9,7 @@ import os
 import pytest
 
 from worker.adapters.file_catalog import FileCatalog
-from worker.adapters.file_catalog.loading import stamp
+from worker.adapters.file_catalog.loading import fingerprint
 from worker.domain.values.workflows import SelectionContext
 
 EVERYTHING = SelectionContext()
@@ -136,7 +136,7 @@ async def test_a_config_map_is_swapped_as_a_whole(tmp_path):
 
 async def test_files_that_change_between_looks_are_not_read_yet(directory):
     catalog = await FileCatalog.open(directory)
-    before = stamp(directory)
+    before = fingerprint(directory)
     (directory / "b.yaml").write_text(text("b"))
     seen = await catalog._look(directory, before)
     assert ["a"] == await ids(catalog)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.corpus_files import CORPUS
 from tests.fakes.hostile import VALUES
 from worker.adapters.file_catalog import FileCatalog, lint
-from worker.adapters.file_catalog.reading import KUBERNAUT, Loaded, read_into
-from worker.adapters.file_catalog.source import Document
+from worker.adapters.file_catalog.loading import KUBERNAUT, CatalogContents, read_into
+from worker.adapters.file_catalog.yaml_documents import YamlDocument
 from worker.domain.catalog.documents import WorkflowDocument
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext
@@ -41,13 +41,13 @@ def test_the_catalog_of_the_corpus_has_no_problems():
         (
             "workflow_id: a\naction_type: R\ndescription: Evicted high: x\n",
             3,
-            "not YAML: mapping values are not allowed in this context: text with a colon and a space needs quotes",
+            "invalid YAML: mapping values are not allowed in this context: put text with a colon",
         ),
-        (HEAD + "labels: {severity: }\n", 4, "labels.severity: an empty value matches nothing"),
+        (HEAD + "labels: {severity: }\n", 4, "labels.severity: an empty value matches no incident"),
         (
             HEAD + "kind: Workflow\n",
             1,
-            "warning: skipped: a workflow in the flat form has no kind and no apiVer",
+            "warning: skipped: a workflow in the flat form must not have kind",
         ),
         (
             "apiVersion: kubernaut.ai/v1alpha1\nkind: RemediationWorkflw\nspec: {}\n",
@@ -57,16 +57,16 @@ def test_the_catalog_of_the_corpus_has_no_problems():
         (
             "kind: RemediationWorkflow\nspec: {actionType: R}\n",
             1,
-            "apiVersion: needs apiVersion kubernaut.ai/v",
+            "apiVersion: RemediationWorkflow requires apiVersion kubernaut.ai/v",
         ),
         (HEAD + "parameters:\n- name: P\n  type: text\n", 6, "parameters.0.type: Input should be"),
         (
             HEAD + "parameters:\n- name: P\n  pattern: '(?=x)'\n",
             6,
-            "parameters.0.pattern: the regex engine refuses it",
+            "parameters.0.pattern: not a regular expression",
         ),
         (HEAD + "parameters:\n- name: P\n- name: P\n", 6, "parameters.1.name: P is declared twice"),
-        (HEAD + "parameters:\n- type: string\n", 5, "parameters.0: a parameter needs a name"),
+        (HEAD + "parameters:\n- type: string\n", 5, "parameters.0: a parameter requires a name"),
         (
             HEAD + "parameters:\n- name: P\n  depends_on: [Q]\n",
             6,
@@ -82,11 +82,15 @@ def test_the_catalog_of_the_corpus_has_no_problems():
             7,
             "parameters.0.enum.1: must be an integer",
         ),
-        (HEAD + "parameters:\n- name: P\n  minimum: 2\n  maximum: 1\n", 5, "parameters.0: the lower bound"),
+        (
+            HEAD + "parameters:\n- name: P\n  minimum: 2\n  maximum: 1\n",
+            5,
+            "parameters.0: the minimum is greater",
+        ),
         (
             HEAD + "parameters:\n- name: P\n  items: {type: string}\n",
             6,
-            "parameters.0.items: only arrays have items",
+            "parameters.0.items: only a parameter of type array",
         ),
         (
             HEAD + "parameters:\n- name: P\n  minimum: lots\n",
@@ -95,36 +99,40 @@ def test_the_catalog_of_the_corpus_has_no_problems():
         ),
         (HEAD + "labels:\n  severity: [critical, awful]\n", 5, "labels.severity: not a severity: awful"),
         (HEAD + "labels:\n  priority: []\n", 5, "labels.priority: Value should have at least 1 item"),
-        (HEAD + "labels:\n  region: eu\n", 5, "warning: labels.region: not a label that is matched"),
+        (HEAD + "labels:\n  region: eu\n", 5, "warning: labels.region: not a label that selects"),
         (
             HEAD + "detected_labels: {hpaEnabeld: 'true'}\n",
             4,
             "warning: detected_labels.hpaEnabeld: not a detected label",
         ),
-        (HEAD + "paramaters: []\n", 4, "warning: paramaters: unknown name, not read"),
-        (HEAD + "parameters:\n- name: P\n  patern: x\n", 6, "warning: parameters.0.patern: unknown name"),
-        ("workflow_id: a\naction_type: R\ndescription: restarts\n", 3, "warning: description: is found best"),
+        (HEAD + "paramaters: []\n", 4, "warning: paramaters: unknown field, ignored"),
+        (HEAD + "parameters:\n- name: P\n  patern: x\n", 6, "warning: parameters.0.patern: unknown field"),
+        (
+            "workflow_id: a\naction_type: R\ndescription: restarts\n",
+            3,
+            "warning: description: should begin with",
+        ),
         (
             "workflow_id: a\naction_type: R\ndescription: 'Evicted bad: x'\n",
             3,
-            "warning: description: is found best",
+            "warning: description: should begin with",
         ),
-        (HEAD + "labels: {signal_type: OOMKilled}\n", 3, "warning: description: is found best"),
+        (HEAD + "labels: {signal_type: OOMKilled}\n", 3, "warning: description: should begin with"),
         (HEAD + "success_rate: 96\n", 4, "success_rate: Input should be less than or equal to 1"),
-        ("some: text\n", 1, "warning: not a workflow: skipped"),
-        ("- a\n- b\n", 1, "a catalog document is a mapping"),
-        (HEAD + "version: 1\nversion: 2\n", 5, "the key version stands here twice"),
+        ("some: text\n", 1, "warning: skipped: neither workflow_id nor"),
+        ("- a\n- b\n", 1, "a document must be a mapping"),
+        (HEAD + "version: 1\nversion: 2\n", 5, "the key version occurs twice"),
         (
             HEAD + "version: !!python/object:os.system x\n",
             4,
-            "tags such as tag:yaml.org,2002:python/object:os.sys",
+            "tags are not supported: remove tag:yaml.org,2002:python/object:os.sys",
         ),
         ("a: &a {b: 1}\n" + HEAD + "labels:\n  <<: *a\n", 6, "keys must be plain text; merge keys"),
-        (HEAD + "labels: {environment: [x\n", 5, "not YAML:"),
+        (HEAD + "labels: {environment: [x\n", 5, "invalid YAML:"),
         (
             "apiVersion: kubernaut.ai/v2\nkind: RemediationWorkflow\nspec: {}\n",
             1,
-            "apiVersion: needs apiVersion",
+            "apiVersion: RemediationWorkflow requires apiVersion",
         ),
     ],
 )
@@ -137,19 +145,31 @@ def test_a_problem_names_its_line_and_field(tmp_path, text, line, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("priority: [P0, urgent]", "labels.priority: urgent matches nothing: priorities are P0, P1, P2, P3"),
+        (
+            "priority: [P0, urgent]",
+            "labels.priority: urgent matches no incident: priorities are P0, P1, P2, P3",
+        ),
         (
             "severity: [high, unknown]",
-            "labels.severity: unknown matches nothing: a severity that is not known",
+            "labels.severity: unknown matches no incident: an unknown severity",
         ),
-        ("environment: prodution", "labels.environment: prodution matches nothing: did you mean production?"),
+        (
+            "environment: prodution",
+            "labels.environment: prodution matches no incident: did you mean production?",
+        ),
         (
             "signalName: [Evicted, OOMKiled]",
-            "labels.signalName: OOMKiled matches nothing: did you mean OOMKilled?",
+            "labels.signalName: OOMKiled matches no incident: did you mean OOMKilled?",
         ),
-        ("component: deployments", "labels.component: deployments matches nothing: the kind is Deployment"),
-        ("component: apps/v1/*", "labels.component: apps/v1/* matches nothing: a component is * or"),
-        ("component: apps/v1/Deployment/x", "labels.component: apps/v1/Deployment/x matches nothing: a comp"),
+        (
+            "component: deployments",
+            "labels.component: deployments matches no incident: the kind is Deployment",
+        ),
+        ("component: apps/v1/*", "labels.component: apps/v1/* matches no incident: a component is * or"),
+        (
+            "component: apps/v1/Deployment/x",
+            "labels.component: apps/v1/Deployment/x matches no incident: a comp",
+        ),
     ],
 )
 def test_a_label_that_nothing_can_match_is_doubted(tmp_path, labels, message):
@@ -161,9 +181,9 @@ def test_a_label_that_nothing_can_match_is_doubted(tmp_path, labels, message):
 @pytest.mark.parametrize(
     ("detected", "message"),
     [
-        ("gitOpsTool: argo", "argo matches nothing: it is one of argocd, flux"),
-        ("stateful: sometimes", "sometimes matches nothing: it is one of true, false"),
-        ("service_mesh: ''", "an empty value matches nothing: it is one of istio, linkerd"),
+        ("gitOpsTool: argo", "argo matches no target: use one of argocd, flux"),
+        ("stateful: sometimes", "sometimes matches no target: use one of true, false"),
+        ("service_mesh: ''", "an empty value matches no target: use one of istio, linkerd"),
     ],
 )
 def test_a_detected_label_that_nothing_can_match_is_doubted(tmp_path, detected, message):
@@ -207,20 +227,18 @@ labels: {severity: bad}
     assert [
         (4, "version: Input should be a valid string"),
         (5, "labels.priority: Value should have at least 1 item after validation, not 0"),
-        (5, "labels.severity: not a severity: awful"),
-        (5, "warning: labels.environment: prodution matches nothing: did you mean production?"),
+        (5, "labels.severity: not a severity: awful; use critical, high, medium, low or *"),
+        (5, "warning: labels.environment: prodution matches no incident: did you mean production?"),
         (7, "parameters.0.type: Input should be 'string', 'integer', 'number', 'boolean' or 'array'"),
-        (7, "parameters.0: the lower bound is above the upper one"),
+        (7, "parameters.0: the minimum is greater than the maximum"),
         (8, "parameters.1.name: P is declared twice"),
-        (8, "warning: parameters.1.typ: unknown name, not read"),
-        (9, "warning: unknown: unknown name, not read"),
+        (8, "warning: parameters.1.typ: unknown field, ignored: check its spelling"),
+        (9, "warning: unknown: unknown field, ignored: check its spelling"),
         (11, "action_type: Field required"),
         (11, f"workflow_id: a is declared twice, first at {tmp_path / 'a.yaml'}:1"),
-        (13, "labels.severity: not a severity: bad"),
-    ] == [p for p in found(tmp_path) if "regex engine" not in p[1] and "no workflows" not in p[1]]
-    assert 1 == sum(
-        "parameters.0.pattern: the regex engine refuses it" in what for _, what in found(tmp_path)
-    )
+        (13, "labels.severity: not a severity: bad; use critical, high, medium, low or *"),
+    ] == [p for p in found(tmp_path) if "regular expression" not in p[1] and "no workflows" not in p[1]]
+    assert 1 == sum("parameters.0.pattern: not a regular expression" in what for _, what in found(tmp_path))
 
 
 async def test_nothing_at_all_is_as_good_as_not_there(tmp_path):
@@ -290,8 +308,8 @@ FIELDS = sorted(
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES | st.dictionaries(st.sampled_from(FIELDS), VALUES)))
 def test_any_document_is_a_workflow_or_has_problems(written):
     for value in (written, {"apiVersion": KUBERNAUT, "kind": "RemediationWorkflow", "spec": written}):
-        loaded = Loaded()
-        read_into(loaded, Document("a.yaml", value))
+        loaded = CatalogContents()
+        read_into(loaded, YamlDocument("a.yaml", value))
         assert loaded.workflows or loaded.problems
         assert all(1 == len(str(problem).splitlines()) for problem in loaded.problems)
 
@@ -314,7 +332,7 @@ def test_a_problem_is_one_short_line_whatever_stands_in_the_file(tmp_path, text)
 
 def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"a: \xff")
-    assert found(tmp_path) == [(0, "not UTF-8")]
+    assert found(tmp_path) == [(0, "the file is not UTF-8")]
 
 
 async def test_an_invalid_catalog_does_not_open_and_lists_every_problem(tmp_path):

@@ -133,8 +133,8 @@ ITEMS = """
 def test_problems_of_items_have_the_lines_of_the_file(tmp_path):
     (tmp_path / "export.yaml").write_text(textwrap.dedent(ITEMS))
     assert [
-        (14, "spec.labels.severity: not a severity: terrible"),
-        (15, "a catalog document is a mapping"),
+        (14, "spec.labels.severity: not a severity: terrible; use critical, high, medium, low or *"),
+        (15, "a document must be a mapping of names to values"),
     ] == [(p.line, p.message) for p in lint(tmp_path).problems]
 
 

@@ -2,6 +2,6 @@
 
 from worker.adapters.file_catalog.catalog import FileCatalog
 from worker.adapters.file_catalog.loading import lint, read_directory
-from worker.adapters.file_catalog.source import CatalogProblem
+from worker.adapters.file_catalog.yaml_documents import CatalogProblem
 
 __all__ = ["CatalogProblem", "FileCatalog", "lint", "read_directory"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from worker.adapters.file_catalog.loading import Stamp, fault, load, stamp
+from worker.adapters.file_catalog.loading import Fingerprint, fingerprint, load, rejection
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRank
 from worker.domain.values.errors import CatalogUnavailable
@@ -39,7 +39,7 @@ class FileCatalog:
         actions: Mapping[str, ActionText] | None = None,
         *,
         directory: Path | None = None,
-        seen: Stamp | None = None,
+        seen: Fingerprint | None = None,
         embedder: Embedder | None = None,
     ) -> None:
         self._meaning = MeaningRank(embedder, time.monotonic) if embedder else None
@@ -55,14 +55,14 @@ class FileCatalog:
     @classmethod
     async def open(cls, directory: Path, *, embedder: Embedder | None = None) -> FileCatalog:
         """Read all files. Raises CatalogUnavailable with every problem when one document is invalid."""
-        seen = await asyncio.to_thread(stamp, directory)
-        loaded = await asyncio.to_thread(load, directory)
-        if wrong := fault(loaded, directory):
+        seen = await asyncio.to_thread(fingerprint, directory)
+        contents = await asyncio.to_thread(load, directory)
+        if wrong := rejection(contents, directory):
             raise CatalogUnavailable(wrong)
         return await asyncio.to_thread(
             cls,
-            loaded.workflows.values(),
-            loaded.actions,
+            contents.workflows.values(),
+            contents.actions,
             directory=directory,
             seen=seen,
             embedder=embedder,
@@ -132,9 +132,9 @@ class FileCatalog:
                 log.warning("catalog_ranked_by_words", error=self.meaning_problem)
             await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
 
-    async def _look(self, directory: Path, before: Stamp | None) -> Stamp | None:
+    async def _look(self, directory: Path, before: Fingerprint | None) -> Fingerprint | None:
         try:
-            now = await asyncio.to_thread(stamp, directory)
+            now = await asyncio.to_thread(fingerprint, directory)
             if now == before != self._tried:
                 await self._reload(directory, now)
         except CatalogUnavailable as error:  # tried again at the next look
@@ -145,11 +145,11 @@ class FileCatalog:
         self._unreadable = ""
         return now
 
-    async def _reload(self, directory: Path, seen: Stamp) -> None:
-        loaded = await asyncio.to_thread(load, directory)
-        self._tried, self._fault = seen, fault(loaded, directory)
+    async def _reload(self, directory: Path, seen: Fingerprint) -> None:
+        contents = await asyncio.to_thread(load, directory)
+        self._tried, self._fault = seen, rejection(contents, directory)
         if self._fault:
             log.warning("catalog_change_refused", error=self._fault)
             return
-        self._put_up(await asyncio.to_thread(CatalogSnapshot, loaded.workflows.values(), loaded.actions))
+        self._put_up(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
         log.info("catalog_reloaded", workflows=len(self))

@@ -1,74 +1,120 @@
-"""A directory of catalog files: reading all of it, checking it, and noticing that it changed."""
+"""A catalog in a directory of YAML files: what the files hold, what is wrong with them, and whether they changed."""
 
 from __future__ import annotations
 
+import difflib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from worker.adapters.file_catalog.reading import Loaded, read_into
-from worker.adapters.file_catalog.source import (
+from pydantic import BaseModel, ValidationError
+
+from schemas.enrichment import snake_case
+from worker.adapters.file_catalog.label_checks import description_problems, label_problems
+from worker.adapters.file_catalog.yaml_documents import (
     MAX_FILE_BYTES,
     MAX_FILES,
     CatalogProblem,
+    Location,
+    YamlDocument,
     catalog_files,
+    items_of,
     read_documents,
 )
+from worker.domain.catalog.documents import (
+    ActionTypeDocument,
+    ExecutionDocument,
+    ParameterDocument,
+    WorkflowDocument,
+    build_workflow,
+    one_paragraph,
+)
 from worker.domain.values.errors import CatalogUnavailable
+from worker.domain.values.workflows import ActionText, Workflow
 
 MAX_SHOWN_PROBLEMS = 50
 
-Stamp = tuple[tuple[str, int, int, int, int], ...]
+Fingerprint = tuple[tuple[str, int, int, int, int], ...]
 """Name, device, inode, size and time of change of every file, symlinks followed."""
+KUBERNAUT = "kubernaut.ai/v1alpha1"
+GROUP = KUBERNAUT.partition("/")[0] + "/"
+KINDS = ("RemediationWorkflow", "ActionType")
+UNUSED: Mapping[type[BaseModel], set[str]] = {
+    WorkflowDocument: {"maintainers", "dependencies", "rollback_parameters", "tags", "status"},
+    ExecutionDocument: {"engine_config", "resources"},
+    ParameterDocument: {"examples", "title"},
+}
+"""Fields that the schemas define and this catalog does not use, in snake_case."""
+
+TYPO = 0.85  # similarity from which a word counts as a misspelling of another
+WRONG = object()
+
+Part = TypeVar("Part", bound=BaseModel)
+CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")
+"""Namespace of the ids of workflows that do not declare one."""
 
 
-class Checked(NamedTuple):
-    """How many workflows the files hold, and everything that is wrong or doubtful in them, by file and line."""
+@dataclass(slots=True)
+class CatalogContents:
+    """What was read so far. `origin` is the file and line of each workflow, by id."""
+
+    workflows: dict[str, Workflow] = field(default_factory=dict)
+    actions: dict[str, ActionText] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    problems: list[CatalogProblem] = field(default_factory=list)
+
+
+class LintReport(NamedTuple):
+    """How many valid workflows the files hold, and every error and warning, by file and line."""
 
     workflows: int
     problems: tuple[CatalogProblem, ...]
 
 
-def load(directory: Path) -> Loaded:
-    """Everything in the files, with all problems. Raises CatalogUnavailable when they cannot be read."""
-    loaded = Loaded()
+def load(directory: Path) -> CatalogContents:
+    """Read all files, and collect all problems. Raises CatalogUnavailable when a file cannot be read."""
+    contents = CatalogContents()
     try:
         for path in _files(directory):
-            _read_file(loaded, path)
+            _read_file(contents, path)
     except OSError as error:
         raise CatalogUnavailable(f"the catalog {directory} cannot be read: {error.strerror}") from error
-    return loaded
+    return contents
 
 
-def fault(loaded: Loaded, directory: Path) -> str:
-    """Why what was read is no catalog, every error in a line of its own; empty when it is one."""
-    errors = [p for p in loaded.problems if not p.warning]
+def rejection(contents: CatalogContents, directory: Path) -> str:
+    """Why the contents are rejected, one error a line; empty when they are a valid catalog."""
+    errors = [p for p in contents.problems if not p.warning]
     if errors:
         shown = "\n".join(str(p) for p in errors[:MAX_SHOWN_PROBLEMS])
         return f"{len(errors)} problems in the catalog {directory}:\n{shown}"
-    return "" if loaded.workflows else f"no workflows in the catalog {directory}"
+    return "" if contents.workflows else f"no workflows in the catalog {directory}"
 
 
-def read_directory(directory: Path) -> Loaded:
-    """Everything in the files. Raises CatalogUnavailable with every problem when one document is invalid."""
-    loaded = load(directory)
-    if wrong := fault(loaded, directory):
+def read_directory(directory: Path) -> CatalogContents:
+    """Read all files. Raises CatalogUnavailable, with every error, when one document is invalid."""
+    contents = load(directory)
+    if wrong := rejection(contents, directory):
         raise CatalogUnavailable(wrong)
-    return loaded
+    return contents
 
 
-def lint(directory: Path) -> Checked:
-    """What `read_directory` makes of the files: there is an error where it raises. Raises CatalogUnavailable without a directory."""
-    loaded = load(directory)
-    problems = sorted(loaded.problems, key=lambda p: (p.file, p.line))
-    if fault(loaded, directory) and all(p.warning for p in problems):
+def lint(directory: Path) -> LintReport:
+    """Check all files. There is an error exactly when `read_directory` raises. Raises CatalogUnavailable without a directory."""
+    contents = load(directory)
+    problems = sorted(contents.problems, key=lambda p: (p.file, p.line))
+    if rejection(contents, directory) and all(p.warning for p in problems):
         problems.append(CatalogProblem(str(directory), 0, "there are no workflows"))
-    return Checked(len(loaded.workflows), tuple(problems))
+    return LintReport(len(contents.workflows), tuple(problems))
 
 
-def stamp(directory: Path) -> Stamp:
-    """What differs after any change of the files. Raises CatalogUnavailable.
+def fingerprint(directory: Path) -> Fingerprint:
+    """A value that differs after any change of the files. Raises CatalogUnavailable.
 
-    A mounted ConfigMap is changed by swapping a symlink above the files: their inodes differ afterwards.
+    Kubernetes updates a mounted ConfigMap by swapping a symlink above the files: their inodes differ afterwards.
     """
     try:
         found = [(str(path), path.stat()) for path in _files(directory)]
@@ -86,18 +132,177 @@ def _files(directory: Path) -> list[Path]:
     return files
 
 
-def _read_file(loaded: Loaded, path: Path) -> None:
+def _read_file(contents: CatalogContents, path: Path) -> None:
     with path.open("rb") as stream:
         raw = stream.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
-        loaded.problems.append(CatalogProblem(str(path), 0, f"larger than {MAX_FILE_BYTES} bytes"))
+        contents.problems.append(
+            CatalogProblem(str(path), 0, f"the file is larger than {MAX_FILE_BYTES} bytes: split it")
+        )
         return
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        loaded.problems.append(CatalogProblem(str(path), 0, "not UTF-8"))
+        contents.problems.append(CatalogProblem(str(path), 0, "the file is not UTF-8"))
         return
     documents, problems = read_documents(text, str(path))
-    loaded.problems += problems
+    contents.problems += problems
     for document in documents:
-        read_into(loaded, document)
+        read_into(contents, document)
+
+
+def read_into(contents: CatalogContents, document: YamlDocument) -> None:
+    """Add what the document declares, or each item of a List. Kubernetes objects of other kinds are skipped."""
+    value = document.value
+    if not isinstance(value, dict):
+        contents.problems.append(document.problem((), "a document must be a mapping of names to values"))
+    elif (inherited := _of_items(value)) is not None:
+        for item in items_of(document, inherited):
+            read_into(contents, item)
+    elif "kind" in value or "apiVersion" in value:
+        _read_kubernaut(contents, document, value)
+    elif "workflow_id" in value or "action_type" in value:
+        _read_workflow(contents, document, value, (), "")
+    else:
+        contents.problems.append(
+            document.problem(
+                (), "skipped: neither workflow_id nor action_type says that this is a workflow", warning=True
+            )
+        )
+
+
+def _of_items(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The fields that the items of a list inherit from it; None when the value is not a list of catalog objects.
+
+    `kubectl get -o yaml` writes a `List` of whole objects. The API writes a list of one kind and names it once.
+    """
+    kind, version = str(value.get("kind")), str(value.get("apiVersion"))
+    if (kind, version) == ("List", "v1"):
+        return {}
+    of_ours = kind.endswith("List") and kind.removesuffix("List") in KINDS and version.startswith(GROUP)
+    return {"apiVersion": version, "kind": kind.removesuffix("List")} if of_ours else None
+
+
+def _read_kubernaut(contents: CatalogContents, document: YamlDocument, value: Mapping[str, Any]) -> None:
+    kind, metadata, spec = value.get("kind"), value.get("metadata"), value.get("spec")
+    version = value.get("apiVersion")
+    if kind not in KINDS or not str(version or GROUP).startswith(GROUP):
+        contents.problems += _doubts_of_skipped(document, value)
+        return
+    if version != KUBERNAUT or not isinstance(spec, dict):
+        contents.problems.append(
+            document.problem(("apiVersion",), f"{kind} requires apiVersion {KUBERNAUT} and a spec")
+        )
+        return
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    if kind == "ActionType":
+        _read_action(contents, document, spec, name)
+    else:
+        _read_workflow(contents, document, spec, ("spec",), name)
+
+
+def _doubts_of_skipped(document: YamlDocument, value: Mapping[str, Any]) -> Iterator[CatalogProblem]:
+    """A warning when a skipped object was probably meant to be a catalog object."""
+    kind = str(value.get("kind"))
+    near = difflib.get_close_matches(kind.lower(), [ours.lower() for ours in KINDS], 1, TYPO)
+    if "workflow_id" in value or "action_type" in value:
+        message = "skipped: a workflow in the flat form must not have kind or apiVersion"
+        yield document.problem((), message, warning=True)
+    elif near and str(value.get("apiVersion") or GROUP).startswith(GROUP):
+        meant = next(ours for ours in KINDS if ours.lower() == near[0])
+        yield document.problem(("kind",), f"{kind} is skipped: did you mean {meant}?", warning=True)
+
+
+def _read_action(
+    contents: CatalogContents, document: YamlDocument, spec: Mapping[str, Any], name: str
+) -> None:
+    action, problems = _validated(ActionTypeDocument, spec, document, ("spec",))
+    contents.problems += problems
+    if action is not None and not problems:
+        about = action.description
+        contents.actions[action.name or name] = ActionText(
+            one_paragraph(about.what), one_paragraph(about.when_to_use), one_paragraph(about.when_not_to_use)
+        )
+
+
+def _read_workflow(
+    contents: CatalogContents, document: YamlDocument, spec: Mapping[str, Any], at: Location, name: str
+) -> None:
+    written, problems = _validated(WorkflowDocument, spec, document, at)
+    if written is None:
+        contents.problems += problems
+        return
+    workflow, more = _workflow(written, document, at, name)
+    problems += more
+    here = f"{document.file}:{document.line(at)}"
+    first = contents.origin.setdefault(workflow.workflow_id, here)
+    if first != here:
+        message = f"{workflow.workflow_id} is declared twice, first at {first}"
+        problems.append(document.problem((*at, "workflow_id"), message))
+    if all(p.warning for p in problems):
+        contents.workflows[workflow.workflow_id] = workflow
+    contents.problems += [*problems, *_unknown_names(written, document, at)]
+
+
+def _workflow(
+    written: WorkflowDocument, document: YamlDocument, at: Location, name: str
+) -> tuple[Workflow, list[CatalogProblem]]:
+    """The workflow, and its problems. `name` is that of the Kubernetes object; empty in the flat form."""
+    own_id = written.workflow_id or _content_id(document, at, name)
+    workflow, flaws = build_workflow(written, own_id, name)
+    problems = [document.problem((*at, *flaw.at), flaw.message) for flaw in flaws]
+    problems += label_problems(written, document, at)
+    if not at:
+        problems += description_problems(workflow, document)
+    return workflow, problems
+
+
+def _content_id(document: YamlDocument, at: Location, name: str) -> str:
+    """An id made from the content: the same content always has the same id, wherever the catalog is copied to."""
+    content = document.value[at[0]] if at else document.value
+    return str(uuid.uuid5(CONTENT_IDS, json.dumps([name, content], sort_keys=True)))
+
+
+def _validated(
+    model: type[Part], spec: Mapping[str, Any], document: YamlDocument, at: Location
+) -> tuple[Part | None, list[CatalogProblem]]:
+    """The validated document and its problems. Invalid fields are left out, so that all others are checked as well."""
+    try:
+        return model.model_validate(spec), []
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+    problems = [document.problem((*at, *e["loc"]), e["msg"]) for e in wrong]
+    rest = _without(spec, [e["loc"] for e in wrong if e["type"] != "missing"])
+    try:
+        return model.model_validate(rest if "actionType" in rest else {"action_type": "?", **rest}), problems
+    except ValidationError:
+        return None, problems
+
+
+def _without(value: Any, wrong: Sequence[Location]) -> Any:
+    """The value without those entries of its mappings that hold an invalid field; WRONG when nothing is left."""
+    if not wrong:
+        return value
+    if isinstance(value, dict) and all(at and at[0] in value for at in wrong):
+        entries = {
+            name: _without(inner, [at[1:] for at in wrong if at[0] == name]) for name, inner in value.items()
+        }
+        return {name: inner for name, inner in entries.items() if inner is not WRONG}
+    if isinstance(value, list) and all(at and at[0] in range(len(value)) for at in wrong):
+        items = [_without(inner, [at[1:] for at in wrong if at[0] == n]) for n, inner in enumerate(value)]
+        return WRONG if any(inner is WRONG for inner in items) else items
+    return WRONG
+
+
+def _unknown_names(part: BaseModel, document: YamlDocument, at: Location) -> Iterator[CatalogProblem]:
+    """A warning for each unknown field: it may be misspelt."""
+    for name in part.model_extra or ():
+        if snake_case(name) not in UNUSED.get(type(part), ()):
+            yield document.problem((*at, name), "unknown field, ignored: check its spelling", warning=True)
+    for name, value in part:
+        parts = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+        for number, inner in parts:
+            if isinstance(inner, BaseModel):
+                yield from _unknown_names(
+                    inner, document, (*at, name, *(() if number is None else (number,)))
+                )

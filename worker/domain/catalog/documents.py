@@ -226,7 +226,7 @@ def _parameters(
     for number, parameter in enumerate(written):
         here = (*at, number)
         if not parameter.name:
-            flaws.append(Flaw(here, "a parameter needs a name"))
+            flaws.append(Flaw(here, "a parameter requires a name"))
         if parameter.name in names[:number]:
             flaws.append(Flaw((*here, "name"), f"{parameter.name} is declared twice"))
         flaws += [
@@ -278,9 +278,11 @@ def _parameter(written: ParameterDocument, at: Location) -> tuple[Parameter, lis
 
 def _bound_flaws(written: ParameterDocument, at: Location) -> Iterator[Flaw]:
     if written.pattern and (refused := pattern_error(written.pattern)):
-        yield Flaw((*at, "pattern"), f"the regex engine refuses it: {refused}")
+        yield Flaw(
+            (*at, "pattern"), f"not a regular expression that the engine accepts (Rust syntax): {refused}"
+        )
     bounds = ((written.minimum, written.maximum), (written.min_length, written.max_length))
     if any(low is not None and high is not None and low > high for low, high in bounds):
-        yield Flaw(at, "the lower bound is above the upper one")
+        yield Flaw(at, "the minimum is greater than the maximum")
     if written.items is not None and written.type is not ParameterType.ARRAY:
-        yield Flaw((*at, "items"), "only arrays have items")
+        yield Flaw((*at, "items"), "only a parameter of type array has items")

@@ -43,13 +43,16 @@ def test_values_are_what_their_type_says():
     ("parameters", "flaw"),
     [
         ([{"name": "A"}, {"name": "A"}], Flaw(("parameters", 1, "name"), "A is declared twice")),
-        ([{}], Flaw(("parameters", 0), "a parameter needs a name")),
+        ([{}], Flaw(("parameters", 0), "a parameter requires a name")),
         ([{"name": "A", "dependsOn": ["B"]}], Flaw(("parameters", 0, "depends_on"), "B is not declared")),
         (
             [{"name": "A", "type": "int", "minimum": 2, "maximum": 1}],
-            Flaw(("parameters", 0), "the lower bound is above the upper one"),
+            Flaw(("parameters", 0), "the minimum is greater than the maximum"),
         ),
-        ([{"name": "A", "items": {}}], Flaw(("parameters", 0, "items"), "only arrays have items")),
+        (
+            [{"name": "A", "items": {}}],
+            Flaw(("parameters", 0, "items"), "only a parameter of type array has items"),
+        ),
     ],
     ids=["twice", "no name", "dependency", "bounds", "items"],
 )

@@ -1,7 +1,7 @@
-"""YAML files as plain data that still knows its lines.
+"""YAML files as plain data with line numbers.
 
 Scalars stay text: the declared type of a field decides what `1.10`, `on` or `"5"` mean, not YAML's guesses. Size, depth
-and the number of nodes after aliases are expanded are bounded; tags and merge keys are refused.
+and the number of nodes after the expansion of aliases are bounded. Tags and merge keys are rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CatalogProblem:
-    """Something wrong in a catalog file. `line` counts from 1, 0 for the whole file. Warnings do not stop loading."""
+    """An error or a warning about a catalog file. `line` counts from 1; 0 means the whole file. Warnings do not stop loading."""
 
     file: str
     line: int
@@ -43,7 +43,7 @@ class CatalogProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """One YAML document: strings, None, lists and dicts, and the line of every value."""
 
     file: str
@@ -51,7 +51,7 @@ class Document:
     lines: Mapping[Location, int] = field(default_factory=dict)
 
     def line(self, location: Location) -> int:
-        """Line of the value, or of the nearest one around it that stands in the file."""
+        """The line of the value, or of the nearest enclosing value that the file has."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 0)
@@ -63,8 +63,8 @@ class Document:
         return CatalogProblem(self.file, self.line(location), text, warning)
 
 
-def items_of(document: Document, inherited: Mapping[str, Any]) -> list[Document]:
-    """The items of a Kubernetes list as documents of their own, with their lines, and with what they inherit."""
+def items_of(document: YamlDocument, inherited: Mapping[str, Any]) -> list[YamlDocument]:
+    """The items of a Kubernetes list as documents of their own, with their lines and the fields that they inherit."""
     values = document.value.get("items")
     items = values if isinstance(values, list) else []
     lines: list[dict[Location, int]] = [{} for _ in items]
@@ -73,10 +73,12 @@ def items_of(document: Document, inherited: Mapping[str, Any]) -> list[Document]
             case ("items", int(number), *inner):
                 lines[number][tuple(inner)] = line
     whole = [{**inherited, **item} if isinstance(item, dict) else item for item in items]
-    return [Document(document.file, item, lines[n]) for n, item in enumerate(whole)]
+    return [YamlDocument(document.file, item, lines[n]) for n, item in enumerate(whole)]
 
 
-class _RefusedError(Exception):
+class RejectedYamlError(Exception):
+    """The YAML uses what a catalog must not use, or too much of it."""
+
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
         self.line = line
@@ -84,7 +86,7 @@ class _RefusedError(Exception):
 
 
 def catalog_files(directory: Path) -> list[Path]:
-    """Regular YAML and JSON files below the directory, by name. Hidden ones are left out (mounted ConfigMaps)."""
+    """Regular YAML and JSON files below the directory, by name, without hidden ones (mounted ConfigMaps have such)."""
     found = []
     for path in directory.rglob("*"):
         hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
@@ -93,24 +95,24 @@ def catalog_files(directory: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_documents(text: str, file: str) -> tuple[list[Document], list[CatalogProblem]]:
-    """All documents of a file, or what is wrong with it."""
+def read_documents(text: str, file: str) -> tuple[list[YamlDocument], list[CatalogProblem]]:
+    """All documents of a file, or why it cannot be read."""
     try:
         _check_shape(text)
         nodes = list(yaml.compose_all(text, Loader=yaml.CSafeLoader))
         return [_document(node, file) for node in nodes if node.tag != NULL], []
-    except _RefusedError as refused:
-        return [], [CatalogProblem(file, refused.line, refused.message)]
+    except RejectedYamlError as rejected:
+        return [], [CatalogProblem(file, rejected.line, rejected.message)]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 0
         said = getattr(error, "problem", None) or str(error)
-        hint = ": text with a colon and a space needs quotes" if said == UNQUOTED else ""
-        return [], [CatalogProblem(file, line, f"not YAML: {said}{hint}")]
+        hint = ": put text with a colon and a space into quotes" if said == UNQUOTED else ""
+        return [], [CatalogProblem(file, line, f"invalid YAML: {said}{hint}")]
 
 
 def _check_shape(text: str) -> None:
-    """Bound depth and size on the flat stream of events, before anything recursive runs."""
+    """Limit depth and size on the flat stream of events, before anything recursive runs."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -119,20 +121,23 @@ def _check_shape(text: str) -> None:
             depth -= 1
         if depth > MAX_DEPTH or count > MAX_NODES:
             line = event.start_mark.line + 1 if event.start_mark else 0
-            raise _RefusedError(line, f"more than {MAX_NODES} values, or nested deeper than {MAX_DEPTH}")
+            raise RejectedYamlError(line, f"more than {MAX_NODES} values, or nested deeper than {MAX_DEPTH}")
 
 
-def _document(node: yaml.Node, file: str) -> Document:
+def _document(node: yaml.Node, file: str) -> YamlDocument:
     lines: dict[Location, int] = {}
-    return Document(file, _plain(node, (), lines), lines)
+    return YamlDocument(file, _plain(node, (), lines), lines)
 
 
 def _plain(node: yaml.Node, location: Location, lines: dict[Location, int]) -> Any:
     line = node.start_mark.line + 1
     if len(lines) >= MAX_NODES or len(location) > MAX_DEPTH:
-        raise _RefusedError(line, "too large once its aliases are expanded")
+        raise RejectedYamlError(
+            line,
+            f"more than {MAX_NODES} values, or nested deeper than {MAX_DEPTH}, once its aliases are expanded",
+        )
     if not node.tag.startswith("tag:yaml.org,2002:") or "python" in node.tag:
-        raise _RefusedError(line, f"tags such as {node.tag[:60]} are not supported")
+        raise RejectedYamlError(line, f"tags are not supported: remove {node.tag[:60]}")
     lines[location] = line
     if isinstance(node, yaml.MappingNode):
         return dict(_members(node, location, lines))
@@ -147,7 +152,7 @@ def _members(
     for key, value in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
-            raise _RefusedError(line, "keys must be plain text; merge keys are not supported")
+            raise RejectedYamlError(line, "keys must be plain text; merge keys are not supported")
         if (*location, key.value) in lines:
-            raise _RefusedError(line, f"the key {key.value[:60]} stands here twice")
+            raise RejectedYamlError(line, f"the key {key.value[:60]} occurs twice")
         yield key.value, _plain(value, (*location, key.value), lines)
