@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
+from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, Manifest
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 TOKEN = "FAKE-token"
-LIMITS = Limits(call_seconds=60.0, attempt_seconds=30.0)
+LIMITS = ApiLimits(call_seconds=60.0, attempt_seconds=30.0)
 
 
 def example(kind: str, name: str, namespace: str = "", api_version: str = "v1", **fields: Any) -> Manifest:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.small_cluster import TOKEN, Connect, connecting, example, names, reason_of, small_api
-from worker.adapters.kubernetes_cluster import KubernetesCluster, Limits
+from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
 from worker.sandbox.cluster_faults import Fault, FaultPlan
@@ -116,13 +116,13 @@ class TestFaults:
         assert (pauses.seconds, len(api.requests)) == ([], 1)
 
     async def test_hanging_server(self, connect: Connect, api: SnapshotApi) -> None:
-        cluster = await connect(limits=Limits(call_seconds=0.3, attempt_seconds=0.1))
+        cluster = await connect(limits=ApiLimits(call_seconds=0.3, attempt_seconds=0.1))
         api.faults = FaultPlan([Fault(hang=True)])
         assert await reason_of(cluster.get(POD)) == ClusterReason.TIMEOUT
         assert await reason_of(cluster.logs(LogQuery("shop", "api-0", "app"))) == ClusterReason.TIMEOUT
 
     async def test_an_attempt_that_hangs_is_tried_again(self, connect: Connect, api: SnapshotApi) -> None:
-        cluster = await connect(limits=Limits(call_seconds=60.0, attempt_seconds=1.0))
+        cluster = await connect(limits=ApiLimits(call_seconds=60.0, attempt_seconds=1.0))
         api.faults = FaultPlan([Fault(hang=True, times=1)])
         assert (await cluster.get(POD))["kind"] == "Pod"
 
@@ -168,13 +168,13 @@ class TestFaults:
     async def test_pages_get_smaller_when_objects_are_large(self, connect: Connect, api: SnapshotApi) -> None:
         data = {"text": "x" * 1000}
         api.snapshot = Snapshot([example("ConfigMap", f"c-{n:02}", "shop", data=data) for n in range(20)])
-        cluster = await connect(limits=Limits(body_bytes=8_000))
+        cluster = await connect(limits=ApiLimits(body_bytes=8_000))
         listing = await cluster.list(ListQuery("ConfigMap", "shop"))
         assert (len(listing.items), listing.complete) == (20, True)
 
     async def test_object_that_is_too_large(self, connect: Connect, api: SnapshotApi) -> None:
         api.snapshot = Snapshot([example("ConfigMap", "big", "shop", data={"text": "x" * 9000})])
-        cluster = await connect(limits=Limits(body_bytes=8_000))
+        cluster = await connect(limits=ApiLimits(body_bytes=8_000))
         assert await reason_of(cluster.list(ListQuery("ConfigMap", "shop"))) == ClusterReason.UNAVAILABLE
         assert (
             await reason_of(cluster.get(ObjectRef("ConfigMap", "big", "shop"))) == ClusterReason.UNAVAILABLE

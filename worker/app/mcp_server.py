@@ -28,14 +28,14 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from worker.domain.investigation.toolbox.served import Served, ServedTools
+from worker.domain.investigation.toolbox.served import ServedAnswer, ServedTools
 
 CONCURRENT, WAITING = 8, 32
 """Calls at once, and how many more may wait for their turn; others are told to come again."""
 CONNECTIONS = 64
 MAX_REQUEST_BYTES = 64 * 1024
 DRAIN_SECONDS = 5
-BUSY = Served("error: too many calls at once; try again in a moment", ok=False)
+BUSY = ServedAnswer("error: too many calls at once; try again in a moment", ok=False)
 INSTRUCTIONS = (
     "Remediation workflows for Kubernetes incidents, and facts about Kubernetes objects. Read-only: nothing here executes "
     "a workflow. Find the cause yourself, then choose: list_available_actions, list_workflows, get_workflow; or "
@@ -48,7 +48,7 @@ INSTRUCTIONS = (
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Desk:
+class ToolHandlers:
     """Takes calls, a bounded number at once."""
 
     def __init__(self, tools: ServedTools) -> None:
@@ -86,7 +86,7 @@ class Desk:
             content=[types.TextContent(type="text", text=text) for text in texts], is_error=not served.ok
         )
 
-    async def _served(self, asked: types.CallToolRequestParams) -> Served:
+    async def _served(self, asked: types.CallToolRequestParams) -> ServedAnswer:
         if self._waiting >= WAITING:
             return BUSY
         self._waiting += 1
@@ -122,14 +122,14 @@ class BearerGate:
 
 def make_server(tools: ServedTools) -> Server[Any]:
     """The server, not yet bound to a transport."""
-    desk = Desk(tools)
+    handlers = ToolHandlers(tools)
     return Server(
         "rca-worker",
         version=version("rca-worker"),
         title="Kubernetes remediation workflows",
         instructions=INSTRUCTIONS,
-        on_list_tools=desk.list_tools,
-        on_call_tool=desk.call_tool,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
     )
 
 

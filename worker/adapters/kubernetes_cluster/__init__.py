@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.adapters.kubernetes_cluster.api import Limits
+from worker.adapters.kubernetes_cluster.api import ApiLimits
 from worker.adapters.kubernetes_cluster.cluster import KubernetesCluster
 
-__all__ = ["KubernetesCluster", "Limits"]
+__all__ = ["ApiLimits", "KubernetesCluster"]

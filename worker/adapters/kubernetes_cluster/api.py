@@ -14,7 +14,7 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException
 
-from worker.adapters.kubernetes_cluster.auth import Access
+from worker.adapters.kubernetes_cluster.auth import ClusterCredentials
 from worker.adapters.kubernetes_cluster.failures import failure_of, unavailable
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Manifest
@@ -36,7 +36,7 @@ Consume = Callable[[aiohttp.StreamReader], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ApiLimits:
     """Bounds of calls. A call may take several attempts; both bounds in seconds."""
 
     call_seconds: float = 10.0
@@ -56,7 +56,7 @@ class _TransientError(Exception):
         self.after = after
 
 
-class _RefusedError(Exception):
+class _UnauthorizedError(Exception):
     """401: the credentials of this generation are not taken."""
 
     def __init__(self, error: ClusterError, generation: int) -> None:
@@ -70,14 +70,14 @@ class ApiReader:
 
     def __init__(
         self,
-        access: Access,
-        limits: Limits,
+        access: ClusterCredentials,
+        limits: ApiLimits,
         *,
         monotonic: Callable[[], float],
         jitter: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._access = access
+        self._credentials = access
         self._limits = limits
         self._monotonic = monotonic
         self._jitter = jitter
@@ -119,11 +119,11 @@ class ApiReader:
         while True:
             try:
                 return await self._attempt(path, params, accept, consume, deadline)
-            except _RefusedError as refused:
+            except _UnauthorizedError as refused:
                 if renewed:
                     raise refused.error from refused
                 renewed = True
-                await self._access.renew(refused.generation)
+                await self._credentials.renew(refused.generation)
                 continue
             except _TransientError as failed:
                 pause = self._pause(attempt, failed.after)
@@ -141,7 +141,7 @@ class ApiReader:
     ) -> T:
         try:
             async with asyncio.timeout(max(0.0, deadline - self._monotonic())):
-                await self._access.authorize()
+                await self._credentials.authorize()
             seconds = max(0.001, min(self._limits.attempt_seconds, deadline - self._monotonic()))
             async with asyncio.timeout(seconds), self._slots:
                 return await self._get(path, params, accept, consume, seconds)
@@ -152,7 +152,7 @@ class ApiReader:
             raise _TransientError(unavailable("the API server cannot be read", error)) from error
 
     async def _get(self, path: str, params: Params, accept: str, consume: Consume[T], seconds: float) -> T:
-        generation = self._access.generation
+        generation = self._credentials.generation
         request = await self._client.param_serialize(
             "GET",
             path,
@@ -167,7 +167,7 @@ class ApiReader:
                 return await consume(answer.content)
             error = failure_of(answer.status, await _read_start(answer.content, MAX_ERROR_BYTES))
             if answer.status == 401:
-                raise _RefusedError(error, generation)
+                raise _UnauthorizedError(error, generation)
             if answer.status in TRANSIENT:
                 raise _TransientError(error, _seconds(answer.headers.get("Retry-After", "")))
             raise error

@@ -29,7 +29,7 @@ UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, A
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for the header, not a token
 
 
-class Access:
+class ClusterCredentials:
     """The client configuration of one cluster, kept usable.
 
     `kubeconfig` is a path, or several joined as in `$KUBECONFIG`; None means the pod's service account.

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from worker.adapters.kubernetes_cluster.api import ApiReader, BodyTooLargeError, Limits
-from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, Access
+from worker.adapters.kubernetes_cluster.api import ApiLimits, ApiReader, BodyTooLargeError
+from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, ClusterCredentials
 from worker.adapters.kubernetes_cluster.discovery import Discovery
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -41,7 +41,7 @@ class KubernetesCluster:
         context: str = "",
         proxy: str = "",
         service_account: Path = SERVICE_ACCOUNT,
-        limits: Limits | None = None,
+        limits: ApiLimits | None = None,
         discovery_seconds: float = 300.0,
         plugin_seconds: float = 10.0,
         monotonic: Callable[[], float] = time.monotonic,
@@ -49,7 +49,7 @@ class KubernetesCluster:
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._access = Access(
+        self._credentials = ClusterCredentials(
             kubeconfig=kubeconfig,
             context=context,
             proxy=proxy,
@@ -57,7 +57,7 @@ class KubernetesCluster:
             plugin_seconds=plugin_seconds,
             now=now,
         )
-        self._limits = limits or Limits()
+        self._limits = limits or ApiLimits()
         self._monotonic = monotonic
         self._jitter = jitter
         self._sleep = sleep
@@ -66,9 +66,9 @@ class KubernetesCluster:
 
     async def open(self) -> None:
         """Reads the credentials; connects with the first call. Raises ClusterError UNAVAILABLE."""
-        await self._access.load()
+        await self._credentials.load()
         self._reader = ApiReader(
-            self._access, self._limits, monotonic=self._monotonic, jitter=self._jitter, sleep=self._sleep
+            self._credentials, self._limits, monotonic=self._monotonic, jitter=self._jitter, sleep=self._sleep
         )
 
     async def close(self) -> None:

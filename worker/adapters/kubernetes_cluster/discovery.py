@@ -16,6 +16,7 @@ from worker.adapters.kubernetes_cluster.paths import LABEL, group_path, version_
 from worker.domain.cluster.kinds import built_in
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Manifest
+from worker.domain.values.together import together
 
 MAX_CACHED = 512
 MAX_GROUPS = 256
@@ -32,7 +33,7 @@ class _Served:
 
 
 @dataclass(slots=True)
-class _Cached:
+class _CachedDocument:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     document: Manifest = field(default_factory=dict)
     fresh_until: float | None = None
@@ -51,7 +52,7 @@ class Discovery:
         self._fetch = fetch
         self._keep_seconds = keep_seconds
         self._monotonic = monotonic
-        self._cache: dict[str, _Cached] = {}
+        self._cache: dict[str, _CachedDocument] = {}
 
     async def resolve(self, name: str, api_version: str = "") -> KindInfo:
         """The resource behind `name`, which may carry its group (`rollouts.argoproj.io`).
@@ -100,7 +101,7 @@ class Discovery:
         preferred = ["v1", *(served[0] for served in versions if served)]
         failures: list[ClusterError] = []
         for batch in (preferred, [version for served in versions for version in served[1:]]):
-            answers = await asyncio.gather(*(self._try(version) for version in batch))
+            answers = await together([self._try(version) for version in batch])
             failures += [answer for answer in answers if isinstance(answer, ClusterError)]
             served = [one for answer in answers if not isinstance(answer, ClusterError) for one in answer]
             if found := _matching(wanted, served):
@@ -125,7 +126,7 @@ class Discovery:
         return [entry for entry in entries if entry]
 
     async def _document(self, path: str) -> Manifest:
-        cached = self._cache.setdefault(path, _Cached())
+        cached = self._cache.setdefault(path, _CachedDocument())
         async with cached.lock:
             if cached.fresh_until is None or self._monotonic() >= cached.fresh_until:
                 try:

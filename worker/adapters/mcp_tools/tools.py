@@ -30,6 +30,7 @@ from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, S
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.values.together import together
 
 CONCURRENT = 8
 """Calls of one server at once; more of them wait."""
@@ -90,7 +91,7 @@ class McpTools:
         self._tasks = [asyncio.create_task(mounted.run()) for mounted in self._mounted.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
-                await asyncio.gather(*(mounted.tried() for mounted in self._mounted.values()))
+                await together([mounted.tried() for mounted in self._mounted.values()])
         return self
 
     async def __aexit__(

@@ -15,8 +15,7 @@ from nats.aio.client import Client
 from schemas.subjects import Subjects
 from worker.adapters.datastorage import DataStorageCatalog, DataStorageHistory
 from worker.adapters.file_catalog import FileCatalog
-from worker.adapters.kubernetes_cluster import KubernetesCluster
-from worker.adapters.kubernetes_cluster import Limits as ClusterLimits
+from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.adapters.nats.history import NatsHistory
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.opa_policy import OpaPolicy
@@ -182,7 +181,7 @@ async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesC
     cluster = KubernetesCluster(
         kubeconfig=str(kubernetes.kubeconfig) if kubernetes.kubeconfig else None,
         context=kubernetes.context,
-        limits=ClusterLimits(call_seconds=kubernetes.call_seconds),
+        limits=ApiLimits(call_seconds=kubernetes.call_seconds),
     )
     return await stack.enter_async_context(cluster)
 

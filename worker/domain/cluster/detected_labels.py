@@ -7,7 +7,6 @@ ownership labels, Helm's own release annotations).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from worker.domain.cluster.selectors import selects
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
+from worker.domain.values.together import together
 
 ARGO_ANNOTATION = "argocd.argoproj.io/tracking-id"
 ARGO_LABEL = "argocd.argoproj.io/instance"
@@ -39,7 +39,7 @@ MESH_CONTAINERS = {"istio-proxy": "istio", "linkerd-proxy": "linkerd"}
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DetectionTarget:
     """What is looked at: the owner chain, and one pod of it (its template where there is no pod)."""
 
     chain: OwnerChain
@@ -66,7 +66,7 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
         return DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
     subject = _subject(chain, pod)
     names = list(DETECTIONS)
-    outcomes = await asyncio.gather(*(_attempt(DETECTIONS[name], cluster, subject) for name in names))
+    outcomes = await together([_attempt(DETECTIONS[name], cluster, subject) for name in names])
     found: dict[str, Any] = {}
     failed: list[str] = []
     for name, outcome in zip(names, outcomes, strict=True):
@@ -82,7 +82,9 @@ async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | Non
 
 
 async def _attempt(
-    detection: Callable[[Cluster, Subject], Awaitable[str | bool]], cluster: Cluster, subject: Subject
+    detection: Callable[[Cluster, DetectionTarget], Awaitable[str | bool]],
+    cluster: Cluster,
+    subject: DetectionTarget,
 ) -> str | bool | None:
     try:
         return await detection(cluster, subject)
@@ -90,39 +92,39 @@ async def _attempt(
         return None
 
 
-def _subject(chain: OwnerChain, pod: Manifest | None) -> Subject:
+def _subject(chain: OwnerChain, pod: Manifest | None) -> DetectionTarget:
     if pod is None and chain.start.kind == "Pod":
         pod = chain.manifests[0]
     if pod is not None:
-        return Subject(chain, meta(pod), mapping(pod.get("spec")))
+        return DetectionTarget(chain, meta(pod), mapping(pod.get("spec")))
     templates = [pod_template(m) for m in chain.manifests if m is not None]
     template = next((t for t in templates if t), {})
-    return Subject(chain, mapping(template.get("metadata")), mapping(template.get("spec")))
+    return DetectionTarget(chain, mapping(template.get("metadata")), mapping(template.get("spec")))
 
 
-def _marked(subject: Subject, field: str, key: str) -> bool:
+def _marked(subject: DetectionTarget, field: str, key: str) -> bool:
     holders = [meta(m) for m in subject.read] + [mapping(subject.pod_meta)]
     return any(key in strings(holder.get(field)) for holder in holders)
 
 
-async def _gitops_tool(_cluster: Cluster, subject: Subject) -> str:
+async def _gitops_tool(_cluster: Cluster, subject: DetectionTarget) -> str:
     if _marked(subject, "annotations", ARGO_ANNOTATION) or _marked(subject, "labels", ARGO_LABEL):
         return "argocd"
     return "flux" if any(_marked(subject, "labels", key) for key in FLUX_LABELS) else ""
 
 
-async def _gitops_managed(cluster: Cluster, subject: Subject) -> bool:
+async def _gitops_managed(cluster: Cluster, subject: DetectionTarget) -> bool:
     return bool(await _gitops_tool(cluster, subject))
 
 
-async def _helm_managed(_cluster: Cluster, subject: Subject) -> bool:
+async def _helm_managed(_cluster: Cluster, subject: DetectionTarget) -> bool:
     by_helm = any(strings(meta(m).get("labels")).get(HELM_LABEL) == "Helm" for m in subject.read)
     return (
         by_helm or _marked(subject, "annotations", HELM_ANNOTATION) or _marked(subject, "labels", HELM_CHART)
     )
 
 
-async def _pdb_protected(cluster: Cluster, subject: Subject) -> bool:
+async def _pdb_protected(cluster: Cluster, subject: DetectionTarget) -> bool:
     if any(ref.kind == "PodDisruptionBudget" for ref in subject.chain.chain):
         return True
     budgets = await _policies(cluster, "PodDisruptionBudget", subject)
@@ -130,7 +132,7 @@ async def _pdb_protected(cluster: Cluster, subject: Subject) -> bool:
     return any(selects(dig(b, "spec", "selector"), labels) for b in budgets) if _has_pods(subject) else False
 
 
-async def _hpa_enabled(cluster: Cluster, subject: Subject) -> bool:
+async def _hpa_enabled(cluster: Cluster, subject: DetectionTarget) -> bool:
     if any(ref.kind == "HorizontalPodAutoscaler" for ref in subject.chain.chain):
         return True
     scalers = await _policies(cluster, "HorizontalPodAutoscaler", subject)
@@ -145,7 +147,7 @@ def _is_target(target: Mapping[str, Any], ref: ObjectRef) -> bool:
     return same_group and target.get("kind") == ref.kind and target.get("name") == ref.name
 
 
-async def _stateful(cluster: Cluster, subject: Subject) -> bool:
+async def _stateful(cluster: Cluster, subject: DetectionTarget) -> bool:
     if any(ref.kind == "StatefulSet" for ref in subject.chain.chain):
         return True
     if subject.chain.start.kind in {"PersistentVolumeClaim", "PersistentVolume"}:
@@ -154,7 +156,7 @@ async def _stateful(cluster: Cluster, subject: Subject) -> bool:
     return any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes)
 
 
-async def _claim_of_stateful_set(cluster: Cluster, subject: Subject) -> bool:
+async def _claim_of_stateful_set(cluster: Cluster, subject: DetectionTarget) -> bool:
     """A claim made from a template is named `<template>-<set>-<ordinal>` (Kubernetes API, StatefulSet)."""
     name = subject.chain.start.name
     if subject.chain.start.kind == "PersistentVolume":
@@ -169,7 +171,7 @@ async def _claim_of_stateful_set(cluster: Cluster, subject: Subject) -> bool:
     return any(name in references_of(mapping(pod.get("spec")), name_of(pod)).claims for pod in pods)
 
 
-async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:
+async def _network_isolated(cluster: Cluster, subject: DetectionTarget) -> bool:
     if any(ref.kind == "NetworkPolicy" for ref in subject.chain.chain):
         return True
     policies = await _policies(cluster, "NetworkPolicy", subject)
@@ -179,16 +181,16 @@ async def _network_isolated(cluster: Cluster, subject: Subject) -> bool:
     )
 
 
-async def _resource_quota_constrained(cluster: Cluster, subject: Subject) -> bool:
+async def _resource_quota_constrained(cluster: Cluster, subject: DetectionTarget) -> bool:
     return bool(await _policies(cluster, "ResourceQuota", subject))
 
 
-async def _pod_security_level(cluster: Cluster, subject: Subject) -> str:
+async def _pod_security_level(cluster: Cluster, subject: DetectionTarget) -> str:
     level = strings(meta(await _namespace(cluster, subject)).get("labels")).get(POD_SECURITY, "")
     return level if level in SECURITY_LEVELS else ""
 
 
-async def _service_mesh(cluster: Cluster, subject: Subject) -> str:
+async def _service_mesh(cluster: Cluster, subject: DetectionTarget) -> str:
     containers = mappings(subject.pod_spec.get("containers")) + mappings(
         subject.pod_spec.get("initContainers")
     )
@@ -210,7 +212,7 @@ async def _service_mesh(cluster: Cluster, subject: Subject) -> str:
 
 
 async def _intended_mesh(
-    cluster: Cluster, subject: Subject, annotations: Mapping[str, str], labels: Mapping[str, str]
+    cluster: Cluster, subject: DetectionTarget, annotations: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
     """What pods are asked to join; a pod may opt out of what its namespace asks for."""
     if not _has_pods(subject):
@@ -228,11 +230,11 @@ async def _intended_mesh(
     return "linkerd" if wanted in {"enabled", "ingress"} else ""
 
 
-def _has_pods(subject: Subject) -> bool:
+def _has_pods(subject: DetectionTarget) -> bool:
     return bool(subject.pod_spec)
 
 
-async def _policies(cluster: Cluster, kind: str, subject: Subject) -> list[Manifest]:
+async def _policies(cluster: Cluster, kind: str, subject: DetectionTarget) -> list[Manifest]:
     """All objects of a kind in the namespace of the target. A kind the cluster does not know has none.
 
     Raises ClusterError, also when the list is not complete: what is missing could be the one that matters.
@@ -250,12 +252,12 @@ async def _policies(cluster: Cluster, kind: str, subject: Subject) -> list[Manif
     return list(listing.items)
 
 
-async def _namespace(cluster: Cluster, subject: Subject) -> Manifest:
+async def _namespace(cluster: Cluster, subject: DetectionTarget) -> Manifest:
     name = subject.chain.start.home
     return await cluster.get(ObjectRef("Namespace", name)) if name else {}
 
 
-DETECTIONS: dict[str, Callable[[Cluster, Subject], Awaitable[str | bool]]] = {
+DETECTIONS: dict[str, Callable[[Cluster, DetectionTarget], Awaitable[str | bool]]] = {
     "gitops_managed": _gitops_managed,
     "gitops_tool": _gitops_tool,
     "pdb_protected": _pdb_protected,

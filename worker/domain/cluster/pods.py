@@ -19,7 +19,7 @@ QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerState:
+class Container:
     """One container and its status.
 
     `kind` is `init`, `sidecar` (an init container that keeps running), `app`, or `ephemeral` (added for debugging: it
@@ -83,16 +83,16 @@ class ContainerState:
         return bool(self.last) or self.restarts > 0
 
 
-def containers(pod: Manifest) -> Iterator[ContainerState]:
+def containers(pod: Manifest) -> Iterator[Container]:
     """Init containers first, in the order of the spec; also those that only the status knows."""
     for field, kind in (("initContainer", "init"), ("container", "app"), ("ephemeralContainer", "ephemeral")):
         statuses = {text(s.get("name")): s for s in mappings(dig(pod, "status", f"{field}Statuses"))}
         for spec in mappings(dig(pod, "spec", f"{field}s")):
             name = text(spec.get("name"))
             sidecar = kind == "init" and spec.get("restartPolicy") == "Always"
-            yield ContainerState(name, "sidecar" if sidecar else kind, spec, statuses.pop(name, {}))
+            yield Container(name, "sidecar" if sidecar else kind, spec, statuses.pop(name, {}))
         for name, status in statuses.items():
-            yield ContainerState(name, kind, {}, status)
+            yield Container(name, kind, {}, status)
 
 
 def pod_status(pod: Manifest) -> str:
@@ -112,7 +112,7 @@ def pod_status(pod: Manifest) -> str:
     return reason
 
 
-def _init_reason(inits: list[ContainerState]) -> str:
+def _init_reason(inits: list[Container]) -> str:
     for index, container in enumerate(inits):
         if container.done or (container.kind == "sidecar" and container.status.get("started") is True):
             continue
@@ -125,7 +125,7 @@ def _init_reason(inits: list[ContainerState]) -> str:
     return ""
 
 
-def _app_reason(apps: list[ContainerState], reason: str, status: dict[str, Any]) -> str:
+def _app_reason(apps: list[Container], reason: str, status: dict[str, Any]) -> str:
     any_running = False
     for container in reversed(apps):
         if waiting := text(container.waiting.get("reason")):
@@ -187,7 +187,7 @@ def pod_reason(pod: Manifest, limit: int = 160) -> str:
     return one_line("; ".join(parts), limit)
 
 
-def container_reason(container: ContainerState) -> str:
+def container_reason(container: Container) -> str:
     """`app: OOMKilled exit 137, ended 2026-06-04T15:30:00Z`, or an empty text when there is nothing to tell."""
     told: list[str] = []
     if container.waiting and container.failing:

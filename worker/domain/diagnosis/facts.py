@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from worker.domain.cluster.events import Happening, happenings
 from worker.domain.cluster.fields import name_of, reference
-from worker.domain.cluster.timeline import Happening, happenings
 from worker.domain.values.objects import Listing, Manifest, ObjectRef
 
 API_VERSIONS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, moment, reference, text, whole
-from worker.domain.cluster.pods import ContainerState
+from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
-from worker.domain.cluster.timeline import Happening
 from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
 from worker.domain.diagnosis.facts import Facts
 from worker.domain.diagnosis.structure import memory_limit, ref_to, rollout_of, sick_containers
@@ -39,7 +39,7 @@ def _recent(facts: Facts, ended: dict[str, object]) -> bool:
     return facts.now is None or at is None or facts.now - at <= RECENT
 
 
-def out_of_memory(facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef) -> Finding:
+def out_of_memory(facts: Facts, pod: Manifest, container: Container, workload: ObjectRef) -> Finding:
     """The kernel killed the container at its own limit; without a limit it was the node that had no memory left."""
     limit = memory_limit(container)
     if not limit:
@@ -72,7 +72,7 @@ def out_of_memory(facts: Facts, pod: Manifest, container: ContainerState, worklo
     )  # fmt: skip
 
 
-def _lowered(previous: Manifest, container: ContainerState) -> bool:
+def _lowered(previous: Manifest, container: Container) -> bool:
     """Whether the revision before gave the container more memory, or no limit."""
     spec = dig(previous, "spec", "template", "spec") or dig(previous, "data", "spec", "template", "spec")
     for former in dig(spec, "containers") or []:
@@ -86,7 +86,7 @@ def _lowered(previous: Manifest, container: ContainerState) -> bool:
 
 
 def _ended(
-    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
 ) -> Iterator[Finding]:
     ended = container.terminated or container.last
     code, reason = whole(ended.get("exitCode")), text(ended.get("reason"))
@@ -120,7 +120,7 @@ def _ended(
 
 
 def defective_start(
-    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, what: str
+    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, what: str
 ) -> Finding:
     """A container whose command cannot be run as its spec says."""
     rollout = rollout_of(facts, workload)
@@ -137,7 +137,7 @@ def defective_start(
     )
 
 
-def _killing_probe(container: ContainerState, about: tuple[Happening, ...]) -> str:
+def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
     """The probe that the kubelet restarts the container for: it has one, and the kubelet reports that it fails."""
     failed = [e for e in about if e.reason == "Unhealthy"]
     for probe in ("startup", "liveness"):
@@ -150,7 +150,7 @@ def _killing_probe(container: ContainerState, about: tuple[Happening, ...]) -> s
 def probe_finding(
     facts: Facts,
     pod: Manifest,
-    container: ContainerState,
+    container: Container,
     workload: ObjectRef,
     what: str,
     strength: Strength = Strength.TIMED,
@@ -173,7 +173,7 @@ def probe_finding(
 
 
 def _unready(
-    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
 ) -> Finding:
     port = dig(container.spec, "readinessProbe", "httpGet", "port") or dig(
         container.spec, "readinessProbe", "tcpSocket", "port"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
-from worker.domain.cluster.pods import ContainerState, containers
+from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import references_of
-from worker.domain.cluster.timeline import Happening
 from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
 from worker.domain.diagnosis.facts import Facts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
@@ -49,7 +49,7 @@ def _waits(pod: Manifest) -> bool:
 
 
 def _image(
-    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef, about: tuple[Happening, ...]
+    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
 ) -> Finding:
     said = [text(container.waiting.get("message"))]
     said += [
@@ -84,9 +84,7 @@ def _image(
     )  # fmt: skip
 
 
-def _not_created(
-    facts: Facts, pod: Manifest, container: ContainerState, workload: ObjectRef
-) -> Iterator[Finding]:
+def _not_created(facts: Facts, pod: Manifest, container: Container, workload: ObjectRef) -> Iterator[Finding]:
     message = text(container.waiting.get("message"))
     part = missing_part(message)
     found = list(_named_references(pod, workload, message)) if part is not MissingPart.NONE else []

@@ -23,7 +23,7 @@ from worker.domain.cluster.fields import (
     text,
     whole,
 )
-from worker.domain.cluster.pods import ContainerState, containers, pod_failing
+from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import named
 from worker.domain.diagnosis.facts import API_VERSIONS, Facts
@@ -156,14 +156,14 @@ def container_specs(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
 
 
-def sick_containers(pod: Manifest) -> Iterator[ContainerState]:
+def sick_containers(pod: Manifest) -> Iterator[Container]:
     """Containers something is wrong with, or that were restarted."""
     for container in containers(pod):
         if container.kind != "ephemeral" and (container.failing or container.last):
             yield container
 
 
-def memory_limit(container: ContainerState) -> str:
+def memory_limit(container: Container) -> str:
     """The memory limit of a container, empty when it has none."""
     return text(dig(container.spec, "resources", "limits", "memory"))
 

@@ -19,13 +19,13 @@ from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, workload_of_pods
 from worker.domain.cluster.rendering.tables import unhealthy
 from worker.domain.enrichment.evidence_pack import Piece, pack
-from worker.domain.enrichment.first_look import FirstLook
 from worker.domain.enrichment.sources import Look, Reader, Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Clock, Cluster
+from worker.domain.values.together import together
 
 EVIDENCE_TOKENS = 2_300
 DEADLINE_SECONDS = 3.0
@@ -63,7 +63,7 @@ async def enrich(
         request.resource_api_version,
     )
     not_read = OwnerChain((asked,), (None,), exists=None, note="not read")
-    run = _Run(asked, cluster, Sources(cluster, request.received_time, redact), not_read)
+    run = _EnrichmentRun(asked, cluster, Sources(cluster, request.received_time, redact), not_read)
     until = clock.monotonic() + deadline_seconds
     for stage in (run.find, run.behind, run.gather):
         left = until - clock.monotonic()
@@ -73,7 +73,7 @@ async def enrich(
 
 
 @dataclass(slots=True)
-class _Run:
+class _EnrichmentRun:
     """One enrichment: what is known so far, and which sources are still open."""
 
     asked: ObjectRef
@@ -136,10 +136,8 @@ class _Run:
     async def gather(self) -> None:
         """Everything else, at the same time."""
         self.gathering = True
-        await asyncio.gather(
-            self._source(LABELS, self._detect),
-            *(self._source(name, self._collector(name, read)) for name, read in self._wanted().items()),
-        )
+        readers = [self._source(name, self._collector(name, read)) for name, read in self._wanted().items()]
+        await together([self._source(LABELS, self._detect), *readers])
 
     def _wanted(self) -> dict[str, Reader]:
         return self.sources.wanted(self._look())
@@ -203,3 +201,16 @@ class _Run:
             trouble=tuple(trouble)[:MAX_TROUBLE],
             unread=tuple(unread),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What code saw before the model was asked.
+
+    `chain`: the signal's resource and its owners, as far as they were read. `trouble`: objects among them, and pods of
+    them, that were in trouble. `unread`: what could not be read.
+    """
+
+    chain: tuple[ObjectRef, ...] = ()
+    trouble: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
 from worker.domain.cluster.changes import read_changes
-from worker.domain.cluster.event_reading import concerns, read_events
+from worker.domain.cluster.events import Happening, concerns, read_events, timeline
 from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import OwnerChain
 from worker.domain.cluster.pod_finding import Pods, get_optional
-from worker.domain.cluster.pods import ContainerState, containers
+from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import References, references_of
 from worker.domain.cluster.rendering.compact import Rendered, render_object
-from worker.domain.cluster.rendering.log_excerpt import log_excerpt, most_interesting, redacted
-from worker.domain.cluster.rendering.log_text import clean_lines
+from worker.domain.cluster.rendering.logs import clean_lines, log_excerpt, most_interesting, redacted
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
-from worker.domain.cluster.timeline import Happening, timeline
 from worker.domain.enrichment.evidence_pack import Piece
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
+from worker.domain.values.together import together
 
 LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2
@@ -185,7 +183,7 @@ class Sources:
         items = list(found.items)
         about = (*look.members, *(reference(pod) for pod in look.pods.own), *self._claims(look))
         if not found.complete:
-            more = await asyncio.gather(*(read_events(self._cluster, ref) for ref in about[:6]))
+            more = await together([read_events(self._cluster, ref) for ref in about[:6]])
             items += [h for answer in more for h in answer.items]
         if start.kind == "Namespace":
             return items
@@ -199,9 +197,7 @@ class Sources:
         chosen = (look.pods.failing or look.pods.own)[:MAX_PODS_WITH_LOGS]
         if not look.pods.failing:
             chosen = chosen[:1]
-        found = await asyncio.gather(
-            *(self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen))
-        )
+        found = await together([self._logs_of(pod, first=index == 0) for index, pod in enumerate(chosen)])
         return [piece for pieces in found for piece in pieces]
 
     async def _logs_of(self, pod: Manifest, *, first: bool) -> list[Piece]:
@@ -212,7 +208,7 @@ class Sources:
         started = container.running or bool(container.terminated)
         runs = [True] if container.ran_before else []
         runs += [False] if started else []
-        pieces = await asyncio.gather(*(self._log(pod, container, previous=run, first=first) for run in runs))
+        pieces = await together([self._log(pod, container, previous=run, first=first) for run in runs])
         found = [piece for piece in pieces if piece]
         if (
             not found and container.ran_before and not started
@@ -221,9 +217,7 @@ class Sources:
             found = [last] if last else []
         return found
 
-    async def _log(
-        self, pod: Manifest, container: ContainerState, *, previous: bool, first: bool
-    ) -> Piece | None:
+    async def _log(self, pod: Manifest, container: Container, *, previous: bool, first: bool) -> Piece | None:
         ref = reference(pod)
         run = "previous" if previous else "current"
         scope = f"{ref} container {container.name}, {run}, last {LOG_LINES} lines"
@@ -338,7 +332,7 @@ class Sources:
 
     async def _read(self, refs: Sequence[ObjectRef]) -> list[Manifest | None]:
         """The objects in the order of their names, None for those that do not exist."""
-        return await asyncio.gather(*(get_optional(self._cluster, ref) for ref in refs))
+        return await together([get_optional(self._cluster, ref) for ref in refs])
 
     def _told(
         self,

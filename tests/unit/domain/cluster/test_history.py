@@ -19,15 +19,16 @@ from worker.domain.cluster.history import (
     Lookback,
     Recurrence,
     declining,
+    describe,
     failed_here,
     in_order,
+    level,
     record_of,
     recurrences,
     regressions,
     same_as_before,
     spec_hash_of,
 )
-from worker.domain.cluster.history_text import describe, level
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.cluster.spec_hash import absent_config_map_hash, composite, config_map_hash, fingerprint
 from worker.domain.values.errors import ClusterReason

@@ -18,7 +18,7 @@ from tests.fakes.memory_cluster import Call, MemoryCluster
 from tests.fakes.tokens import real_tokens
 from worker.domain.enrichment.enrich import EVIDENCE_TOKENS, enrich
 from worker.domain.untrusted.evidence import EvidenceLog, fence
-from worker.domain.values.errors import ClusterReason
+from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ObjectRef
 
 SHOP = obj("Namespace", "shop", namespace="")
@@ -313,6 +313,26 @@ async def test_what_is_late_is_unknown_and_the_rest_is_there():
     assert ("events (no answer in time)",) == found.failed_sources
     assert bodies(found, "pods")
     assert [] == bodies(found, "events")
+
+
+class HalfReadable(MemoryCluster):
+    """One ConfigMap is forbidden, the other one never arrives."""
+
+    async def get(self, ref):
+        if ref.name == "forbidden":
+            raise ClusterError(ClusterReason.FORBIDDEN, "no")
+        if ref.name == "never":
+            await asyncio.Event().wait()
+        return await super().get(ref)
+
+
+async def test_a_source_that_fails_leaves_no_call_behind():
+    names = ("never", "forbidden")
+    volumes = [{"name": name, "configMap": {"name": name}} for name in names]
+    broken = pod("api-b-broken", status=crashing("Error", 1), spec={"volumes": volumes})
+    found = await look(HalfReadable([SHOP, NODE, broken]), "Pod", "api-b-broken")
+    assert ("configuration (forbidden: no)",) == found.failed_sources
+    assert {asyncio.current_task()} == asyncio.all_tasks()
 
 
 class StuckCluster(MemoryCluster):

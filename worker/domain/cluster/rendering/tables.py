@@ -28,7 +28,7 @@ COLUMNS: dict[str, Callable[[Manifest, datetime], Row]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A table that fits its budget. `shown` of `total` objects have a row."""
 
     body: str
@@ -38,7 +38,7 @@ class Table:
 
 def render_table(
     kind: str, items: Sequence[Manifest], now: datetime, max_tokens: int, *, all_namespaces: bool = False
-) -> Table:
+) -> TextTable:
     """The table of `items`, all of the kind `kind`. `now` is the moment ages are counted from."""
     ordered = sorted(
         items, key=lambda item: (not unhealthy(item), text(meta(item).get("namespace")), name_of(item))
@@ -50,7 +50,7 @@ def render_table(
         *(SEPARATOR.join(row.get(column, "") for column in header) for row in rows),
     ]
     kept = _that_fit(lines, max_tokens)
-    return Table("\n".join(kept), len(kept) - 1, len(rows))
+    return TextTable("\n".join(kept), len(kept) - 1, len(rows))
 
 
 def _row(kind: str, item: Manifest, now: datetime, *, all_namespaces: bool) -> Row:

@@ -11,9 +11,9 @@ from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.safety import SafetyContext
-from worker.domain.investigation.prompt import impact, signal, surroundings
+from worker.domain.investigation.prompt import sections as section
 from worker.domain.investigation.prompt.recovery import previous_attempt
-from worker.domain.investigation.prompt.words import word
+from worker.domain.investigation.prompt.sections import word
 from worker.domain.untrusted.evidence import Evidence, fence, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle, fits
@@ -101,13 +101,13 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
     sections = [
         f"# {title}\nData of this request stands in fences <data-{facts.fence_token}>.",
         before,
-        impact.summary(request, sender),
-        signal.details(request, sender),
-        signal.deduplication(request),
-        signal.storm(request, shown),
-        surroundings.cluster(request, sender),
-        surroundings.business(request),
-        surroundings.environment(facts.detected_labels, facts.custom_labels, shown),
+        section.summary(request, sender),
+        section.details(request, sender),
+        section.deduplication(request),
+        section.storm(request, shown),
+        section.cluster(request, sender),
+        section.business(request),
+        section.environment(facts.detected_labels, facts.custom_labels, shown),
         safety_section(request.safety_context, shown),
         evidence_pack(facts),
     ]

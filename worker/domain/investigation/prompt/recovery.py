@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import ReasonCode
-from worker.domain.investigation.prompt.words import WORD, word
+from worker.domain.investigation.prompt.sections import WORD, word
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact_json
 

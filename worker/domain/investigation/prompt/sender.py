@@ -8,11 +8,15 @@ from schemas.enrichment import EnrichmentResults
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from worker.domain.intake.context import sent_enrichment
-from worker.domain.investigation.prompt.impact import resource_path
 from worker.domain.investigation.prompt.incident import told_of
 from worker.domain.investigation.prompt.recovery import first_factors, first_parameters
-from worker.domain.investigation.prompt.signal import stormy_resources
-from worker.domain.investigation.prompt.surroundings import custom_filters, known_filters, pairs
+from worker.domain.investigation.prompt.sections import (
+    custom_filters,
+    known_filters,
+    pairs,
+    resource_path,
+    stormy_resources,
+)
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle

@@ -10,15 +10,14 @@ from pydantic import Field
 
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.detected_labels import detect_labels
-from worker.domain.cluster.event_reading import read_events
+from worker.domain.cluster.events import read_events, since_moment, timeline
 from worker.domain.cluster.fields import name_of, text
-from worker.domain.cluster.history_text import describe
+from worker.domain.cluster.history import describe
 from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value
 from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import only_unhealthy, render_table
-from worker.domain.cluster.timeline import since_moment, timeline
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
     Expression,
@@ -161,9 +160,11 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
         chain = await owner_chain(run.cluster, ref)
     if chain.exists is False:
         raise ToolProblem(f"{ref} does not exist{await _similar(run, ref)}", scope=str(ref))
-    labels, changes, history = await asyncio.gather(
-        detect_labels(run.cluster, chain), _changes(run, chain.root), _history(run, chain)
-    )
+    async with asyncio.TaskGroup() as group:  # none of the three raises for the outside world
+        detecting = group.create_task(detect_labels(run.cluster, chain))
+        changes = group.create_task(_changes(run, chain.root))
+        history = group.create_task(_history(run, chain))
+    labels = detecting.result()
     shown = {
         "owner_chain": [_plain(member) for member in chain.chain],
         "root_owner": _plain(chain.root),
@@ -172,12 +173,12 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
             if k != "failedDetections" and k not in labels.failed_detections
         },
         "failed_detections": list(labels.failed_detections),
-        "remediation_history": history,
+        "remediation_history": history.result(),
     }  # fmt: skip
     if chain.note:
         shown["note"] = f"owner chain may go on: {chain.note}"
-    if changes:
-        shown["recent_changes"] = changes
+    if changes.result():
+        shown["recent_changes"] = changes.result()
     if change := last_change(chain.root_manifest or {}):
         shown["last_change"] = change
     target = Target(chain.start, chain.chain, labels, chain.exists)

@@ -6,9 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, Field
 
-from worker.domain.cluster.pods import ContainerState, containers, pod_status
-from worker.domain.cluster.rendering.log_excerpt import log_excerpt, most_interesting, redacted
-from worker.domain.cluster.rendering.log_text import clean_lines, matching
+from worker.domain.cluster.pods import Container, containers, pod_status
+from worker.domain.cluster.rendering.logs import (
+    clean_lines,
+    log_excerpt,
+    matching,
+    most_interesting,
+    redacted,
+)
 from worker.domain.investigation.toolbox.cluster import problem_of
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
@@ -85,7 +90,7 @@ async def _pod(run: ToolContext, ref: ObjectRef) -> Manifest:
         raise problem_of(error, str(ref)) from error
 
 
-def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> ContainerState:
+def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> Container:
     found = list(containers(pod))
     names = ", ".join(c.name for c in found)
     if asked.container:
@@ -105,7 +110,7 @@ def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:
     return f"{ref} container {container}, {run}, last {asked.tail_lines} lines"
 
 
-def _no_log(error: ClusterError, container: ContainerState, asked: GetPodLogs, scope: str) -> ToolProblem:
+def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope: str) -> ToolProblem:
     if error.reason not in {ClusterReason.BAD_REQUEST, ClusterReason.NOT_FOUND}:
         return problem_of(error, scope)
     if asked.previous:

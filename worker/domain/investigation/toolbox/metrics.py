@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from worker.domain.cluster.events import since_moment
 from worker.domain.cluster.fields import stamp
-from worker.domain.cluster.timeline import since_moment
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
     ToolContext,

@@ -94,7 +94,7 @@ CIRCUMSTANCES = frozenset(Circumstances.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedAnswer:
     """An answer. `body` is JSON unless it was cut or begins with `error: `; `note` says what was covered and left out."""
 
     body: str
@@ -113,17 +113,17 @@ class ServedTools:
         """The tools by name."""
         return tuple(ToolSpec(tool.name, tool.served_as, _parameters(tool)) for tool in SERVED.values())
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Served:
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ServedAnswer:
         """What the tool answers; an error is an answer too."""
         if (tool := SERVED.get(name)) is None:
-            return Served(f"error: unknown tool; there are: {', '.join(SERVED)}", ok=False)
+            return ServedAnswer(f"error: unknown tool; there are: {', '.join(SERVED)}", ok=False)
         if not tool.uses_target and _of_secret(arguments):
-            return Served(f"error: {NO_SECRETS}", ok=False)
+            return ServedAnswer(f"error: {NO_SECRETS}", ok=False)
         rest = {k: v for k, v in arguments.items() if not tool.uses_target or k not in CIRCUMSTANCES}
         try:
             said = _circumstances(arguments) if tool.uses_target else Circumstances()
         except ValidationError as error:
-            return Served(f"error: {argument_problems(Circumstances, error)}", ok=False)
+            return ServedAnswer(f"error: {argument_problems(Circumstances, error)}", ok=False)
         evidence = EvidenceLog()
         toolbox = self._toolbox(evidence, said.context)
         if said.look_up and not (await toolbox.run(said.look_up)).ok:
@@ -167,7 +167,7 @@ def _circumstances(arguments: Mapping[str, Any]) -> Circumstances:
     )
 
 
-def _served(item: Evidence) -> Served:
+def _served(item: Evidence) -> ServedAnswer:
     scope = item.scope.replace(NO_TARGET, NOT_NARROWED)
     note = "; ".join(part for part in (scope, f"cut: {item.cut}" if item.cut else "") if part)
-    return Served(make_visible(item.body), make_visible(note), item.ok)
+    return ServedAnswer(make_visible(item.body), make_visible(note), item.ok)

@@ -26,6 +26,7 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, fence, one_line
 from worker.domain.values.conversation import ToolCall, ToolResult, ToolSpec
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
+from worker.domain.values.together import together
 from worker.domain.values.tokens import RESULT_TOKENS, cut_middle, fits
 from worker.domain.values.workflow_search import Target
 
@@ -109,11 +110,10 @@ class Toolbox:
         found: dict[str, ToolOutput | ToolProblem] = {}
         for uses_target in (False, True):
             chosen = [
-                (plan, plan.tool) for plan in to_run if plan.tool and plan.tool.uses_target is uses_target
+                (plan, tool) for plan in to_run if (tool := plan.tool) and tool.uses_target is uses_target
             ]
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._attempt(tool, plan.arguments)) for plan, tool in chosen]
-            for (plan, _), outcome in zip(chosen, (task.result() for task in tasks), strict=True):
+            outcomes = await together([self._attempt(tool, plan.arguments) for plan, tool in chosen])
+            for (plan, _), outcome in zip(chosen, outcomes, strict=True):
                 found[plan.key] = outcome
                 if isinstance(outcome, ToolOutput) and outcome.target:
                     self._context.target = outcome.target

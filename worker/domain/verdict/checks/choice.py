@@ -11,8 +11,7 @@ from worker.domain.catalog.selection import (
     unmet_labels,
     works_against_gitops,
 )
-from worker.domain.cluster.history import same_as_before
-from worker.domain.cluster.history_text import summary
+from worker.domain.cluster.history import same_as_before, summary
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from schemas.safety import SafetyContext
-from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences

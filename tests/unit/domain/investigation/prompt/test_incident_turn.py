@@ -9,7 +9,7 @@ import pytest
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from tests.fakes.scripted import incident
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
-from worker.domain.investigation.prompt.signal import CONTINUOUSLY_PRESENT
+from worker.domain.investigation.prompt.sections import CONTINUOUSLY_PRESENT
 from worker.domain.untrusted.evidence import Evidence
 
 TOKEN = "0a1b2c3d4e5f"

@@ -14,10 +14,11 @@ from worker.domain.investigation.toolbox.external import (
     MAX_TOOLS,
     NO_TEXT,
     WITHHELD,
+    depth_of,
     mounted_tools,
+    plain_schema,
     shown_name,
 )
-from worker.domain.investigation.toolbox.external_schema import depth_of, plain_schema
 from worker.domain.investigation.toolbox.tools import (
     OPTIONAL_TOOLS,
     OWN_NAMES,

@@ -163,7 +163,7 @@ async def test_a_programming_error_is_not_hidden():
     async def broken(_context, _asked):
         raise KeyError("bug")
 
-    with pytest.RaisesGroup(KeyError):
+    with pytest.raises(KeyError):
         await Bench(extra=[ToolDef("broken", "", GetWorkflow, broken)]).ask("broken", workflow_id="x")
 
 

@@ -8,7 +8,7 @@ from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
-from worker.domain.enrichment.first_look import FirstLook
+from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.settled import doubts
 from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected

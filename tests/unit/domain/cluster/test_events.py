@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import NOW, event, pod
-from worker.domain.cluster.timeline import happenings, since_moment, timeline
+from worker.domain.cluster.events import happenings, since_moment, timeline
 from worker.domain.values.tokens import estimate_tokens
 
 API = pod("api-0")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.cluster.rendering.log_text import clean_lines, fold, matching, render_log
+from worker.domain.cluster.rendering.logs import clean_lines, fold, matching, render_log
 from worker.domain.values.tokens import estimate_tokens
 
 
