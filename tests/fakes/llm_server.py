@@ -55,7 +55,9 @@ class ScriptedLLM:
         said = self.script(body, len(self.requests))
         await asyncio.sleep(said.delay_seconds)
         if said.body is not None:
-            return web.Response(body=said.body, content_type="application/json", status=said.status)
+            return web.Response(
+                body=said.body, content_type="application/json", status=said.status, headers=said.headers
+            )
         if said.status != 200:
             error = said.error or {"message": f"status {said.status}", "type": "test"}
             return web.json_response({"error": error}, status=said.status, headers=said.headers)

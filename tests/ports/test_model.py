@@ -8,7 +8,8 @@ import pytest
 
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
-from worker.adapters.pydantic_ai_model import PydanticAIModel, read_arguments
+from worker.adapters.pydantic_ai import PydanticAIModel
+from worker.adapters.pydantic_ai.replies import read_arguments
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
@@ -190,7 +191,7 @@ async def test_how_a_model_stopped_is_told_apart(said, finish):
         (Said(status=401), GiveUpReason.MODEL_REFUSED_CREDENTIALS),
         (Said(status=403), GiveUpReason.MODEL_REFUSED_CREDENTIALS),
         (Said(status=400), GiveUpReason.MODEL_REJECTED_REQUEST),
-        (Said(status=404), GiveUpReason.MODEL_REJECTED_REQUEST),
+        (Said(status=404), GiveUpReason.MODEL_NOT_FOUND),
         (
             Said(status=400, error={"message": "too long", "code": "context_length_exceeded"}),
             GiveUpReason.CONTEXT_OVERFLOW,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.llm_server import Said, answer_bytes, serve
-from worker.adapters.pydantic_ai_model import PydanticAIModel
+from worker.adapters.pydantic_ai import PydanticAIModel
 from worker.domain.values.conversation import ModelRequest, ToolSpec, UserTurn
 from worker.domain.values.errors import Retry, RetryReason
 

@@ -17,7 +17,7 @@ from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.journal.steps import FAILED, RELEASED
 from worker.domain.values.delivery import ACK, LET_GO, Fate
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
+from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
 from worker.domain.values.ports import Step
 from worker.domain.values.retry import RetryPolicy, probe_pause
 from worker.domain.values.step_kinds import BEGIN
@@ -171,7 +171,7 @@ async def test_a_run_that_has_not_begun_ends_nothing_of_others():
 BLOCKED = GiveUp(GiveUpReason.MODEL_SPEND_CAP, f"429 {SECRET}")
 
 
-@pytest.mark.parametrize("reason", [GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP])
+@pytest.mark.parametrize("reason", sorted(BLOCKING))
 async def test_one_request_is_tried_now_and_then_until_the_model_answers(reason):
     desk = Desk(World.saying(*[GiveUp(reason, f"401 {SECRET}")] * 100, final(answer())))
     before = desk.world.clock.now()

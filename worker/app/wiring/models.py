@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 import structlog
 
-from worker.adapters.pydantic_ai_model import ModelUnusable, PydanticAIModel
+from worker.adapters.pydantic_ai import ModelUnusable, PydanticAIModel
 from worker.app.settings import ConfigurationError, Settings
 from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of

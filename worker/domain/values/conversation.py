@@ -49,7 +49,10 @@ class CallUsage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer of a model. `raw` is the adapter's own serialisation: signed parts survive a replay."""
+    """One answer of a model. `raw` is the adapter's own serialisation: signed parts survive a replay.
+
+    `thinking_chars` counts what the server put into a reasoning field, which is no part of the answer.
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -57,6 +60,7 @@ class Reply:
     usage: CallUsage
     model: str
     raw: str = ""
+    thinking_chars: int = 0
 
 
 @dataclass(frozen=True, slots=True)

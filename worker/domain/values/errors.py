@@ -81,13 +81,16 @@ class GiveUpReason(enum.StrEnum):
 
     MODEL_REFUSED_CREDENTIALS = "model_refused_credentials"
     MODEL_SPEND_CAP = "model_spend_cap"
+    MODEL_NOT_FOUND = "model_not_found"
     MODEL_REJECTED_REQUEST = "model_rejected_request"
     MODEL_TRIES_USED_UP = "model_tries_used_up"
     CONTEXT_OVERFLOW = "context_overflow"
     BUDGET_SPENT = "budget_spent"
 
 
-BLOCKING = frozenset({GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP})
+BLOCKING = frozenset(
+    {GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP, GiveUpReason.MODEL_NOT_FOUND}
+)
 """Nothing can be analysed until a person acts."""
 
 

@@ -12,7 +12,7 @@ from worker.domain.analyse import Rules
 from worker.domain.investigation.models.shrink import shrunk
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.values.conversation import CallUsage, ToolTurn
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.limits import Limits
 from worker.domain.values.step_kinds import CLAIM, LLM, TRIED
 
@@ -125,7 +125,7 @@ async def test_many_short_waits_are_handed_back_too():
     assert 1 == len(waits)
 
 
-@pytest.mark.parametrize("reason", [GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP])
+@pytest.mark.parametrize("reason", sorted(BLOCKING))
 async def test_what_only_a_person_can_mend_is_no_result(reason):
     world = World.saying(GiveUp(reason, "no"))
     with pytest.raises(GiveUp):

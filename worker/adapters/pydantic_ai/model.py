@@ -1,0 +1,206 @@
+"""One call of a model through pydantic-ai.
+
+One call is one `pydantic_ai.direct.model_request`: the loop, the retries and every word of the prompt are ours, so the
+prefix of a conversation stays byte-identical and the provider can cache it. Chosen over the library's Agent (which adds
+text of its own) and over a router library (size, import time).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+from pydantic_ai import ModelSettings
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequestPart,
+    ModelResponse,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.messages import ModelRequest as ProviderRequest
+from pydantic_ai.models import Model as ProviderModel
+from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.tools import ToolDefinition
+
+from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
+from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
+from worker.adapters.pydantic_ai.replies import reply_of
+from worker.domain.values.conversation import (
+    ModelRequest,
+    Reply,
+    ToolSpec,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
+from worker.domain.values.errors import GiveUp, GiveUpReason, ReportedError, Retry, RetryReason
+
+UNBUILT = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    UserError,
+)
+"""What the libraries raise while they build a request or read an answer of a form that they do not expect."""
+
+
+class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
+    """The model cannot be called as it is configured. The message says what to set."""
+
+
+class PydanticAIModel:
+    """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`).
+
+    `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens` bounds one
+    answer; `max_connections` bounds the pool. With `silence_seconds` answers are streamed, and one that is silent for
+    so long has failed. Raises ModelUnusable for an unknown name, a missing key or a provider that is not installed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_output_tokens: int = 4_096,
+        max_connections: int = 100,
+        silence_seconds: float | None = None,
+    ) -> None:
+        self._http = httpx2.AsyncClient(
+            timeout=silence_seconds or 600.0,  # the request's own deadline is shorter
+            limits=httpx2.Limits(max_connections=max_connections),
+            headers={"Accept-Encoding": "identity"},
+            event_hooks={"response": [bound_answer]},
+            follow_redirects=False,  # a redirect would carry the key to another host
+            trust_env=base_url is None,  # an explicit address is reached directly
+        )
+        self._name, self._streams = name, silence_seconds is not None
+        self._model = _provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
+        self._settings = ModelSettings(max_tokens=max_output_tokens, max_retries=0, cache=True)
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def ask(self, request: ModelRequest) -> Reply:
+        """Make one call. The deadline of the request covers all of it."""
+        settings = ModelSettings(**self._settings)
+        if not request.tools_allowed:
+            settings["tool_choice"] = (
+                "none"  # the tools stay in the request: they are part of the cached prefix
+            )
+        call = CallState()
+        token = CALL.set(call)
+        try:
+            async with asyncio.timeout(request.deadline_seconds):
+                response = await self._call(request, settings)
+            return reply_of(response, configured_name=self._name, turn=len(request.turns))
+        except TimeoutError as e:
+            message = f"no answer within {request.deadline_seconds:.0f} s"
+            raise Retry(RetryReason.MODEL_UNAVAILABLE, message) from e
+        except (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError, *UNBUILT) as e:
+            raise _failure(e, call) from e
+        finally:
+            CALL.reset(token)
+
+    async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
+        messages = provider_messages(request.system, request.turns)
+        tools = ModelRequestParameters(function_tools=_definitions(request.tools))
+        if not self._streams:
+            return await model_request(
+                self._model, messages, model_settings=settings, model_request_parameters=tools
+            )
+        streaming = model_request_stream(
+            self._model, messages, model_settings=settings, model_request_parameters=tools
+        )
+        async with streaming as pieces:
+            async for _ in pieces:
+                pass
+        response = pieces.get()
+        # A body that just ends is no error of the transport, and the library fills in a reason that is missing.
+        said = response.provider_details or {}
+        if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
+            raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer was cut: it does not say why it ends")
+        return response
+
+
+def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
+    """What a failed call means. Before the provider has answered, the request is at fault: it fails again."""
+    if call.too_long:
+        return GiveUp(
+            GiveUpReason.MODEL_REJECTED_REQUEST, f"the answer is longer than {MAX_BODY_BYTES // 2**20} MiB"
+        )
+    if not isinstance(error, UNBUILT) or isinstance(error, ModelAPIError):
+        return translate(error)
+    what = f"{type(error).__name__}: {one_line(error)}"
+    if call.answered:
+        return Retry(RetryReason.MODEL_UNAVAILABLE, f"the answer cannot be read: {what}"[:MAX_ERROR_CHARS])
+    return GiveUp(
+        GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}"[:MAX_ERROR_CHARS]
+    )
+
+
+def _provider_model(
+    name: str, *, base_url: str | None, api_key: str | None, http: httpx2.AsyncClient
+) -> ProviderModel:
+    def provider(kind: str) -> Provider[Any]:
+        options: dict[str, Any] = {"http_client": http}
+        if base_url:
+            options["base_url"] = base_url
+        if api_key or base_url:
+            options["api_key"] = api_key or "none"  # local servers ask for no key, their client does
+        return infer_provider_class(kind)(**options)
+
+    try:
+        return infer_model(name, provider_factory=provider)
+    except ImportError as e:
+        raise ModelUnusable(f"{name}: the client of this provider is not installed ({one_line(e)})") from e
+    except (UserError, ValueError) as e:
+        known = ":" in name and not str(e).startswith("Unknown")
+        hint = "set RCA_LLM__API_KEY" if known else "name it as provider:model, such as openai-chat:gpt-5"
+        raise ModelUnusable(f"{name} cannot be used: {hint}" + ("" if known else f" ({one_line(e)})")) from e
+
+
+def _definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
+    return [
+        ToolDefinition(name=t.name, description=t.description, parameters_json_schema=dict(t.parameters))
+        for t in tools
+    ]
+
+
+def provider_messages(system: str, turns: Sequence[Turn]) -> list[ModelMessage]:
+    """The conversation in pydantic-ai's types. `instructions` is repeated on every request, as the library wants."""
+    return [_provider_message(system, turn) for turn in turns]
+
+
+def _provider_message(system: str, turn: Turn) -> ModelMessage:
+    if isinstance(turn, Reply):
+        return ModelMessagesTypeAdapter.validate_json(turn.raw)[0]
+    parts: list[ModelRequestPart] = []
+    if isinstance(turn, UserTurn):
+        parts.append(UserPromptPart(turn.text))
+    else:
+        parts.extend(_tool_returns(turn))
+        if turn.note:
+            parts.append(UserPromptPart(turn.note))
+    return ProviderRequest(parts=parts, instructions=system)
+
+
+def _tool_returns(turn: ToolTurn) -> list[ToolReturnPart]:
+    return [ToolReturnPart(tool_name=r.name, content=r.content, tool_call_id=r.call_id) for r in turn.results]

@@ -1,0 +1,122 @@
+"""A provider's response as a Reply, and what providers do wrong put right where it comes in.
+
+Tool-call ids that repeat are minted anew, arguments that are no JSON object become an empty object in the history (some
+servers refuse to read back what they wrote) and a problem on the call, unpaired surrogates (legal in JSON, in no
+encoding) are replaced, and a turn keeps a bounded number of tool calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ThinkingPart, ToolCallPart
+
+from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
+
+MAX_DEPTH = 32
+MAX_TOOL_CALLS = 64
+"""Of one turn. The rest is dropped, from the history too."""
+MAX_VALUES = 10_000
+"""Values in the arguments of one call, at all levels."""
+FINISH = {
+    "stop": Finish.STOP,
+    "tool_call": Finish.TOOL_CALLS,
+    "length": Finish.LENGTH,
+    "content_filter": Finish.REFUSAL,
+}
+
+
+def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Reply:
+    """The provider's response as a Reply. `turn` makes the minted tool-call ids unique in the conversation."""
+    calls: list[ToolCall] = []
+    parts: list[Any] = []
+    part: Any
+    for part in response.parts:
+        if isinstance(part, ToolCallPart):
+            if len(calls) == MAX_TOOL_CALLS:
+                continue
+            arguments, problem = read_arguments(part.args)
+            name, call_id = encodable(part.tool_name), f"call_{turn}_{len(calls) + 1}"
+            calls.append(ToolCall(call_id, name, arguments, problem))
+            parts.append(dataclasses.replace(part, tool_name=name, tool_call_id=call_id, args=arguments))
+        elif isinstance(part, (TextPart, ThinkingPart)):
+            parts.append(dataclasses.replace(part, content=encodable(part.content)))
+        else:
+            parts.append(part)
+    kept = dataclasses.replace(response, parts=parts)
+    usage = response.usage
+    return Reply(
+        text=kept.text or "",
+        tool_calls=tuple(calls),
+        finish=_finish(response, has_calls=bool(calls)),
+        usage=CallUsage(
+            input_tokens=usage.input_tokens,
+            cached_tokens=usage.cache_read_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=_cost(response),
+        ),
+        thinking_chars=sum(len(p.content) for p in kept.parts if isinstance(p, ThinkingPart)),
+        model=response.model_name or configured_name,
+        raw=ModelMessagesTypeAdapter.dump_json([kept]).decode(),
+    )
+
+
+def _finish(response: ModelResponse, *, has_calls: bool) -> Finish:
+    if (response.provider_details or {}).get("refusal"):
+        return Finish.REFUSAL
+    finish = FINISH.get(response.finish_reason or "stop", Finish.OTHER)
+    if finish is Finish.STOP and has_calls:
+        return Finish.TOOL_CALLS
+    return finish
+
+
+def read_arguments(args: object) -> tuple[dict[str, Any], str]:
+    """Arguments of a tool call, and what is wrong with them (empty when nothing is)."""
+    if args is None or args == "":
+        return {}, ""
+    try:
+        value = encodable(json.loads(args) if isinstance(args, str) else args)
+    except (ValueError, RecursionError):
+        return {}, "the arguments are not valid JSON, or nested too deeply; send one flat JSON object"
+    if _values(value) > MAX_VALUES:
+        return {}, f"the arguments hold more than {MAX_VALUES} values; send one flat JSON object"
+    if not isinstance(value, dict):
+        return {}, f"the arguments are a JSON {type(value).__name__}; send one JSON object"
+    return value, ""
+
+
+def _values(value: Any) -> int:
+    """How many values a JSON value holds at all levels."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(_values(item) for item in inside)
+
+
+def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
+    """A JSON value whose texts can be written as UTF-8. Raises RecursionError for one with more levels.
+
+    Raises ValueError for NaN and infinities: Python's reader lets them in, no JSON has them.
+
+    JSON readers and writers give up at different depths, so what one of them lets in another cannot write.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not a number of JSON")
+    if not isinstance(value, list | dict):
+        return value
+    if not levels:
+        raise RecursionError("nested too deeply")
+    if isinstance(value, list):
+        return [encodable(item, levels - 1) for item in value]
+    return {encodable(key): encodable(item, levels - 1) for key, item in value.items()}
+
+
+def _cost(response: ModelResponse) -> float | None:
+    """Price in US dollars by the library's price list; None for a model that is not in it."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, AssertionError, ValueError):
+        return None
