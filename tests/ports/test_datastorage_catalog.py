@@ -240,16 +240,19 @@ async def test_the_server_has_its_say_on_the_final_choice(catalog, stored):
     [
         ({"workflowId": "x" * 200}, "workflow_id"),
         ({"actionType": None}, "action_type"),
-        ({"actionType": "ScaleReplicas"}, "listed as one of RestartWorkload"),
+        ({"actionType": "ScaleReplicas"}, "listed under RestartWorkload"),
         ({"labels": {"severity": ["*"], "component": ["*"], "environment": []}}, "environment is missing"),
         ({"labels": None}, "labels"),
-        ({"labels": {**RESTART.labels, "severity": ["sev1"]}}, "labels.severity: sev1 is none"),
+        ({"labels": {**RESTART.labels, "severity": ["sev1"]}}, "labels.severity: sev1 is not a severity"),
         ({"detectedLabels": {"gitOpsTool": ["argocd"]}}, "detected_labels.gitOpsTool"),
         ({"detectedLabels": "argocd"}, "detected_labels"),
         ({"labels": {**RESTART.labels, "signalName": [{}]}}, "labels.signalName"),
         ({"parameters": {"schema": {"parameters": "all"}}}, "parameters"),
         ({"parameters": {"schema": "all"}}, "parameters"),
-        ({"parameters": {"schema": {"parameters": [{"name": "A", "pattern": "(?=x)"}]}}}, "regex engine"),
+        (
+            {"parameters": {"schema": {"parameters": [{"name": "A", "pattern": "(?=x)"}]}}},
+            "regular expression",
+        ),
         ({"parameters": {"schema": {"parameters": [{"name": "A"}, {"name": "A"}]}}}, "declared twice"),
         ({"parameters": {"schema": {"parameters": [{"name": "A", "type": "secret"}]}}}, "type"),
         ({"description": {"what": 7}}, "description"),
@@ -284,7 +287,7 @@ async def test_an_id_that_is_no_text_is_no_workflow(catalog, stored):
 async def test_nothing_that_can_be_used_is_no_empty_catalog(catalog, stored):
     stored.strict = True
     stored.records = [{"id": "restart-v1"}, {"id": "scale-v1"}]
-    assert "nothing of what it answers can be used" in await down(catalog)
+    assert "no record of its answer can be used" in await down(catalog)
 
 
 async def test_an_empty_catalog_is_told(catalog, stored):
@@ -324,7 +327,7 @@ async def test_a_catalog_that_has_nothing_of_what_it_lists_is_an_outage(catalog,
     stored.override = lambda request: (
         web.json_response({"title": "Not Found"}, status=404) if "workflow_id" in request.match_info else None
     )
-    assert "lists 2 workflows and has none of them" in await down(catalog)
+    assert "lists 2 workflows and has a record of none" in await down(catalog)
 
 
 def test_older_spellings_are_read():
@@ -423,7 +426,7 @@ async def test_lists_that_are_fresh_are_given_while_the_server_is_away(catalog, 
 
 async def test_a_failure_names_the_server_and_the_reason(catalog, storage):
     storage.answers = [401]
-    told = f"DataStorage at {storage.url}: it answered 401: the token is not taken"
+    told = f"DataStorage at {storage.url}: it answered 401: it does not accept the token"
     assert told == await down(catalog)
     assert told == catalog.problem
     await offered(catalog)
@@ -448,7 +451,7 @@ async def test_a_long_wait_that_the_server_asks_for_is_kept_without_waiting(cata
     headers = {"Retry-After": after, "Date": "Thu, 04 Jun 2026 15:34:00 GMT"}
     storage.answers = [web.Response(status=429, headers=headers)]
     assert "429" in await down(catalog)
-    assert "left alone" in await down(catalog)
+    assert "no request is sent" in await down(catalog)
     assert 1 == len(storage.requests)
     clock.advance(41)
     assert ["restart-v1", "scale-v1"] == await offered(catalog)
@@ -466,7 +469,7 @@ async def test_after_three_failures_it_is_left_alone_for_a_while(catalog, storag
     for _ in range(5):
         await down(catalog)
     assert 3 == len(storage.requests)
-    assert "left alone for a while (it answered 403" in catalog.problem
+    assert "no request is sent for a while (it answered 403" in catalog.problem
     clock.advance(31)
     assert ["restart-v1", "scale-v1"] == await offered(catalog)
 
@@ -527,9 +530,9 @@ async def test_an_answer_that_breaks_off_is_told_apart_from_a_server_that_is_not
         (b"<html>", "not JSON"),
         (b'{"actionTypes": [' + b"[" * 100_000, "not JSON"),
         (b"\xff\xfe", "not JSON"),
-        (b"{}", "no list of actionTypes"),
-        (b"[]", "no list of actionTypes"),
-        (b'{"actionTypes": {}}', "no list of actionTypes"),
+        (b"{}", "not a list of actionTypes"),
+        (b"[]", "not a list of actionTypes"),
+        (b'{"actionTypes": {}}', "not a list of actionTypes"),
     ],
     ids=["huge", "html", "deep", "bytes", "empty", "list", "mapping"],
 )
@@ -723,7 +726,7 @@ async def test_a_server_that_has_neither_is_no_datastorage(catalog, stored):
 
 async def test_an_older_answer_of_another_shape_is_a_failure(catalog, older):
     older.override = lambda request: web.json_response({"results": []}) if request.path == SEARCH else None
-    assert "no list of playbooks" in await down(catalog)
+    assert "not a list of playbooks" in await down(catalog)
 
 
 # -- ranked by meaning

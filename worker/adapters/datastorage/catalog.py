@@ -1,7 +1,7 @@
-"""The workflow catalog of a DataStorage: read over HTTP, kept for a short while, matched and ranked here.
+"""The workflow catalog of a DataStorage: read over HTTP, cached for a short time, matched and ranked here.
 
-What the server answers is gated again with the labels of each record (`selection`), so one that answers what does not
-fit gets it through neither into a list nor into the final choice.
+The labels of each record are checked again here (`selection`), so that a workflow which the server offers although it
+does not fit gets neither into a list nor into the final choice.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import NamedTuple, Self, TypeVar
 
 import structlog
 
-from worker.adapters.datastorage.client import DataStorageClient, Exchange, FailedError
-from worker.adapters.datastorage.playbooks_api import PlaybooksApi
-from worker.adapters.datastorage.source import Found, NoSuchApiError, Source
-from worker.adapters.datastorage.workflows_api import WorkflowsApi
+from worker.adapters.datastorage.apis import (
+    ApiMissingError,
+    CatalogApi,
+    CatalogRecords,
+    PlaybooksApi,
+    WorkflowsApi,
+)
+from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRank
 from worker.domain.catalog.selection import for_final_choice, mismatches
@@ -36,8 +40,8 @@ log = structlog.stdlib.get_logger(__name__)
 Answered = TypeVar("Answered")
 
 
-class _Kept(NamedTuple):
-    """What was read, good until `until` (monotonic)."""
+class CachedSnapshot(NamedTuple):
+    """What was read, valid until `until` (monotonic)."""
 
     snapshot: CatalogSnapshot
     until: float
@@ -46,12 +50,12 @@ class _Kept(NamedTuple):
 class DataStorageCatalog:
     """Implements the Catalog port. `url` is the base address; `call_seconds` bounds one call of the port.
 
-    Workflows are kept for `cache_seconds` and never used after that. Newer servers have the three steps of DD-HAPI-017,
-    and are asked anew for the final choice; older ones have only the search of DD-LLM-001. Which it is shows by a 404.
+    Workflows are cached for `cache_seconds` and never used after that. Newer servers have the three steps of DD-HAPI-017,
+    and confirm the final choice; older ones have only the search of DD-LLM-001. A 404 shows which one it is.
 
-    `problem` says what is wrong: why the last look failed, or which records were left out. With an embedder, workflows
-    whose labels fit alike are ranked by meaning instead of words, once `follow` has embedded them all; `meaning_problem`
-    says why they are not.
+    `problem` says why the last look-up failed, or which records were left out. With an embedder, workflows whose labels
+    fit alike are ranked by meaning instead of words, once `follow` has embedded them all; `meaning_problem` says why they
+    are not.
     """
 
     def __init__(
@@ -69,15 +73,15 @@ class DataStorageCatalog:
         self._client = DataStorageClient(
             url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
-        self._source: Source = WorkflowsApi()
-        self._kept: dict[Hashable, _Kept] = {}
+        self._api: CatalogApi = WorkflowsApi()
+        self._kept: dict[Hashable, CachedSnapshot] = {}
         self._meaning = MeaningRank(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""
 
     async def __aenter__(self) -> Self:
-        """Opens nothing yet: connections are made with the first look."""
+        """Opens nothing yet: the first look-up connects."""
         return self
 
     async def __aexit__(
@@ -88,12 +92,12 @@ class DataStorageCatalog:
 
     @property
     def problem(self) -> str:
-        """Why the last look failed, or which records were left out; empty when all is well."""
+        """Why the last look-up failed, or which records were left out; empty when there is no problem."""
         return self._failure or self._left_out
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when they do not, or it is still at work."""
+        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are being made."""
         return self._meaning.problem if self._meaning else ""
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
@@ -110,7 +114,7 @@ class DataStorageCatalog:
         async def look(exchange: Exchange) -> Workflow | None:
             snapshot = self._fresh(context) or await self._read(exchange, context)
             listed = snapshot.get(workflow_id, context)
-            return listed and await self._source.confirm(exchange, listed, context)
+            return listed and await self._api.confirm(exchange, listed, context)
 
         now = await self._call(look)
         return None if now is None or mismatches(now, for_final_choice(context)) else now
@@ -122,7 +126,7 @@ class DataStorageCatalog:
         return snapshot.search(query, context, await known.scores(query) if known else None)
 
     async def follow(self, poll_seconds: float) -> None:
-        """Keep what is known fresh, and `problem` with it, and embed what is new, until cancelled."""
+        """Refresh the cache and `problem`, and embed new workflows, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_fresh(poll_seconds))
             if self._meaning:
@@ -130,7 +134,7 @@ class DataStorageCatalog:
 
     async def _keep_fresh(self, poll_seconds: float) -> None:
         while True:
-            with contextlib.suppress(CatalogUnavailable):  # it stands in `problem`
+            with contextlib.suppress(CatalogUnavailable):  # `problem` says why
                 await self.actions(SelectionContext())
             await asyncio.sleep(poll_seconds)
 
@@ -156,21 +160,21 @@ class DataStorageCatalog:
         return found
 
     def _fresh(self, context: SelectionContext) -> CatalogSnapshot | None:
-        kept = self._kept.get(self._source.key(context))
+        kept = self._kept.get(self._api.key(context))
         return kept.snapshot if kept is not None and self._monotonic() < kept.until else None
 
     async def _read(self, exchange: Exchange, context: SelectionContext) -> CatalogSnapshot:
-        async with self._reading:  # whoever waited finds what the other one has read
+        async with self._reading:  # another call may have read it meanwhile
             if snapshot := self._fresh(context):
                 return snapshot
             until = self._monotonic() + self._cache_seconds
             found = await self._found(exchange, context)
             self._note(found)
             snapshot = await asyncio.to_thread(CatalogSnapshot, found.workflows.values(), found.texts)
-            self._keep(self._source.key(context), _Kept(snapshot, until))
+            self._keep(self._api.key(context), CachedSnapshot(snapshot, until))
             return snapshot
 
-    def _keep(self, key: Hashable, kept: _Kept) -> None:
+    def _keep(self, key: Hashable, kept: CachedSnapshot) -> None:
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[key] = kept
@@ -178,21 +182,21 @@ class DataStorageCatalog:
             self._meaning.offer(kept.snapshot.passages)
             self._embedded = kept.snapshot
 
-    async def _found(self, exchange: Exchange, context: SelectionContext) -> Found:
+    async def _found(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:
         try:
-            return await self._source.read(exchange, context)
-        except NoSuchApiError:
-            other = PlaybooksApi() if isinstance(self._source, WorkflowsApi) else WorkflowsApi()
+            return await self._api.read(exchange, context)
+        except ApiMissingError:
+            other = PlaybooksApi() if isinstance(self._api, WorkflowsApi) else WorkflowsApi()
             found = await other.read(exchange, context)
-        self._source = other
+        self._api = other
         self._kept.clear()
         return found
 
-    def _note(self, found: Found) -> None:
-        """Raises FailedError when nothing of what came can be used: that is another contract, no empty catalog."""
+    def _note(self, found: CatalogRecords) -> None:
+        """Raises RequestFailedError when no record can be used: the server has another contract, not an empty catalog."""
         before, count = self._left_out, found.left_out
         if count and not found.workflows:
-            raise FailedError(f"nothing of what it answers can be used: {found.reasons[0]}")
+            raise RequestFailedError(f"no record of its answer can be used: {found.reasons[0]}")
         shown = "; ".join(found.reasons)
         self._left_out = f"{count} records of the catalog are left out: {shown}" if count else ""
         if not found.workflows:

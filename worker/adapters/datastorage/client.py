@@ -1,4 +1,4 @@
-"""One DataStorage over HTTP: tried again once, within one deadline, and left alone for a while when it fails."""
+"""A client of one DataStorage over HTTP: one retry within one deadline, and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PAUSE_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 2.0
 RULE = BreakerRule(failures=3, open_seconds=30.0, longest_seconds=300.0)
 HINTS = {
-    401: ": the token is not taken",
+    401: ": it does not accept the token",
     403: ": the worker may not read it",
     404: ": no such API at this address",
 }
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class FailedError(Exception):
-    """A question was not answered. `status` is 0 without an answer; `again`: another try may work, after `after` seconds.
+class RequestFailedError(Exception):
+    """A request failed. `status` is 0 without a response; `again`: a retry may work, after `after` seconds.
 
-    `absent`: the API itself says that there is no such thing. A 404 without JSON may be a proxy's, with nothing behind it.
+    `absent`: the API itself says that the resource does not exist. A 404 without JSON may come from a proxy.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class FailedError(Exception):
 
 
 class Exchange:
-    """The questions of one call of a port. They share its deadline, and one bound on all that is read."""
+    """The requests of one call of a port. They share its deadline, and one limit on the bytes read."""
 
     def __init__(self, server: JsonServer, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._server, self._sleep, self._left = server, sleep, MAX_CALL_BYTES
 
     async def get(self, path: str, params: Mapping[str, str]) -> Any:
-        """The JSON that is answered with status 200; asked again once when that may help. Raises FailedError."""
+        """The JSON of a response with status 200, after one retry where that may help. Raises RequestFailedError."""
         left = ATTEMPTS
         while True:
             left -= 1
             try:
                 return _document(await self._ask(path, params))
-            except FailedError as error:
+            except RequestFailedError as error:
                 wait = PAUSE_SECONDS if error.after is None else error.after
                 if not left or not error.again or wait > LONGEST_WAIT_SECONDS:
                     raise
@@ -75,20 +75,20 @@ class Exchange:
         try:
             answer = await self._server.get(path, params)
         except UnreachableError as error:
-            raise FailedError(f"it {error}", again=True) from error
+            raise RequestFailedError(f"it {error}", again=True) from error
         except TooLongError as error:
-            raise FailedError("the answer is too long") from error
+            raise RequestFailedError("the answer is too long") from error
         self._left -= len(answer.body)
         if self._left < 0:
-            raise FailedError("the answers are too long")
+            raise RequestFailedError("the answers are too long")
         return answer
 
 
-async def gathered(work: Callable[[str], Awaitable[Found]], names: Iterable[str]) -> dict[str, Found]:
-    """What `work` finds for each name, a few at once. Raises the first failure, and leaves nothing running."""
+async def gathered(work: Callable[[str], Awaitable[Result]], names: Iterable[str]) -> dict[str, Result]:
+    """The result of `work` for each name, a few at once. Raises the first failure, and leaves no task running."""
     slots = asyncio.Semaphore(CONNECTIONS)
 
-    async def one(name: str) -> Found:
+    async def one(name: str) -> Result:
         async with slots:
             return await work(name)
 
@@ -101,10 +101,11 @@ async def gathered(work: Callable[[str], Awaitable[Found]], names: Iterable[str]
 
 
 class DataStorageClient:
-    """`call_seconds` bounds one call of a port, however many questions and tries it takes.
+    """`call_seconds` bounds one call of a port, however many requests and retries it takes.
 
-    After three failed calls in a row, or when the server asks for it (Retry-After), nothing is sent for a while and
-    every call fails at once. `failure` makes the port's own error of a message, which names the server.
+    After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker opens: nothing
+    is sent for a while and every call fails at once. `failure` makes the port's own error of a message that names the
+    server.
     """
 
     def __init__(
@@ -126,10 +127,10 @@ class DataStorageClient:
         """Closes the connections."""
         await self._server.aclose()
 
-    async def call(self, work: Callable[[Exchange], Awaitable[Found]]) -> Found:
-        """What `work` finds before the deadline. Raises the port's error."""
+    async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
+        """The result of `work`, before the deadline. Raises the port's error."""
         if pause(self._breaker, self._monotonic()):
-            raise self._failed(f"it is left alone for a while ({self._last})")
+            raise self._failed(f"no request is sent for a while ({self._last})")
         self._breaker = started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
@@ -137,7 +138,7 @@ class DataStorageClient:
         except TimeoutError as error:
             self._note(f"no answer within {self._call_seconds:g} s", None)
             raise self._failed(self._last) from error
-        except FailedError as error:
+        except RequestFailedError as error:
             self._note(str(error), error.after)
             raise self._failed(self._last) from error
         except BaseException:
@@ -158,7 +159,7 @@ def _document(answer: Answer) -> Any:
     status = answer.status
     if status != 200:
         hint = ": redirects are not followed" if 300 <= status < 400 else HINTS.get(status, "")
-        raise FailedError(
+        raise RequestFailedError(
             f"it answered {status}{hint}",
             status=status,
             again=answer.may_pass,
@@ -168,7 +169,7 @@ def _document(answer: Answer) -> Any:
     try:
         return answer.json()
     except ValueError as error:
-        raise FailedError("the answer is not JSON") from error
+        raise RequestFailedError("the answer is not JSON") from error
 
 
 def _is_object(answer: Answer) -> bool:

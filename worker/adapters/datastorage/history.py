@@ -1,7 +1,7 @@
 """Remediation history from Kubernaut's DataStorage: `GET /api/v1/remediation-history/context` (DD-HAPI-016).
 
-DataStorage collects what was executed by itself and compares hashes by itself; we only ask. An answer of another shape
-is a failure, never an empty history: a changed contract must not pass for "nothing was ever tried".
+DataStorage collects by itself what was executed, and compares hashes; we only read. An answer of another shape is a
+failure, never an empty history: a changed contract must not look as if nothing was ever tried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from schemas.outcome import ExecutionOutcome
-from worker.adapters.datastorage.client import DataStorageClient, Exchange, FailedError
+from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
@@ -34,7 +34,7 @@ SPEC_DRIFT = "specdrift"
 
 
 @dataclass(frozen=True, slots=True)
-class _Cached:
+class CachedPast:
     past: Past
     until: float
 
@@ -42,7 +42,7 @@ class _Cached:
 class DataStorageHistory:
     """Implements History. `url` is the base address; `call_seconds` bounds one look-up, retries included.
 
-    Answers are kept for `cache_seconds`: one investigation looks twice.
+    Answers are cached for `cache_seconds`: an investigation looks twice.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class DataStorageHistory:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._cluster_id, self._cache_seconds, self._monotonic = cluster_id, cache_seconds, monotonic
-        self._cache: dict[tuple[str, ...], _Cached] = {}
+        self._cache: dict[tuple[str, ...], CachedPast] = {}
         self._client = DataStorageClient(
             url, HistoryUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
 
     async def __aenter__(self) -> Self:
-        """Opens nothing yet: connections are made with the first look-up."""
+        """Opens nothing yet: the first look-up connects."""
         return self
 
     async def __aexit__(
@@ -73,10 +73,12 @@ class DataStorageHistory:
         await self._client.aclose()
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
-        """What DataStorage knows of this resource with this spec. Raises HistoryUnavailable."""
+        """Past remediations of this resource with this spec. Raises HistoryUnavailable."""
         current = await spec_hash
         if not current:
-            raise HistoryUnavailable(f"the spec of {target} could not be read, which its history is kept by")
+            raise HistoryUnavailable(
+                f"the spec of {target} could not be read, and its history is looked up by it"
+            )
         key = (target.kind, target.namespace, target.name, current)
         cached, now = self._cache.get(key), self._monotonic()
         if cached and now < cached.until:
@@ -86,12 +88,12 @@ class DataStorageHistory:
         return past
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
-        """Nothing: DataStorage learns from those who execute."""
+        """Does nothing: DataStorage hears of remediations from those who execute them."""
 
     def _keep(self, key: tuple[str, ...], past: Past) -> None:
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[key] = _Cached(past, self._monotonic() + self._cache_seconds)
+        self._cache[key] = CachedPast(past, self._monotonic() + self._cache_seconds)
 
     async def _ask(self, exchange: Exchange, target: ObjectRef, current: str) -> Past:
         asked = {
@@ -109,7 +111,7 @@ class DataStorageHistory:
 def _past(document: Any) -> Past:
     recent, older = dig(document, "tier1", "chain"), dig(document, "tier2", "chain")
     if not isinstance(dig(document, "tier1"), dict) or not isinstance(recent, list | None):
-        raise FailedError("the answer is not a remediation history")
+        raise RequestFailedError("the answer is not a remediation history")
     found: dict[str, PastRemediation] = {}
     for entry in (*mappings(recent), *mappings(older)):  # a recent one is in both, with details in the first
         made = _remediation(entry)

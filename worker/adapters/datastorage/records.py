@@ -1,7 +1,7 @@
-"""What DataStorage answers about workflows, as workflows of the domain.
+"""Workflows of the domain from the records of DataStorage.
 
-Its records hold what an ADR-043 document holds, in another arrangement; names may be camelCase or, of older servers,
-snake_case. Whatever is not a workflow is refused with a reason: a record that is half understood could be chosen.
+A record holds what an ADR-043 document holds, arranged differently; names are camelCase or, from older servers,
+snake_case. A record that is not a workflow is rejected with a reason: one that is half understood could be chosen.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MANDATORY_LABELS = ("severity", "component", "environment", "priority")
 
 
 class BadRecordError(ValueError):
-    """The record is no workflow that can be offered. The text says why."""
+    """The record is not a workflow that can be offered. The text says why."""
 
 
 class ActionEntry(BaseModel):
-    """One entry of `GET /api/v1/workflows/actions`; its count is not believed."""
+    """One entry of `GET /api/v1/workflows/actions`. Its count is not used."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -94,8 +94,8 @@ def read_workflow(record: Any) -> Workflow | None:
 def read_playbook(record: Any) -> Workflow:
     """A playbook of the older search (DD-LLM-001, section 7.1). Raises BadRecordError.
 
-    It carries no labels: signal type and severity stand in its description. Nor does it carry a type of action, for
-    which its id stands: there, safety constraints and policies find the words they look for.
+    It has no labels: its description begins with signal type and severity. It has no type of action either; its id takes
+    that place, since there safety constraints and policies find the words they look for.
     """
     fields = mapping(record)
     name, description = text(fields.get("playbook_id")), text(fields.get("description"))
@@ -121,7 +121,7 @@ def _built(document: Mapping[str, Any]) -> Workflow:
         raise BadRecordError(_reason(error)) from error
     workflow, flaws = build_workflow(written, "", "")
     if unknown := [v for v in workflow.labels.get("severity", ()) if not _is_severity(v)]:
-        raise BadRecordError(one_line(f"labels.severity: {unknown[0]} is none", MAX_REASON_CHARS))
+        raise BadRecordError(one_line(f"labels.severity: {unknown[0]} is not a severity", MAX_REASON_CHARS))
     if flaws:
         at = ".".join(map(str, flaws[0].at))
         raise BadRecordError(one_line(f"{at}: {flaws[0].message}", MAX_REASON_CHARS))
@@ -139,18 +139,18 @@ def _value(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _labels(labels: Any) -> Any:
-    """Labels as they are, without those that are empty. Raises BadRecordError when one is missing that must not be."""
+    """The labels that have a value. Raises BadRecordError when a mandatory one is missing."""
     if not isinstance(labels, dict | None):
         return labels
     labels = labels or {}
     missing = [name for name in MANDATORY_LABELS if not labels.get(name)]
     if missing:
-        raise BadRecordError(f"labels: {missing[0]} is missing, so it would match nothing")
+        raise BadRecordError(f"labels: {missing[0]} is missing, so the workflow would match no incident")
     return {name: values for name, values in labels.items() if values}
 
 
 def _detected(labels: Any) -> Any:
-    """Labels that are set: the server does not tell false and empty from absent."""
+    """The labels that are set: the server does not distinguish false and empty from absent."""
     if not isinstance(labels, dict):
         return labels or {}
     found = {name: value for name, value in labels.items() if snake_case(name) != FAILED_DETECTIONS}
@@ -158,7 +158,7 @@ def _detected(labels: Any) -> Any:
 
 
 def _parameters(written: Any) -> Any:
-    """`{"schema": {"parameters": [...]}}`, a list, or specifications by name. Anything else is left for the model to refuse."""
+    """`{"schema": {"parameters": [...]}}`, a list, or specifications by name. The model rejects anything else."""
     if not isinstance(written, dict):
         return [] if written is None else written
     if "schema" not in written:
