@@ -30,6 +30,9 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SOON = timedelta(hours=1)
+LATELY = timedelta(
+    hours=48
+)  # a changed ConfigMap takes effect with the next start, which may be a while later
 SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
@@ -130,7 +133,12 @@ def _configuration(facts: Facts, workload: ObjectRef, pod: Manifest) -> Iterator
     for name in used:
         found = facts.get(ref_to("ConfigMap", name, workload.namespace))
         when = changed(found) if found else None
-        if found is None or when is None or when <= since + SAME_CLOCK or (failed and when > failed + SLACK):
+        if (
+            found is None
+            or when is None
+            or when <= since + SAME_CLOCK
+            or not _followed(when, failed, facts.now)
+        ):
             continue
         yield Finding(
             cause=Cause.BAD_CONFIGURATION_CHANGE,
@@ -142,6 +150,20 @@ def _configuration(facts: Facts, workload: ObjectRef, pod: Manifest) -> Iterator
             signals=("CrashLoopBackOff",),
             reads=(reference(found), reference(pod)),
         )  # fmt: skip
+
+
+def _followed(change: datetime, failed: datetime | None, now: datetime | None) -> bool:
+    """Whether the failure came after the change, and not long after; as far as known."""
+    end = failed or now
+    return end is None or (change <= end + SLACK and end - change <= LATELY)
+
+
+def rollback_revision(facts: Facts, workload: ObjectRef, pod: Manifest, container: str) -> int:
+    """The revision to go back to when what fails came with the newest one and changed there; 0 when that is not so."""
+    rollout = rollout_of(facts, workload)
+    if rollout is None or not rollout.touches(container=container) or not _made_by(facts, pod, rollout):
+        return 0
+    return rollout.revision if rollout_strength(facts, workload, rollout) is not None else 0
 
 
 def stale_findings(facts: Facts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ class Doubt(enum.StrEnum):
     EXPLAINED_ELSEWHERE = "explained_elsewhere"
     NO_CAUSE_STATED = "no_cause_stated"
     AMBIGUOUS = "ambiguous"
+    UNKNOWN = "unknown"
     ACTION_DOES_NOT_FIT = "action_does_not_fit"
 
 
@@ -78,6 +79,10 @@ def judge(facts: Facts, searched: Searched, claim: Claim) -> Corroboration:
     if clear is None:
         return Corroboration(
             Doubt.AMBIGUOUS, f"{fitting[0].sentence} But a dependency is unhealthy too.", fitting[0]
+        )
+    if clear.strength is not Strength.DIRECT and facts.unsettled:
+        return Corroboration(
+            Doubt.UNKNOWN, f"{clear.sentence} But not everything it depends on could be read.", clear
         )
     return Corroboration(None, clear.sentence, clear)
 

@@ -10,7 +10,7 @@ from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
-from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength
+from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength, named
 from worker.domain.diagnosis.changes import change_findings, stale_findings
 from worker.domain.diagnosis.facts import Facts, Presence
 from worker.domain.diagnosis.running import running_findings
@@ -127,9 +127,9 @@ def _worth_node(found: Sequence[Finding]) -> bool:
 
 
 def _distinct(found: Sequence[Finding]) -> list[Finding]:
-    kept: dict[tuple[Cause, ObjectRef, frozenset[object]], Finding] = {}
+    kept: dict[tuple[object, ...], Finding] = {}
     for finding in found:
-        kept.setdefault((finding.cause, finding.object, frozenset(finding.remedies)), finding)
+        kept.setdefault((finding.cause, named(finding.object), finding.remedies), finding)
     return list(kept.values())
 
 

@@ -123,6 +123,12 @@ class Facts:
         wanted = {(ref.kind, ref.name) for ref in refs}
         return tuple(e for e in found if (e.about.kind, e.about.name) in wanted)
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether something that rules asked for is not known: not read for the budget, forbidden, timed out or cut."""
+        cut = any(isinstance(a, Listing) and not a.complete for a in self.answers.values())
+        return cut or bool(self.open) or any(a is Presence.UNKNOWN for a in self.answers.values())
+
     def answer(self, answers: Mapping[Question, Answer]) -> None:
         """Take what was read. The questions are no longer open."""
         self.answers.update(answers)

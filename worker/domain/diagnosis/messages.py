@@ -68,7 +68,7 @@ class MissingPart(enum.StrEnum):
     NONE = "none"
 
 
-NETWORK_DOWN = re.compile(r"cni|network ?plugin|NetworkPluginNotReady|NetworkReady=false", re.IGNORECASE)
+NETWORK_DOWN = re.compile(r"\bcni\b|network ?plugin|NetworkPluginNotReady|NetworkReady=false", re.IGNORECASE)
 OBJECT_MISSING = re.compile(
     r"\b(?:configmap|secret|serviceaccount)\b.*not found|not found.*\b(?:configmap|secret)\b", re.IGNORECASE
 )

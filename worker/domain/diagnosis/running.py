@@ -10,11 +10,12 @@ from worker.domain.cluster.fields import dig, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.changes import rollback_revision
 from worker.domain.diagnosis.facts import Facts
 from worker.domain.diagnosis.structure import memory_limit, ref_to, rollout_of, sick_containers
 from worker.domain.values.objects import Manifest, ObjectRef
 
-RECENT = timedelta(hours=24)
+RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
 NOT_STARTED = frozenset({"ContainerCannotRun", "StartError", "RunContainerError"})
 HOOKS = frozenset({"FailedPostStartHook"})
 KILLED_BY_PROBE = frozenset({137, 143})
@@ -26,7 +27,7 @@ def running_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterat
     about = facts.events(workload.namespace, reference(pod))
     for container in sick_containers(pod):
         ended = container.terminated or container.last
-        if text(ended.get("reason")) == "OOMKilled" and _recent(facts, ended):
+        if text(ended.get("reason")) == "OOMKilled" and _recent(facts, container, ended):
             yield out_of_memory(facts, pod, container, workload)
         elif container.failing and ended and not container.done:
             yield from _ended(facts, pod, container, workload, about)
@@ -34,9 +35,10 @@ def running_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterat
             yield _unready(facts, pod, container, workload, about)
 
 
-def _recent(facts: Facts, ended: dict[str, object]) -> bool:
+def _recent(facts: Facts, container: Container, ended: dict[str, object]) -> bool:
+    """Whether the end still matters: lately for a container that fails, just now for one that is well again."""
     at = moment(ended.get("finishedAt"))
-    return facts.now is None or at is None or facts.now - at <= RECENT
+    return facts.now is None or at is None or facts.now - at <= (RECENT if container.failing else JUST_NOW)
 
 
 def out_of_memory(facts: Facts, pod: Manifest, container: Container, workload: ObjectRef) -> Finding:
@@ -123,17 +125,16 @@ def defective_start(
     facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, what: str
 ) -> Finding:
     """A container whose command cannot be run as its spec says."""
-    rollout = rollout_of(facts, workload)
-    touched = rollout is not None and rollout.touches(container=container.name)
+    revision = rollback_revision(facts, workload, pod, container.name)
     return Finding(
         cause=Cause.DEFECTIVE_START,
         object=workload,
         sentence=f"Container {container.name} of {workload} {what}.",
         also=(reference(pod),),
-        remedies=frozenset({Remedy.ROLL_BACK}) if touched else frozenset(),
+        remedies=frozenset({Remedy.ROLL_BACK}) if revision else frozenset(),
         signals=("CrashLoopBackOff",),
         reads=(reference(pod),),
-        revision=rollout.revision if rollout and touched else 0,
+        revision=revision,
     )
 
 
@@ -156,9 +157,8 @@ def probe_finding(
     strength: Strength = Strength.TIMED,
 ) -> Finding:
     """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
-    rollout = rollout_of(facts, workload)
-    touched = rollout is not None and rollout.touches(container=container.name)
-    remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if touched else set())
+    revision = rollback_revision(facts, workload, pod, container.name)
+    remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if revision else set())
     return Finding(
         cause=Cause.PROBE,
         object=workload,
@@ -168,7 +168,7 @@ def probe_finding(
         remedies=frozenset(remedies),
         signals=("CrashLoopBackOff", "ProgressDeadlineExceeded"),
         reads=(reference(pod),),
-        revision=rollout.revision if rollout and touched else 0,
+        revision=revision,
     )
 
 

@@ -28,7 +28,7 @@ def search(facts: Facts, signal: ObjectRef) -> Searched:
     later: list[tuple[Edge, ...]] = []
     seen: dict[tuple[str, str, str], ObjectRef] = {}
     findings: list[Finding] = []
-    while (queue or (later and not _explained(findings))) and len(seen) < MAX_OBJECTS:
+    while (queue or (later and not facts.open and not _explained(findings))) and len(seen) < MAX_OBJECTS:
         path = queue.pop(0) if queue else later.pop(0)
         ref = path[-1].to
         if named(ref) in seen or len(path) > MAX_STEPS:

@@ -15,7 +15,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, name_of, refere
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, named
 from worker.domain.diagnosis.facts import Facts
 from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
@@ -117,14 +117,11 @@ def workloads_behind(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
     selector = strings(dig(facts.get(service), "spec", "selector"))
     if not selector:
         return []
-    pods = [
-        p
-        for p in facts.list("Pod", service.namespace).items
-        if selects({"matchLabels": selector}, labels_of(p))
-    ]
-    roots = dict.fromkeys(root_of(facts, pod) for pod in pods)
-    if roots:
-        return list(roots)
+    listed = facts.list("Pod", service.namespace)
+    pods = [p for p in listed.items if selects({"matchLabels": selector}, labels_of(p))]
+    roots = {named(root): root for root in (root_of(facts, pod) for pod in pods)}
+    if roots or not listed.complete:
+        return list(roots.values())
     return [reference(w) for w in templates_of(facts, service.namespace, selector)]
 
 

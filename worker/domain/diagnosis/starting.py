@@ -11,6 +11,7 @@ from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
 from worker.domain.diagnosis.facts import Facts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
+from worker.domain.diagnosis.running import defective_start
 from worker.domain.diagnosis.structure import container_specs, holds, ref_to, rollout_of, was_available
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -57,7 +58,8 @@ def _image(
         for e in reversed(about)
         if e.reason in {"Failed", "FailedToRetrieveImagePullSecret", "InspectFailed"}
     ]
-    problem = image_problem(*said)
+    image = text(container.spec.get("image"))
+    problem = image_problem(*(message.replace(image, "IMAGE") for message in said))
     remedies, also = set(IMAGE_REMEDIES.get(problem, frozenset())), [reference(pod)]
     secrets = [text(s.get("name")) for s in mappings(dig(pod, "spec", "imagePullSecrets"))]
     if problem is ImageProblem.UNAUTHORIZED or any(
@@ -92,18 +94,7 @@ def _not_created(facts: Facts, pod: Manifest, container: Container, workload: Ob
         yield _missing(facts, pod, workload, ref, part)
     if not found and part is MissingPart.NONE:
         reason = text(container.waiting.get("reason"))
-        rollout = rollout_of(facts, workload)
-        touched = rollout is not None and rollout.touches(container=container.name)
-        yield Finding(
-            cause=Cause.DEFECTIVE_START,
-            object=workload,
-            sentence=f"The kubelet cannot create container {container.name} of {workload}: {reason}.",
-            also=(reference(pod),),
-            remedies=frozenset({Remedy.ROLL_BACK}) if touched else frozenset(),
-            signals=(reason,),
-            reads=(reference(pod),),
-            revision=rollout.revision if rollout and touched else 0,
-        )
+        yield defective_start(facts, pod, container, workload, f"is not created by the kubelet: {reason}")
 
 
 def _named_references(pod: Manifest, workload: ObjectRef, message: str) -> Iterator[ObjectRef]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, named
 from worker.domain.diagnosis.facts import Facts, Presence
 from worker.domain.diagnosis.scheduling import matches_node, term_matches
 from worker.domain.diagnosis.structure import holds, labels_of, ref_to
@@ -42,7 +42,9 @@ def claim_findings(
     phase = text(dig(manifest, "status", "phase"))
     if meta(manifest).get("deletionTimestamp"):
         users = [
-            p for p in facts.list("Pod", claim.namespace).items if claim in claims_of(p, claim.namespace)
+            p
+            for p in facts.list("Pod", claim.namespace).items
+            if named(claim) in map(named, claims_of(p, claim.namespace))
         ]
         who = f", still used by {reference(users[0])}" if users else ""
         yield _finding(

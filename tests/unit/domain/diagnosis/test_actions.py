@@ -1,0 +1,84 @@
+"""What the names of actions mean, and when one fits."""
+
+import pytest
+
+from tests.fakes.manifests import crashing
+from tests.unit.domain.diagnosis.small_clusters import claim, judged, waiting, workload
+from worker.domain.diagnosis.actions import Action, misfit, remedies_of
+from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.structure import ref_to
+from worker.domain.values.workflows import Workflow
+
+API = ref_to("Deployment", "api", "shop")
+
+
+@pytest.mark.parametrize(
+    ("action_type", "remedy"),
+    [
+        ("IncreaseMemoryLimits", Remedy.INCREASE_MEMORY),
+        ("RollbackDeployment", Remedy.ROLL_BACK),
+        ("GitRevertCommit", Remedy.REVERT_SOURCE),
+        ("RestartDeployment", Remedy.RESTART),
+        ("restart_pod", Remedy.RESTART),
+        ("RestartKubelet", Remedy.RESTART_NODE_AGENT),
+        ("CordonDrainNode", Remedy.DRAIN),
+        ("CordonNode", Remedy.CORDON),
+        ("UncordonNode", Remedy.UNCORDON),
+        ("PatchConfiguration", Remedy.PATCH_CONFIGURATION),
+        ("RestoreConfigMap", Remedy.RESTORE_CONFIGURATION),
+        ("FixStatefulSetPVC", Remedy.RECREATE_CLAIM),
+        ("ExpandPersistentVolumeClaim", Remedy.EXPAND_VOLUME),
+        ("CleanupPVC", Remedy.CLEAN_VOLUME),
+        ("CleanupNode", Remedy.CLEAN_NODE),
+        ("RelaxPDB", Remedy.RELAX_DISRUPTION_BUDGET),
+        ("PatchHPA", Remedy.RAISE_AUTOSCALER),
+        ("RefreshImagePullSecret", Remedy.REFRESH_PULL_SECRET),
+        ("FixImageReference", Remedy.FIX_IMAGE),
+        ("ProvisionNode", Remedy.ADD_CAPACITY),
+        ("ScaleReplicas", Remedy.SCALE_UP),
+        ("ResumeCronJob", Remedy.RESUME),
+    ],
+)
+def test_names_of_actions(action_type, remedy):
+    assert remedy in remedies_of(action_type)
+
+
+def finding(**fields):
+    return Finding(fields.pop("cause", Cause.CONTROLLER), API, "It is broken.", **fields)
+
+
+def other(signal="Broken", component="apps/v1/Deployment"):
+    return Action(
+        Workflow("x-v1", "Frobnicate", labels={"signal_type": (signal,), "component": (component,)}), (API,)
+    )
+
+
+def test_an_action_that_is_not_understood_fits_by_what_its_workflow_declares():
+    assert misfit(other(), finding(signals=("broken",))) == ""
+    assert misfit(other("Other"), finding(signals=("broken",)))
+    assert misfit(other(component="v1/Node"), finding(signals=("broken",)))
+    assert misfit(other(), finding(signals=("broken",), strength=Strength.SYMPTOM))
+
+
+def test_an_action_on_something_else_does_not_fit():
+    action = Action(Workflow("x-v1", "IncreaseMemoryLimits"), (ref_to("Deployment", "web", "shop"),))
+    assert misfit(action, finding(remedies=frozenset({Remedy.INCREASE_MEMORY})))
+
+
+async def test_what_a_gitops_tool_owns_is_changed_at_its_source():
+    api = workload(status=waiting("ErrImagePull", "not found"))
+    wrong = await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))
+    assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
+    api[0]["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "x"}
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))).borne_out
+    edited = await judged(*api, about=api[0], claim=claim(api[0], "FixImageReference"))
+    assert edited.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+async def test_a_claim_without_an_action_needs_state_and_link_only():
+    api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "1Gi"}})
+    verdict = await judged(*api, about=api[0], claim=claim(api[0]))
+    assert verdict.borne_out
+    assert verdict.finding is not None
+    assert verdict.finding.cause is Cause.OUT_OF_MEMORY

@@ -1,0 +1,138 @@
+"""What was changed before pods failed, by the order of times."""
+
+import pytest
+
+from tests.fakes.manifests import crashing, obj, replica_set, running
+from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, workload
+from worker.domain.cluster.fields import reference
+from worker.domain.diagnosis.causes import Cause, Remedy, Strength
+from worker.domain.diagnosis.corroborate import Doubt
+
+
+def rolled_out(*, failed_at: str = "", reason: str = "", new: str = "shop/app:2"):
+    """A Deployment whose second revision crashes."""
+    api = workload(image=new)
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    api[1]["metadata"]["creationTimestamp"] = "2026-06-04T15:00:00Z"
+    conditions = (
+        [{"type": "Available", "status": "False", "lastTransitionTime": failed_at}] if failed_at else []
+    )
+    conditions += [{"type": "Progressing", "status": "False", "reason": reason}] if reason else []
+    api[0]["status"] = {"replicas": 1, "conditions": conditions}
+    return [*api, replica_set(api[0], "zz", 1)]
+
+
+async def test_a_failure_right_after_a_rollout_speaks_for_a_rollback():
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    found = (await findings(*api, about=api[0]))[0]
+    assert (found.cause, found.strength, found.revision) == (Cause.BAD_ROLLOUT, Strength.TIMED, 1)
+    assert found.remedies == {Remedy.ROLL_BACK}
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment"))).borne_out
+
+
+async def test_a_failure_long_after_the_rollout_does_not():
+    api = rolled_out(failed_at="2026-06-04T17:30:00Z")
+    assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
+
+
+async def test_a_rollout_that_did_not_progress_in_time():
+    api = rolled_out(reason="ProgressDeadlineExceeded")
+    found = (await findings(*api, about=api[0]))[0]
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+
+
+async def test_the_revision_before_still_runs_well():
+    api = rolled_out()
+    old = pod_of(api[3], "api", status=running())
+    found = (await findings(*api, old, about=api[0]))[0]
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+
+
+@pytest.mark.parametrize("revision", [2, 7])
+async def test_only_the_revision_before_is_borne_out(revision):
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    verdict = await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=revision))
+    assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
+    right = await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=1))
+    assert right.borne_out
+
+
+async def test_a_restart_is_no_rollout():
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z", new="shop/app:1")
+    api[1]["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "x"}
+    assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
+
+
+async def test_stateful_sets_keep_revisions_of_their_own():
+    owner = obj("StatefulSet", "db", api_version="apps/v1", spec={"replicas": 1}, status={
+        "conditions": [{"type": "Available", "status": "False", "lastTransitionTime": "2026-06-04T15:01:00Z"}]})  # fmt: skip
+    revisions = [
+        obj("ControllerRevision", f"db-{name}", api_version="apps/v1", owner=owner, revision=number, creationTimestamp=when,
+            data={"spec": {"template": {"spec": {"containers": [{"name": "app", "image": image}]}}}})
+        for name, number, when, image in (("a", 1, "2026-06-01T10:00:00Z", "x:1"), ("b", 2, "2026-06-04T15:00:00Z", "x:2"))
+    ]  # fmt: skip
+    pods = pod_of(owner, "db", status=crashing())
+    pods["metadata"]["labels"]["controller-revision-hash"] = "db-b"
+    found = (await findings(owner, *revisions, pods, about=owner))[0]
+    assert (found.cause, found.revision) == (Cause.BAD_ROLLOUT, 1)
+    pods["metadata"]["labels"]["controller-revision-hash"] = "db-a"
+    assert (await findings(owner, *revisions, pods, about=owner))[0].cause is Cause.CRASH_ON_START
+
+
+def configured(changed_at: str, failed_at: str = "2026-06-04T15:05:00Z"):
+    """A crashing Deployment of 1 June whose ConfigMap changed at a time."""
+    api = workload(envFrom=[{"configMapRef": {"name": "conf"}}])
+    api[0]["status"]["conditions"] = [
+        {"type": "Available", "status": "False", "lastTransitionTime": failed_at}
+    ]
+    managed = [
+        {"manager": "kubectl", "time": changed_at},
+        {"subresource": "status", "time": "2026-06-09T00:00:00Z"},
+    ]
+    conf = obj("ConfigMap", "conf", data={}, managedFields=managed, creationTimestamp="2026-05-01T00:00:00Z")
+    return [*api, conf]
+
+
+async def test_a_config_map_that_changed_before_the_failure():
+    api = configured("2026-06-04T15:00:00Z")
+    found = (await findings(*api, about=api[0]))[0]
+    assert (found.cause, found.object) == (Cause.BAD_CONFIGURATION_CHANGE, reference(api[3]))
+    labels = {"signal_type": ("CrashLoopBackOff",)}
+    assert (
+        await judged(*api, about=api[0], claim=claim(api[3], "PatchConfiguration", labels=labels))
+    ).borne_out
+    other = {"signal_type": ("ConnectionPoolExhausted",)}
+    verdict = await judged(*api, about=api[0], claim=claim(api[3], "PatchConfiguration", labels=other))
+    assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    "changed_at", ["2026-05-20T10:00:00Z", "2026-06-04T15:20:00Z", "2026-06-01T12:00:00Z"]
+)
+async def test_changes_before_the_template_after_the_failure_or_long_ago_prove_nothing(changed_at):
+    api = configured(changed_at)
+    assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
+
+
+async def test_a_change_that_is_seen_only_after_a_restart_is_stale_configuration():
+    api = configured("2026-06-04T15:00:00Z")
+    api[2]["status"] = running()
+    found = (await findings(*api, about=api[0]))[0]
+    assert (found.cause, found.remedies) == (Cause.STALE_CONFIGURATION, {Remedy.RESTART})
+
+
+async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an_answer_out():
+    from tests.fakes.memory_cluster import MemoryCluster
+    from worker.domain.diagnosis.corroborate import corroborate
+    from worker.domain.diagnosis.driver import Budget, Investigator
+    from worker.domain.diagnosis.facts import Facts
+    from worker.domain.values.errors import ClusterReason
+
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    cluster = MemoryCluster(api)
+    cluster.fail(ClusterReason.FORBIDDEN, kind="Service")
+    wanted = claim(api[0], "RollbackDeployment")
+    verdict = await Investigator(cluster, Budget()).conclude(
+        Facts(), lambda f: corroborate(f, reference(api[0]), wanted)
+    )
+    assert verdict.doubt is Doubt.UNKNOWN

@@ -1,0 +1,274 @@
+"""What controllers state about autoscalers, budgets, jobs, deletions and custom kinds; pods that are not created."""
+
+import pytest
+
+from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
+from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, node, service, workload
+from worker.domain.cluster.fields import reference
+from worker.domain.diagnosis.causes import Cause, Remedy
+from worker.domain.diagnosis.messages import Refusal, refusal
+from worker.domain.diagnosis.structure import ref_to
+
+LIMITED = {"resources": {"limits": {"memory": "64Mi"}}}
+
+
+async def first(*manifests, about):
+    return (await findings(*manifests, about=about))[0]
+
+
+def hpa(*conditions, current=3, target="api"):
+    return obj("HorizontalPodAutoscaler", "api", api_version="autoscaling/v2",
+               spec={"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}},
+               status={"currentReplicas": current, "conditions": list(conditions)})  # fmt: skip
+
+
+LIMIT = {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"}
+NO_METRICS = {"type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric"}
+
+
+async def test_an_autoscaler_at_its_maximum():
+    scaler = hpa(LIMIT)
+    found = await first(scaler, *workload(status=running()), about=scaler)
+    assert (found.object, found.remedies) == (reference(scaler), {Remedy.RAISE_AUTOSCALER})
+    assert await findings(hpa(LIMIT, current=2), *workload(status=running()), about=scaler) == ()
+
+
+async def test_an_autoscaler_without_a_target():
+    scaler = hpa()
+    found = await first(scaler, about=scaler)
+    assert found.blames(ref_to("Deployment", "api", "shop"))
+
+
+async def test_a_target_without_requests():
+    scaler, api = hpa(NO_METRICS), workload(status=running())
+    assert (await first(scaler, *api, about=scaler)).object.kind == "Deployment"
+
+
+async def test_a_metrics_api_that_is_down():
+    scaler = hpa(NO_METRICS)
+    api = workload(status=running(), resources={"requests": {"cpu": "1"}})
+    served = obj("APIService", "v1beta1.metrics.k8s.io", "", api_version="apiregistration.k8s.io/v1",
+                 spec={"service": {"name": "metrics-server", "namespace": "kube-system"}},
+                 status={"conditions": [{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]})  # fmt: skip
+    found = await first(scaler, *api, served, about=scaler)
+    assert found.blames(reference(served))
+
+
+def budget(healthy=2, allowed=0):
+    status = {
+        "currentHealthy": healthy,
+        "desiredHealthy": 2,
+        "expectedPods": 2,
+        "disruptionsAllowed": allowed,
+    }
+    return obj(
+        "PodDisruptionBudget",
+        "api",
+        api_version="policy/v1",
+        spec={"selector": {"matchLabels": {"app": "api"}}},
+        status=status,
+    )
+
+
+async def test_a_budget_that_blocks_a_drain():
+    there = [budget(), *workload(status=running())]
+    found = await first(*there, node(unschedulable=True), about=budget())
+    assert found.remedies == {Remedy.RELAX_DISRUPTION_BUDGET}
+    assert (await first(*there, node(), about=budget())).remedies == frozenset()
+    assert await findings(*there[1:], budget(allowed=1), about=budget()) == ()
+
+
+async def test_a_budget_whose_pods_are_sick_is_not_to_blame():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    found = await first(budget(healthy=1), *api, about=budget())
+    assert (found.cause, found.object) == (Cause.OUT_OF_MEMORY, reference(api[0]))
+
+
+def job(name="once", **status):
+    return obj("Job", name, api_version="batch/v1", spec={}, status=status)
+
+
+def failed(reason):
+    return {"conditions": [{"type": "Failed", "status": "True", "reason": reason}], "failed": 1}
+
+
+async def test_jobs_that_failed():
+    late, broken = job(**failed("DeadlineExceeded")), job(**failed("BackoffLimitExceeded"))
+    worked = pod("once-x", owner=late, status=running())
+    assert (await first(late, worked, about=late)).remedies == {Remedy.EXTEND_DEADLINE}
+    assert (await first(late, about=late)).remedies == frozenset()
+    assert (await first(broken, about=broken)).signals == ("BackoffLimitExceeded",)
+
+
+async def test_what_killed_the_pods_of_a_job_says_more():
+    broken = job(**failed("BackoffLimitExceeded"))
+    status = {**crashing("OOMKilled", 137), "phase": "Failed"}
+    killed = pod("once-x", owner=broken, status=status, spec={"containers": [{"name": "app", **LIMITED}]})
+    assert (await first(broken, killed, about=broken)).remedies == {Remedy.INCREASE_MEMORY}
+
+
+async def test_a_job_that_does_not_end():
+    endless = job(active=1)
+    status = running()
+    status["containerStatuses"].append({"name": "b", "state": {"terminated": {"exitCode": 0}}})
+    half = pod("once-x", owner=endless, status=status, spec={"containers": [{"name": "app"}, {"name": "b"}]})
+    assert "does not end" in (await findings(endless, half, about=endless))[0].sentence
+
+
+async def test_cron_jobs():
+    asleep = obj("CronJob", "n", api_version="batch/v1", spec={"suspend": True})
+    assert (await first(asleep, about=asleep)).remedies == {Remedy.RESUME}
+    held = obj(
+        "CronJob",
+        "n",
+        api_version="batch/v1",
+        spec={"concurrencyPolicy": "Forbid"},
+        status={"active": [{"name": "n-1"}]},
+    )
+    assert (await first(held, about=held)).object.name == "n-1"
+    missed = obj("CronJob", "n", api_version="batch/v1", spec={})
+    assert (await first(missed, event(missed, "TooManyMissedTimes", "x"), about=missed)).cause is Cause.JOB
+    run = job("n-1", **failed("BackoffLimitExceeded"))
+    run["metadata"]["ownerReferences"] = [
+        {"kind": "CronJob", "name": "n", "controller": True, "apiVersion": "batch/v1"}
+    ]
+    assert (await first(missed, run, about=missed)).object == reference(run)
+
+
+async def test_deletions_that_do_not_end():
+    doomed = obj("Namespace", "old", "", spec={"finalizers": ["kubernetes"]}, status={"conditions": [
+        {"type": "NamespaceFinalizersRemaining", "status": "True"}]})  # fmt: skip
+    doomed["metadata"]["deletionTimestamp"] = "2026-06-04T10:00:00Z"
+    assert (await first(doomed, about=doomed)).remedies == {Remedy.REMOVE_FINALIZER}
+    doomed["metadata"]["deletionTimestamp"] = "2026-06-04T15:29:00Z"
+    assert await findings(doomed, about=doomed) == ()
+
+
+async def test_a_namespace_that_waits_for_an_api_service():
+    doomed = obj(
+        "Namespace",
+        "old",
+        "",
+        status={"conditions": [{"type": "NamespaceDeletionDiscoveryFailure", "status": "True"}]},
+    )
+    doomed["metadata"]["deletionTimestamp"] = "2026-06-04T10:00:00Z"
+    down = obj(
+        "APIService",
+        "v1.x",
+        "",
+        api_version="apiregistration.k8s.io/v1",
+        status={"conditions": [{"type": "Available", "status": "False"}]},
+    )
+    assert (await first(doomed, down, about=doomed)).object == reference(down)
+
+
+async def test_a_pod_that_does_not_go_away():
+    stuck = pod("p")
+    stuck["metadata"]["deletionTimestamp"] = "2026-06-04T10:00:00Z"
+    found = await first(stuck, node(), about=stuck)
+    assert (found.cause, found.also[0].name) == (Cause.STUCK_DELETION, "node-1")
+
+
+async def test_sick_workloads_of_a_namespace():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    space = obj("Namespace", "shop", "")
+    assert (await first(*api, space, about=space)).object == reference(api[0])
+
+
+async def test_a_partition_that_holds_an_update():
+    held = obj("StatefulSet", "db", api_version="apps/v1", spec={"updateStrategy": {"rollingUpdate": {"partition": 3}}},
+               status={"currentRevision": "a", "updateRevision": "b"})  # fmt: skip
+    assert (await first(held, about=held)).cause is Cause.BAD_ROLLOUT
+
+
+async def test_kinds_with_conditions_of_their_own_controllers():
+    issuer = obj(
+        "ClusterIssuer",
+        "ca",
+        "",
+        api_version="cert-manager.io/v1",
+        status={"conditions": [{"type": "Ready", "status": "False"}]},
+    )
+    certificate = obj("Certificate", "tls", api_version="cert-manager.io/v1", spec={"issuerRef": {"kind": "ClusterIssuer", "name": "ca"}},
+                      status={"conditions": [{"type": "Ready", "status": "False", "reason": "DoesNotExist"}]})  # fmt: skip
+    found = await findings(certificate, issuer, about=certificate)
+    assert [f.object.kind for f in found] == ["Certificate", "ClusterIssuer"]
+    assert found[0].remedies == {Remedy.RENEW_CERTIFICATE}
+    waiting = obj("Challenge", "c", api_version="acme.cert-manager.io/v1")
+    assert (await first(certificate, issuer, waiting, about=certificate)).remedies == frozenset()
+    forged = {**certificate, "apiVersion": "evil.io/v1"}
+    assert await findings(forged, about=forged) == ()
+
+
+async def test_ingresses():
+    front = obj("Ingress", "web", api_version="networking.k8s.io/v1", spec={
+        "ingressClassName": "nginx", "rules": [{"http": {"paths": [{"backend": {"service": {"name": "api"}}}]}}]})  # fmt: skip
+    assert (await first(front, about=front)).object == reference(front)
+    there = obj("IngressClass", "nginx", "", api_version="networking.k8s.io/v1")
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    assert (await first(front, there, service("api"), *api, about=front)).object == reference(api[0])
+
+
+def refused(message):
+    owner = deployment("api", status={"replicas": 0})
+    owner["spec"]["template"]["spec"] |= {"serviceAccountName": "bot", "priorityClassName": "high"}
+    revision = replica_set(owner, "aa", 1)
+    return owner, [owner, revision, event(revision, "FailedCreate", message)]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3", "ResourceQuota"),
+        ("failed quota: q: must specify limits.cpu", "Deployment"),
+        ("maximum memory usage per Container is 1Gi", "LimitRange"),
+        ('violates PodSecurity "restricted:latest"', "Deployment"),
+        ('error looking up service account shop/bot: serviceaccount "bot" not found', "ServiceAccount"),
+        ("no PriorityClass with name high was found", "Deployment"),
+        ('admission webhook "x" denied the request', "Deployment"),
+        ("something new", "Deployment"),
+    ],
+)
+async def test_pods_that_are_not_created(message, kind):
+    owner, there = refused(message)
+    quota = obj("ResourceQuota", "q", status={"hard": {"pods": "3"}, "used": {"pods": "3"}})
+    found = await first(*there, quota, obj("LimitRange", "l"), about=owner)
+    assert (found.cause, found.object.kind) == (Cause.CREATION_REFUSED, kind)
+    assert found.blames(reference(owner))
+
+
+async def test_a_quota_with_room_is_not_to_blame():
+    owner, there = refused("exceeded quota: q")
+    roomy = obj("ResourceQuota", "q", status={"hard": {"pods": "9"}, "used": {"pods": "3"}})
+    assert (await first(*there, roomy, about=owner)).object.kind == "Deployment"
+
+
+async def test_a_webhook_whose_backend_is_down():
+    owner, there = refused('failed calling webhook "v.x": connect: connection refused')
+    hook = obj("ValidatingWebhookConfiguration", "v", "", api_version="admissionregistration.k8s.io/v1",
+               webhooks=[{"clientConfig": {"service": {"name": "guard", "namespace": "shop"}}}, {"clientConfig": {"url": "https://x"}}])  # fmt: skip
+    guard = workload("guard", status=crashing("OOMKilled", 137), **LIMITED)
+    there = [*there, hook, service("guard"), *guard]
+    assert (await first(*there, about=owner)).object == reference(guard[0])
+    assert (await judged(*there, about=owner, claim=claim(guard[0], "IncreaseMemoryLimits"))).borne_out
+
+
+async def test_the_condition_of_a_controller_says_the_same_as_its_events():
+    owner, there = refused("x")
+    there[1]["status"]["conditions"] = [
+        {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: q"}
+    ]
+    full = obj(
+        "ResourceQuota", "q", status={"hard": {"limits.memory": "1Gi"}, "used": {"limits.memory": "2Gi"}}
+    )
+    assert (await first(*there[:2], full, about=owner)).object.kind == "ResourceQuota"
+
+
+async def test_owners_of_a_pod_that_is_gone_are_found_by_its_name():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    gone = ref_to("Pod", "api-5d4f8c7b9x-abcde", "shop")
+    assert (await first(*api, about=gone)).object == reference(api[0])
+
+
+def test_a_refusal_of_no_known_class():
+    assert refusal("x") is Refusal.UNKNOWN

@@ -1,0 +1,263 @@
+"""What the state of pods says: memory, start, probes, images, missing configuration."""
+
+import pytest
+
+from tests.fakes.manifests import crashing, event, obj, replica_set, running
+from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, waiting, workload
+from worker.domain.cluster.fields import reference
+from worker.domain.diagnosis.causes import Cause, Remedy, Strength
+from worker.domain.diagnosis.corroborate import Doubt
+
+LIMITED = {"resources": {"limits": {"memory": "64Mi"}}}
+
+
+async def first(*manifests, about):
+    return (await findings(*manifests, about=about))[0]
+
+
+async def test_out_of_memory_at_its_own_limit_is_the_workload():
+    api = workload(status=crashing("OOMKilled", 137), **LIMITED)
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object, found.remedies) == (
+        Cause.OUT_OF_MEMORY, reference(api[0]), {Remedy.INCREASE_MEMORY})  # fmt: skip
+
+
+async def test_out_of_memory_without_a_limit_is_the_node():
+    api = workload(status=crashing("OOMKilled", 137))
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object.name) == (Cause.NODE, "node-1")
+    assert not found.remedies
+
+
+async def test_an_old_kill_says_nothing_about_a_container_that_is_well():
+    status = running(restarts=1)
+    status["containerStatuses"][0]["lastState"] = {
+        "terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-06-04T09:00:00Z"}
+    }
+    api = workload(status=status, **LIMITED)
+    assert await findings(*api, about=api[0]) == ()
+
+
+async def test_a_lowered_limit_may_be_rolled_back():
+    api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "16Mi"}})
+    before = replica_set(api[0], "zz", 1, resources={"limits": {"memory": "256Mi"}})
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    found = await first(*api, before, about=api[0])
+    assert found.remedies == {Remedy.INCREASE_MEMORY, Remedy.ROLL_BACK}
+    assert found.revision == 1
+    raised = replica_set(api[0], "zz", 1, resources={"limits": {"memory": "8Mi"}})
+    assert (await first(*api, raised, about=api[0])).remedies == {Remedy.INCREASE_MEMORY}
+
+
+async def test_a_crash_by_itself_is_a_symptom_that_supports_no_action():
+    api = workload()
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.strength, found.remedies) == (
+        Cause.CRASH_ON_START,
+        Strength.SYMPTOM,
+        frozenset(),
+    )
+    for action in ("RestartDeployment", "RollbackDeployment", "IncreaseMemoryLimits", "PatchConfiguration"):
+        verdict = await judged(*api, about=api[0], claim=claim(api[0], action))
+        assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [("StartError", 128), ("ContainerCannotRun", 127), ("Error", 126)]
+)
+async def test_a_command_that_cannot_be_run(reason, code):
+    api = workload(status=crashing(reason, code))
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.strength) == (Cause.DEFECTIVE_START, Strength.DIRECT)
+
+
+async def test_a_failing_hook():
+    api = workload(status=crashing(code=137))
+    found = await first(*api, event(api[2], "FailedPostStartHook", "x"), about=api[0])
+    assert found.cause is Cause.DEFECTIVE_START
+
+
+@pytest.mark.parametrize(
+    ("probe", "message"),
+    [("livenessProbe", "Liveness probe failed"), ("startupProbe", "Startup probe failed")],
+)
+async def test_a_probe_that_kills(probe, message):
+    api = workload(status=crashing(code=137), **{probe: {"tcpSocket": {"port": 80}}})
+    found = await first(*api, event(api[2], "Unhealthy", message), about=api[0])
+    assert found.cause is Cause.PROBE
+    assert Remedy.FIX_PROBE in found.remedies
+
+
+async def test_a_kill_without_a_failing_probe_is_no_probe():
+    api = workload(status=crashing(code=137), livenessProbe={"tcpSocket": {"port": 80}})
+    assert (await first(*api, about=api[0])).cause is Cause.CRASH_ON_START
+
+
+def unready(**container):
+    status = running()
+    status["conditions"][0]["status"] = "False"
+    status["containerStatuses"][0]["ready"] = False
+    return workload(status=status, **container)
+
+
+async def test_a_readiness_probe_on_a_port_that_is_not_declared():
+    api = unready(readinessProbe={"httpGet": {"port": 9999}}, ports=[{"containerPort": 8080, "name": "http"}])
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.strength) == (Cause.PROBE, Strength.DIRECT)
+    api = unready(
+        readinessProbe={"httpGet": {"port": "http"}}, ports=[{"containerPort": 8080, "name": "http"}]
+    )
+    assert (await first(*api, about=api[0])).cause is Cause.NOT_READY
+
+
+@pytest.mark.parametrize(
+    ("message", "remedies"),
+    [
+        ("rpc error: manifest unknown", {Remedy.FIX_IMAGE}),
+        ("unauthorized: authentication required", {Remedy.REFRESH_PULL_SECRET}),
+        ("toomanyrequests: You have reached your pull rate limit", set()),
+        ("dial tcp: lookup registry: no such host", set()),
+        ("no match for platform in manifest", set()),
+        ("x509: certificate signed by unknown authority", set()),
+        ("something new", set()),
+    ],
+)
+async def test_images_by_the_class_of_the_message(message, remedies):
+    api = workload(status=waiting("ImagePullBackOff", message))
+    found = await first(*api, about=api[2])
+    assert found.cause is Cause.IMAGE
+    assert found.remedies == remedies
+
+
+async def test_the_name_of_an_image_is_no_message():
+    api = workload(
+        image="registry/unauthorized/x:1",
+        status=waiting("ErrImagePull", "registry/unauthorized/x:1: not found"),
+    )
+    assert (await first(*api, about=api[0])).remedies == {Remedy.FIX_IMAGE}
+
+
+async def test_a_pull_secret_that_cannot_be_retrieved():
+    api = workload(status=waiting("ErrImagePull", "pull access denied"))
+    api[2]["spec"]["imagePullSecrets"] = [{"name": "reg"}]
+    found = await first(*api, event(api[2], "FailedToRetrieveImagePullSecret", "x"), about=api[0])
+    assert found.remedies == {Remedy.REFRESH_PULL_SECRET}
+    assert any(ref.kind == "Secret" and ref.name == "reg" for ref in found.also)
+
+
+async def test_an_image_that_the_last_rollout_changed():
+    api = workload(image="shop/app:2", status=waiting("ImagePullBackOff", "not found"))
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    found = await first(*api, replica_set(api[0], "zz", 1), about=api[0])
+    assert found.remedies == {Remedy.FIX_IMAGE, Remedy.ROLL_BACK}
+    assert found.revision == 1
+
+
+def mounting(kind: str = "configMap", **source):
+    api = workload(status=waiting("ContainerCreating"))
+    api[2]["spec"]["volumes"] = [{"name": "v", kind: source}]
+    return api
+
+
+async def test_a_config_map_that_is_not_there():
+    api = mounting(name="conf")
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object.kind, found.object.name) == (
+        Cause.MISSING_CONFIGURATION,
+        "ConfigMap",
+        "conf",
+    )
+    assert found.blames(reference(api[0]))
+    assert await findings(*mounting(name="conf", optional=True), about=api[0]) == ()
+
+
+async def test_a_config_map_that_never_was_there_cannot_be_restored():
+    api = mounting(name="conf")
+    assert Remedy.RESTORE_CONFIGURATION in (await first(*api, about=api[0])).remedies
+    api[0]["status"] = {"replicas": 1}
+    assert Remedy.RESTORE_CONFIGURATION not in (await first(*api, about=api[0])).remedies
+
+
+async def test_a_key_that_a_config_map_lacks():
+    api = mounting(name="conf", items=[{"key": "a.yaml", "path": "a"}])
+    conf = obj("ConfigMap", "conf", data={"b.yaml": ""})
+    found = await first(*api, conf, about=api[0])
+    assert found.remedies == {Remedy.RESTORE_CONFIGURATION, Remedy.PATCH_CONFIGURATION}
+    assert await findings(*api, obj("ConfigMap", "conf", data={"a.yaml": ""}), about=api[0]) == ()
+
+
+async def test_a_key_for_the_environment():
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}]
+    api = workload(
+        status=waiting("CreateContainerConfigError", "couldn't find key a in ConfigMap shop/conf"), env=env
+    )
+    found = await first(*api, obj("ConfigMap", "conf", data={}), about=api[0])
+    assert (found.object.name, found.cause) == ("conf", Cause.MISSING_CONFIGURATION)
+
+
+async def test_a_secret_that_the_kubelet_misses():
+    api = mounting("secret", secretName="tls")
+    said = event(api[2], "FailedMount", 'MountVolume.SetUp failed for volume "v": secret "tls" not found')
+    found = await first(*api, said, about=api[0])
+    assert (found.object.kind, found.object.name) == ("Secret", "tls")
+    assert not found.remedies
+
+
+async def test_what_should_have_made_the_secret_may_be_blamed_too():
+    api = mounting("secret", secretName="tls")
+    said = event(api[2], "FailedMount", 'secret "tls" not found')
+    maker = obj("ExternalSecret", "tls", api_version="external-secrets.io/v1beta1", spec={"target": {"name": "tls"}},
+                status={"conditions": [{"type": "Ready", "status": "False"}]})  # fmt: skip
+    assert (await first(*api, said, maker, about=api[0])).blames(reference(maker))
+
+
+async def test_other_errors_of_the_kubelet():
+    api = workload(
+        status=waiting("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
+    )
+    assert (await first(*api, about=api[0])).cause is Cause.DEFECTIVE_START
+    api = workload(status=waiting("ContainerCreating"))
+    said = event(api[2], "Failed", "hcs::CreateComputeSystem app: does not match", count=9)
+    assert (await first(*api, said, about=api[0])).cause is Cause.DEFECTIVE_START
+
+
+async def test_a_volume_that_is_not_attached():
+    api = mounting("persistentVolumeClaim", claimName="data")
+    data = obj("PersistentVolumeClaim", "data", spec={"volumeName": "pv-1"}, status={"phase": "Bound"})
+    said = event(api[2], "FailedAttachVolume", "Multi-Attach error", count=4)
+    found = await first(*api, data, said, about=api[0])
+    assert (found.cause, found.strength) == (Cause.VOLUME, Strength.TIMED)
+    assert found.blames(reference(data))
+
+
+async def test_a_readiness_gate_that_is_not_met():
+    api = workload(status=running())
+    api[2]["spec"]["readinessGates"] = [{"conditionType": "x.io/ready"}]
+    api[2]["status"]["conditions"] = [
+        {"type": "ContainersReady", "status": "True"},
+        {"type": "Ready", "status": "False"},
+    ]
+    assert (await first(*api, about=api[0])).cause is Cause.NOT_READY
+
+
+async def test_a_resize_that_does_not_fit():
+    api = workload(status=running())
+    api[2]["status"]["conditions"].append(
+        {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    )
+    assert (await first(*api, about=api[2])).object == reference(api[2])
+
+
+async def test_finished_pods_that_were_replaced_are_not_sick():
+    api = workload(status=running())
+    gone = pod_of(api[1], "api", "p0", status={"phase": "Failed", "reason": "NodeShutdown"})
+    gone["metadata"]["creationTimestamp"] = "2026-06-04T10:00:00Z"
+    assert await findings(*api, gone, about=api[0]) == ()
+    assert await findings(*api, gone, about=gone) == ()
+
+
+async def test_a_pod_without_an_owner_is_its_own_workload():
+    alone = pod_of(workload()[1], "api", status=crashing("OOMKilled", 137), **LIMITED)
+    del alone["metadata"]["ownerReferences"]
+    found = await first(alone, about=alone)
+    assert found.object == reference(alone)

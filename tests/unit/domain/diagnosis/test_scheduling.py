@@ -1,0 +1,295 @@
+"""Placement, claims and nodes, computed again from specs and conditions."""
+
+import pytest
+
+from tests.fakes.manifests import event, obj, pod, running
+from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, node, unscheduled, workload
+from worker.domain.cluster.fields import reference
+from worker.domain.diagnosis.causes import Cause, Remedy
+from worker.domain.diagnosis.corroborate import Doubt
+from worker.domain.diagnosis.scheduling import requests_of, term_matches, tolerated
+
+
+def pending(**spec):
+    """A Deployment whose pod no node takes."""
+    api = workload(status=unscheduled())
+    api[2]["spec"] = {"containers": [{"name": "app", "resources": spec.pop("resources", {})}], **spec}
+    return api
+
+
+async def first(*manifests, about):
+    return (await findings(*manifests, about=about))[0]
+
+
+async def test_a_taint_that_alone_keeps_the_pod_away():
+    api, tainted = pending(), node(taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
+    found = await first(*api, tainted, about=api[0])
+    assert (found.object, found.remedies) == (reference(tainted), {Remedy.REMOVE_TAINT})
+    assert found.blames(reference(api[0]))
+    wrong = await judged(*api, tainted, about=api[0], claim=claim(api[0], "ProvisionNode"))
+    assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+async def test_a_cordon_that_alone_keeps_the_pod_away():
+    api, cordoned = pending(), node(unschedulable=True)
+    assert (await first(*api, cordoned, about=api[0])).remedies == {Remedy.UNCORDON}
+
+
+async def test_a_taint_of_the_control_plane_is_no_obstacle_to_remove():
+    master = node("m", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])
+    api = pending(resources={"requests": {"cpu": "12"}})
+    assert (await first(*api, master, node(), about=api[0])).remedies == {Remedy.ADD_CAPACITY}
+
+
+async def test_requests_that_no_node_has_room_for():
+    api = pending(resources={"requests": {"memory": "6Gi"}})
+    taken = pod(
+        "other",
+        spec={
+            "nodeName": "node-1",
+            "containers": [{"name": "x", "resources": {"requests": {"memory": "4Gi"}}}],
+        },
+    )
+    assert (await first(*api, node(), taken, about=api[0])).cause is Cause.NOT_SCHEDULABLE
+    assert await findings(*api, node(), about=api[0]) == ()
+
+
+async def test_a_resource_that_no_node_offers():
+    api = pending(resources={"limits": {"nvidia.com/gpu": "1"}})
+    assert "nvidia.com/gpu" in (await first(*api, node(), about=api[0])).sentence
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"disk": "ssd"}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}}},
+    ],
+)  # fmt: skip
+async def test_labels_that_no_node_has(spec):
+    api = pending(**spec)
+    found = await first(*api, node(), about=api[0])
+    assert found.remedies == {Remedy.FIX_PLACEMENT}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": {"podAntiAffinity": {}}},
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
+        {"containers": [{"name": "app", "ports": [{"hostPort": 80}]}]},
+    ],
+)
+async def test_rules_between_pods(spec):
+    api = pending(**spec)
+    assert (await first(*api, node(), about=api[0])).remedies == {Remedy.FIX_PLACEMENT}
+
+
+async def test_a_pod_that_waits_for_its_gates_is_not_judged():
+    api = pending()
+    api[2]["status"]["conditions"][0]["reason"] = "SchedulingGated"
+    assert await findings(*api, node(unschedulable=True), about=api[0]) == ()
+
+
+async def test_nodes_that_are_not_ready_are_followed():
+    sick = node(conditions=[{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}],
+                taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}])  # fmt: skip
+    api = pending()
+    assert (await first(*api, sick, about=api[0])).object == reference(sick)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "holds"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "a", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "a", "value": "b"}, True),
+        ({"key": "a", "value": "c"}, False),
+        ({"key": "z", "operator": "Exists"}, False),
+    ],
+)
+def test_tolerations(toleration, holds):
+    assert (
+        tolerated({"tolerations": [toleration]}, {"key": "a", "value": "b", "effect": "NoSchedule"}) is holds
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "holds"),
+    [("In", True), ("NotIn", False), ("Exists", True), ("DoesNotExist", False), ("Gt", True)],
+)
+def test_node_selector_terms(operator, holds):
+    term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": ["a"]}]}
+    assert term_matches(term, {"zone": "a"}, "n") is holds
+    assert term_matches(
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}, {}, "n"
+    )
+
+
+def test_an_init_container_that_asks_for_more_counts_alone():
+    spec = {
+        "containers": [{"resources": {"requests": {"cpu": "1"}}}, {"resources": {"requests": {"cpu": "1"}}}],
+        "initContainers": [{"resources": {"requests": {"cpu": "3"}}}],
+    }
+    assert requests_of(spec) == {"pods": 1.0, "cpu": 3.0}
+
+
+def stateful(volume_claim, *more, **spec):
+    api = pending(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}], **spec)
+    return [*api, *([volume_claim] if volume_claim else []), node(labels={"zone": "a"}), *more]
+
+
+def pvc(phase="Pending", **spec):
+    return obj(
+        "PersistentVolumeClaim", "data", spec={"storageClassName": "fast", **spec}, status={"phase": phase}
+    )
+
+
+def storage_class(**fields):
+    return obj(
+        "StorageClass", "fast", "", api_version="storage.k8s.io/v1", **{"provisioner": "csi.x", **fields}
+    )
+
+
+async def test_a_claim_that_does_not_exist():
+    api = stateful(None)
+    found = await first(*api, about=api[0])
+    assert (found.cause, found.object.name, found.remedies) == (Cause.VOLUME, "data", {Remedy.RECREATE_CLAIM})
+    assert (await first(about=found.object)).object == found.object
+
+
+async def test_a_storage_class_that_does_not_exist():
+    api = stateful(pvc())
+    assert "StorageClass fast" in (await first(*api, about=api[0])).sentence
+
+
+async def test_a_claim_that_cannot_be_provisioned():
+    failed = event(pvc(), "ProvisioningFailed", "x")
+    api = stateful(pvc(), storage_class(), failed)
+    assert (await first(*api, about=api[0])).object.name == "data"
+    manual = stateful(pvc(), storage_class(provisioner="kubernetes.io/no-provisioner"))
+    assert (await first(*manual, about=manual[0])).object.name == "data"
+    waits = storage_class(volumeBindingMode="WaitForFirstConsumer")
+    assert await findings(pvc(), waits, about=reference(pvc())) == ()
+
+
+@pytest.mark.parametrize(("phase", "remedies"), [("Lost", {Remedy.RECREATE_CLAIM})])
+async def test_a_claim_whose_volume_is_gone(phase, remedies):
+    api = stateful(pvc(phase))
+    assert (await first(*api, about=api[0])).remedies == remedies
+
+
+async def test_a_claim_that_is_being_deleted_and_used():
+    doomed = pvc("Bound")
+    doomed["metadata"]["deletionTimestamp"] = "2026-06-04T10:00:00Z"
+    user = pod("u", spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]})
+    found = await first(doomed, user, about=doomed)
+    assert found.cause is Cause.STUCK_DELETION
+    assert "Pod shop/u" in found.sentence
+
+
+async def test_a_resize_that_does_not_finish():
+    growing = pvc("Bound")
+    growing["status"]["conditions"] = [{"type": "Resizing", "status": "True"}]
+    assert "resize" in (await first(growing, about=growing)).sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "remedies"),
+    [("zone", {Remedy.ADD_CAPACITY}), ("kubernetes.io/hostname", {Remedy.RECREATE_CLAIM})],
+)
+async def test_a_volume_that_no_node_reaches(key, remedies):
+    affinity = {
+        "required": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": ["gone"]}]}]
+        }
+    }
+    volume = obj("PersistentVolume", "pv-1", "", spec={"nodeAffinity": affinity}, status={"phase": "Bound"})
+    api = stateful(pvc("Bound", volumeName="pv-1"), volume)
+    found = await first(*api, about=api[0])
+    assert (found.object.name, found.remedies) == ("data", remedies)
+    assert found.blames(reference(volume))
+
+
+async def test_a_released_volume():
+    volume = obj("PersistentVolume", "pv-1", "", status={"phase": "Released"})
+    assert (await first(volume, about=volume)).object == reference(volume)
+
+
+@pytest.mark.parametrize(
+    ("condition", "remedies"),
+    [
+        ({"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "PLEG is not healthy"}, {Remedy.DRAIN, Remedy.RESTART_NODE_AGENT}),
+        ({"type": "Ready", "status": "False", "message": "NetworkPluginNotReady message: cni plugin not initialized"}, set()),
+        ({"type": "DiskPressure", "status": "True"}, {Remedy.CLEAN_NODE}),
+        ({"type": "MemoryPressure", "status": "True"}, {Remedy.CORDON}),
+        ({"type": "KernelDeadlock", "status": "True", "reason": "DockerHung"}, {Remedy.CORDON, Remedy.DRAIN}),
+        ({"type": "NTPProblem", "status": "True", "reason": "NTPIsDown"}, set()),
+    ],
+)  # fmt: skip
+async def test_conditions_of_nodes(condition, remedies):
+    sick = node(conditions=[condition])
+    found = await first(sick, about=sick)
+    assert (found.cause, found.remedies) == (Cause.NODE, remedies)
+
+
+async def test_a_healthy_node_says_nothing():
+    well = node(
+        conditions=[
+            {"type": "Ready", "status": "True"},
+            {"type": "Quiet", "status": "True", "reason": "NoProblem"},
+        ]
+    )
+    assert await findings(well, about=well) == ()
+
+
+async def test_a_daemon_without_which_the_node_has_no_network():
+    sick = node(conditions=[{"type": "Ready", "status": "False", "message": "cni config uninitialized"}])
+    owner = obj("DaemonSet", "net", "kube-system", api_version="apps/v1")
+    broken = pod("net-1", namespace="kube-system", owner=owner, status={"phase": "Pending"})
+    found = await first(sick, owner, broken, about=sick)
+    assert found.object == reference(owner)
+    assert found.blames(reference(sick))
+
+
+def evicted(name, message, namespace="shop", owner=None):
+    status = {"phase": "Failed", "reason": "Evicted", "message": message}
+    return pod(name, namespace=namespace, status=status, owner=owner)
+
+
+async def test_the_pod_that_used_a_node_up_is_the_culprit():
+    told = "The node was low on resource: memory. Container {} was using {}, request is {}, has larger consumption of memory."
+    greedy = workload("greedy", status=running())
+    hog = evicted("greedy-aa-p9", told.format("app", "9Gi", "0"), owner=greedy[1])
+    victim = evicted("v", told.format("app", "300Mi", "256Mi"))
+    found = await findings(*greedy, hog, victim, node(), about=victim)
+    assert (found[0].cause, found[0].object, found[0].remedies) == (
+        Cause.EVICTION,
+        reference(greedy[0]),
+        {Remedy.SCALE_DOWN},
+    )
+    assert found[1].object.name == "node-1"
+    down = claim(greedy[0], "ScaleReplicas", replicas=0)
+    assert (await judged(*greedy, hog, victim, node(), about=victim, claim=down)).borne_out
+    up = claim(greedy[0], "ScaleReplicas", replicas=9)
+    verdict = await judged(*greedy, hog, victim, node(), about=victim, claim=up)
+    assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+async def test_a_pod_that_exceeded_its_own_disk_limit():
+    full = evicted("v", 'Usage of EmptyDir volume "cache" exceeds the limit "1Gi".')
+    found = await first(full, node(), about=full)
+    assert (found.object, found.remedies) == (reference(full), frozenset())
+
+
+async def test_a_driver_that_fails_on_the_node_of_a_pod_that_waits_for_its_volume():
+    api = workload(status={"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]})
+    owner = obj("DaemonSet", "csi", "kube-system", api_version="apps/v1")
+    broken = pod("csi-1", namespace="kube-system", owner=owner, status={"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "True"}], "containerStatuses": [
+        {"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]})  # fmt: skip
+    found = await first(
+        *api, owner, broken, event(api[2], "FailedMount", "driver not found"), node(), about=api[0]
+    )
+    assert (found.cause, found.object) == (Cause.IMAGE, reference(owner))
