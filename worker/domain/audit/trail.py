@@ -1,7 +1,7 @@
-"""The audit events of one request: a chain over all its runs, told of what a run does, not of what it replays.
+"""The audit events of one request: one chain over all its runs. A run records what it does, not what it replays.
 
-They go through the run: each is kept in the journal with the step it belongs to (see journal/run.py), and whoever takes
-over publishes it again as it is. The server drops it then, and readers who see an id twice can tell.
+Each event is kept in the journal with the step it belongs to (see journal/run.py), and a run that takes over publishes
+it again as it is. The server drops the second copy, and readers recognise it by its id.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ from schemas import audit
 from schemas.chain import UNSEALED, genesis
 from schemas.failure import FieldError, ValidationCode, ValidationFailure, excerpt
 from worker.domain.audit.record import finished, record_of
+from worker.domain.audit.redacted import NAME_CHARS, preview, redacted
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
-from worker.domain.verdict.approval.text import without_secrets
 from worker.domain.verdict.outcome import review_reason
 from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import Attempt, Rejected
 
 EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")
 PREVIEW_CHARS = 500
-READ_CHARS = 8_000
-"""How much of a text is looked at for its preview: a secret that the end of it cuts is not recognised, nor shown."""
-ARGUMENTS, NAME_CHARS = 32, 64
-"""How many arguments of a tool call are told of, and how much of their names."""
+ARGUMENTS = 32
+"""How many arguments of a tool call an event holds."""
 CODES = {
     ProblemKind.UNREADABLE: ValidationCode.ANSWER_UNREADABLE,
     ProblemKind.RCA: ValidationCode.ANSWER_RCA,
@@ -58,10 +56,10 @@ class RecordedSteps(Protocol):
 
 
 class AuditTrail:
-    """Tells of one run; the observer of its investigation.
+    """Records the events of one run, as the observer of its investigation.
 
-    Secrets are removed from all free text. Rejected answers also go to the validation subject, by `events`.
-    `signer` signs the end of the chain.
+    Secrets are removed from all free text of an event. Rejected answers are also published to the validation subject,
+    through `events`. `signer` signs the end of the chain.
     """
 
     def __init__(
@@ -99,7 +97,7 @@ class AuditTrail:
             correlation_id=accepted.request.remediation_id,
             request_key=accepted.key,
             incident_id=accepted.request.incident_id,
-            payload=self._clean(payload),
+            payload=redacted(payload),
         )
         run.record(record_of(finished(event, self._signer)))
 
@@ -111,7 +109,7 @@ class AuditTrail:
                 call=call,
                 model=model,
                 prompt_chars=len(request.system) + sum(len(_text(turn)) for turn in request.turns),
-                prompt_preview=self._preview(_text(request.turns[-1])),
+                prompt_preview=_preview(_text(request.turns[-1])),
                 tools=tuple(tool.name for tool in request.tools) if request.tools_allowed else (),
             )
         )
@@ -125,7 +123,7 @@ class AuditTrail:
                 finish=reply.finish,
                 response_chars=len(reply.text),
                 has_analysis=bool(reply.text.strip()),
-                response_preview=self._preview(reply.text),
+                response_preview=_preview(reply.text),
                 tool_calls=len(reply.tool_calls),
                 usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
                 duration_seconds=round(self._clock.monotonic() - self._asked_at, 3),
@@ -138,11 +136,11 @@ class AuditTrail:
         self.record(
             audit.LLMToolCall(
                 index=self._tool_calls,
-                name=one_line(self._preview(call.name), 128),
-                arguments=self._arguments(dict(islice(call.arguments.items(), ARGUMENTS))),
+                name=one_line(_preview(call.name), 128),
+                arguments=_arguments(dict(islice(call.arguments.items(), ARGUMENTS))),
                 succeeded=result.ok,
                 result_chars=len(result.content),
-                result_preview=self._preview(result.content),
+                result_preview=_preview(result.content),
             ),
             audit.Outcome.SUCCESS if result.ok else audit.Outcome.FAILURE,
         )
@@ -160,8 +158,8 @@ class AuditTrail:
                 attempt=attempt.number,
                 max_attempts=self._max_attempts,
                 is_valid=not problems,
-                errors=tuple(redact(f"{p.path}: {p.message}" if p.path else p.message) for p in problems),
-                workflow_id=self._preview(one_line(attempt.workflow_id, READ_CHARS)) or None,
+                errors=tuple(f"{p.path}: {p.message}" if p.path else p.message for p in problems),
+                workflow_id=one_line(attempt.workflow_id, PREVIEW_CHARS) or None,
                 human_review_reason=review_reason(verdict) if isinstance(verdict, Rejected) else None,
                 is_final_attempt=last,
             ),
@@ -187,31 +185,15 @@ class AuditTrail:
             failed_at=self._clock.now(),
         )
 
-    def _clean(self, payload: audit.Payload) -> audit.Payload:
-        """Without secrets in what others put in: names of fields, errors of the cluster, reasons."""
-        if isinstance(payload, audit.RequestAccepted):
-            fields = tuple(self._preview(one_line(name, READ_CHARS)) for name in payload.ignored_fields)
-            return payload.model_copy(update={"ignored_fields": fields})
-        if isinstance(payload, audit.EnrichmentCompleted):
-            sources = tuple(self._preview(source) for source in payload.failed_sources)
-            return payload.model_copy(update={"failed_sources": sources})
-        if isinstance(payload, audit.AlignmentChecked):
-            words = {
-                self._preview(one_line(id_, NAME_CHARS)): self._preview(text)
-                for id_, text in payload.suspicious.items()
-            }
-            return payload.model_copy(update={"suspicious": words, "problem": self._preview(payload.problem)})
-        if isinstance(payload, audit.PolicyDecided):
-            return payload.model_copy(update={"approval": without_secrets(payload.approval, redact)})
-        return payload
 
-    def _arguments(self, arguments: dict[str, Any]) -> dict[str, str]:
-        """Names are the model's words as well. A value may be a secret because of its name."""
-        shown = redact_json(arguments).items()
-        return {one_line(self._preview(name), NAME_CHARS): self._preview(str(value)) for name, value in shown}
+def _arguments(arguments: dict[str, Any]) -> dict[str, str]:
+    """Names are the model's words as well. A value may be a secret because of its name."""
+    shown = redact_json(arguments).items()
+    return {one_line(_preview(name), NAME_CHARS): _preview(str(value)) for name, value in shown}
 
-    def _preview(self, text: str) -> str:
-        return redact(text[:READ_CHARS])[:PREVIEW_CHARS]
+
+def _preview(text: str) -> str:
+    return preview(text, PREVIEW_CHARS)
 
 
 def _text(turn: Turn) -> str:
