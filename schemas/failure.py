@@ -70,6 +70,8 @@ class ValidationFailure(Message):
     """Stream of the message."""
     origin_sequence: Count
     """Its sequence there: with it the whole message can be read."""
+    origin_stored_at: Timestamp | None = None
+    """When the stream stored it: tells two messages apart when the stream was created anew and counts from 1 again."""
     origin_subject: Text
     """Its subject."""
     request_key: Text | None = None
@@ -106,6 +108,8 @@ class DeadLetter(Message):
     """Stream of the request."""
     origin_sequence: Count
     """Its sequence there."""
+    origin_stored_at: Timestamp | None = None
+    """When the stream stored it."""
     origin_subject: Text
     """Its subject: where a replay publishes it."""
     deliveries: Count
@@ -115,7 +119,7 @@ class DeadLetter(Message):
 
     def headers(self) -> dict[str, str]:
         """The headers of the message."""
-        return {
+        facts: dict[str, str] = {
             Header.REASON: self.reason,
             Header.ORIGIN_STREAM: self.origin_stream,
             Header.ORIGIN_SEQUENCE: str(self.origin_sequence),
@@ -123,3 +127,6 @@ class DeadLetter(Message):
             Header.DELIVERIES: str(self.deliveries),
             Header.ERROR: self.error,
         }
+        if self.origin_stored_at:
+            facts[Header.ORIGIN_STORED_AT] = self.origin_stored_at.isoformat()
+        return facts

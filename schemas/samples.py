@@ -268,6 +268,7 @@ def failures() -> dict[str, Message]:
     origin: dict[str, Any] = {
         "origin_stream": subjects.requests_stream,
         "origin_sequence": 17,
+        "origin_stored_at": NOON,
         "origin_subject": subjects.request(RequestKind.INCIDENT),
     }
     message = FieldError(path="occurrence_count", expected="at least 1", got="0")

@@ -45,6 +45,7 @@ class Header(enum.StrEnum):
     REASON = "Rca-Reason"
     ORIGIN_STREAM = "Rca-Origin-Stream"
     ORIGIN_SEQUENCE = "Rca-Origin-Seq"
+    ORIGIN_STORED_AT = "Rca-Origin-Stored-At"
     ORIGIN_SUBJECT = "Rca-Origin-Subject"
     DELIVERIES = "Rca-Deliveries"
     ERROR = "Rca-Error"

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.drills import broker, deaths, faults, garbage, load
+from tests.drills import broker, deaths, faults, garbage, load, streams
 from tests.drills.stage import Ground, ground
 from tests.drills.table import Drill, Outcome
 
@@ -99,6 +99,12 @@ DRILLS = (
         "three local servers, R3, leader killed 10 times",
         "acknowledged lost 0, results 1 each",
         broker.leader_killed,
+    ),
+    Drill(
+        "anew",
+        "the stream of requests is deleted and provisioned again under load",
+        "every request of the new stream gets its result, both rejections with the same sequence are published",
+        streams.queue_created_anew,
     ),
 )
 SOAK = Drill(

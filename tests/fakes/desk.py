@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from schemas.analysis import AnalysisResult
@@ -18,7 +19,7 @@ from tests.fakes.scripted import DELIVERY, World, incident, tokens
 from worker.app.admission import Admission
 from worker.app.handler import HandlerRules, Ports, RequestHandler
 from worker.app.metrics import WorkerMetrics
-from worker.domain.values.delivery import Settlement
+from worker.domain.values.delivery import MessageId, Settlement
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END
 
@@ -40,7 +41,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 @dataclass
 class Desk:
-    """A handler in a world. Each `take` is one more delivery of the same message, stored at this moment."""
+    """A handler in a world. Each `take` is one more delivery of a message, stored at the first one."""
 
     world: World = field(default_factory=World)
     rules: dict[str, Any] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.metrics, self._token = WorkerMetrics(), tokens()
+        self._stored_at: dict[int, datetime] = {}
         self.handler = self.new_process()
 
     def new_process(self) -> RequestHandler:
@@ -87,9 +89,16 @@ class Desk:
     ) -> Settlement:
         """What becomes of a message."""
         self.deliveries += 1
-        values = {"subject": subject, "deliveries": self.deliveries, "stored_at": self.world.clock.now()}
+        sequence = delivery.get("sequence", DELIVERY.sequence)
+        stored_at = self._stored_at.setdefault(sequence, self.world.clock.now())
+        values = {"subject": subject, "deliveries": self.deliveries, "stored_at": stored_at}
         headers = delivery.pop("headers", {})
         return await self.handler(message or body(), headers, replace(DELIVERY, **{**values, **delivery}))
+
+    @property
+    def message(self) -> MessageId:
+        """Of the message that is delivered unless a test says otherwise."""
+        return MessageId(DELIVERY.sequence, self._stored_at[DELIVERY.sequence])
 
     @property
     def steps(self) -> list[Step]:

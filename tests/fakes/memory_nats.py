@@ -10,6 +10,7 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import kv_key
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step, StoredRequest
 from worker.domain.values.step_kinds import UNREADABLE
@@ -37,7 +38,7 @@ class MemoryEvents:
             raise AssertionError(f"another event {record.event_id}: {record.body!r}")
 
     async def reject(self, failure: ValidationFailure) -> None:
-        origin = (failure.origin_stream, failure.origin_sequence)
+        origin = (failure.origin_stream, failure.origin_sequence, failure.origin_stored_at)
         answer = (failure.request_key, failure.attempt)
         if self._first("reject", *(origin if failure.attempt is None else answer)):
             self.rejections.append(failure)
@@ -54,7 +55,7 @@ class MemoryEvents:
         return result
 
     async def dead_letter(self, letter: DeadLetter, body: bytes) -> None:
-        if self._first("dead_letter", letter.origin_stream, letter.origin_sequence):
+        if self._first("dead_letter", letter.origin_stream, letter.origin_sequence, letter.origin_stored_at):
             self.dead_letters.append((letter, body))
 
     def _first(self, *what: object) -> bool:
@@ -125,8 +126,10 @@ class MemoryRequests:
     async def read(self, sequence: int) -> StoredRequest | None:
         return self.stored.get(sequence)
 
-    async def remove(self, sequence: int) -> None:
-        self.stored.pop(sequence, None)
+    async def remove(self, message: MessageId) -> None:
+        stored = self.stored.get(message.sequence)
+        if stored is not None and message.matches(stored.message):
+            del self.stored[message.sequence]
 
 
 @dataclass

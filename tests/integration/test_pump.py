@@ -662,3 +662,41 @@ async def test_forged_messages_to_the_inbox_cost_no_slot(case):
     await nc.close()
     assert held.bodies == [b"x"]
     assert errors == []
+
+
+# --- streams created anew
+
+
+async def test_a_stream_created_anew_under_a_running_job_loses_nothing(case):
+    """It counts from 1 again: neither is its first message the one that runs, nor does the old ack remove it."""
+    held = Held()
+    async with pumping(case.nc, held, slots=2):
+        await submit(case, b"old")
+        await until(lambda: held.running == 1)
+        await case.js.delete_stream(REQUESTS)
+        await provision(case.nc, wanted(case.subjects, ack_wait_seconds=60))
+        await submit(case, b"new")
+        await until(lambda: held.running == 2)
+        first, second = held.deliveries
+        assert first.sequence == second.sequence
+        assert first.message != second.message
+        held.go.set()
+        await until(lambda: empty(case))
+    assert [b"old", b"new"] == held.bodies
+
+
+async def test_the_ack_of_a_job_from_before_leaves_the_message_in_its_place(case):
+    held = Held()
+    with capture_logs() as logs:
+        async with pumping(case.nc, held):
+            await submit(case, b"old")
+            await until(lambda: held.running == 1)
+            await case.js.delete_stream(REQUESTS)
+            await provision(case.nc, wanted(case.subjects, ack_wait_seconds=60))
+            await submit(case, b"new")
+            taken = await case.js.pull_subscribe_bind("p2", REQUESTS)
+            [new] = await taken.fetch(1, timeout=PATIENCE_SECONDS)
+            held.go.set()
+            await until(lambda: [entry for entry in logs if entry["event"] == "not_settled"])
+            assert not await empty(case)
+            await new.ack_sync(timeout=PATIENCE_SECONDS)

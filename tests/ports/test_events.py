@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from datetime import timedelta
 from urllib.parse import unquote
 
 import pytest
@@ -16,7 +17,7 @@ from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import Header, request_key
 from tests.fakes.memory_nats import MemoryEvents
-from tests.fakes.messages import dead, new_id, refused, resumed_event, review_result
+from tests.fakes.messages import NOON, dead, new_id, refused, resumed_event, review_result
 from tests.nats_servers import connect, provisioned
 from worker.adapters.nats.publish import NatsEvents, header_value
 from worker.domain.audit.record import record_of
@@ -219,7 +220,7 @@ async def test_cloud_events_headers_say_what_it_is(case):
             {"request_key": "k{n}", "attempt": 2},
             "rca.validation.response.k{n}",
             "rca.validation.response.v1",
-            "k{n}:{n}:2",
+            "k{n}:RCA_REQUESTS:{n}:2",
         ),
     ],
 )
@@ -294,3 +295,15 @@ async def test_a_message_above_the_servers_limit_is_refused_and_the_connection_l
             await events.dead_letter(dead(1), bytes(size))
     await events.dead_letter(dead(2), bytes(limit - 2_000))
     assert (await own_server.count("RCA_DLQ"), own_server.nc.stats["reconnects"]) == (1, 0)
+
+
+async def test_what_is_said_of_a_stream_created_anew_is_no_duplicate(harness):
+    """It counts from 1 again, inside the duplicate window of what was said of the one before."""
+    sequence = new_sequence()
+    for stored_at in (NOON, NOON + timedelta(hours=1)):
+        for _ in range(2):
+            await harness.events.reject(refused(sequence, origin_stored_at=stored_at))
+            letter = dead(sequence).model_copy(update={"origin_stored_at": stored_at})
+            await harness.events.dead_letter(letter, b"{}")
+    assert 2 == len(await harness.rejections(sequence))
+    assert 2 == len(await harness.dead_letters(sequence))

@@ -23,6 +23,7 @@ from worker.domain.journal.isolation import (
     start_decision,
 )
 from worker.domain.values.delays import SUSPECT_HOLD_SECONDS, SUSPECTS_WAIT_SECONDS
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2
@@ -57,11 +58,11 @@ class Admission:
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
         self._urgent = self._others = 0  # running requests that are no suspects
         self._waiting = 0
-        self._suspects: dict[int, int] = {}  # message -> urgency
-        self._alone: int | None = None  # the suspect that runs
+        self._suspects: dict[MessageId, int] = {}  # message -> urgency
+        self._alone: MessageId | None = None  # the suspect that runs
         self._due_at = 0.0  # on the event loop's clock: from then on a waiting suspect goes next
         self._free = 0  # how often the running suspect may still go on before it yields
-        self._probing: int | None = None
+        self._probing: MessageId | None = None
         self._probes = 0
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
@@ -82,7 +83,7 @@ class Admission:
     # --- for the handler
 
     @contextlib.asynccontextmanager
-    async def running(self, message: int, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
+    async def running(self, message: MessageId, urgency: int, *, alone: bool) -> AsyncIterator[bool]:
         """Run while the context is open. Yields False when the message must be returned to the queue instead."""
         if alone:
             async with self._running_alone(message, urgency) as admitted:
@@ -104,7 +105,7 @@ class Admission:
         else:
             self._others += runs
 
-    async def _may_run(self, message: int, urgency: int) -> bool:
+    async def _may_run(self, message: MessageId, urgency: int) -> bool:
         if self._decision(urgency) is StartDecision.WAIT:
             with self._asking_suspect_to_yield():
                 await self._until(
@@ -115,7 +116,7 @@ class Admission:
         return self._decision(urgency) is StartDecision.NOW
 
     @contextlib.asynccontextmanager
-    async def _running_alone(self, message: int, urgency: int) -> AsyncIterator[bool]:
+    async def _running_alone(self, message: MessageId, urgency: int) -> AsyncIterator[bool]:
         if not self._suspects:
             self._restart_wait()
         self._suspects[message] = urgency
@@ -160,7 +161,7 @@ class Admission:
             self._waiting -= 1
             self._notify()
 
-    def must_yield(self, message: int) -> bool:
+    def must_yield(self, message: MessageId) -> bool:
         """Whether the run of this message must end before its next call. Ask exactly once before each call."""
         if message != self._alone or not must_yield(self._load(), self._suspects[message]):
             return False
@@ -187,7 +188,7 @@ class Admission:
         self._notify()
         return was_blocked
 
-    def probe_count(self, message: int) -> int:
+    def probe_count(self, message: MessageId) -> int:
         """Take over the probing of the model, unless another message does it.
 
         Returns how many probes in a row this message has made, with the one that follows; 0 if it must not probe.
@@ -199,7 +200,7 @@ class Admission:
         self._probes += 1
         return self._probes
 
-    def release(self, message: int) -> None:
+    def release(self, message: MessageId) -> None:
         """The message is settled: another one may probe."""
         if self._probing == message:
             self._probing = None

@@ -63,7 +63,7 @@ class Closing:
         A successor finds both in the journal, and does the same again.
         """
         accepted = run.accepted
-        step = buried(run.steps, accepted.delivery.sequence)
+        step = buried(run.steps, accepted.delivery.message)
         result = _read(step)
         if step is None or result is None:
             result, step = await self._prepare(run, reason, error)
@@ -94,7 +94,7 @@ class Closing:
         await run.append(
             BURIED,
             body,
-            message=delivery.sequence,
+            **delivery.message.as_notes(),
             reason=reason,
             error=error,
             deliveries=delivery.deliveries,
@@ -123,6 +123,7 @@ class Closing:
             path=errors[0].path,
             origin_stream=delivery.stream,
             origin_sequence=delivery.sequence,
+            origin_stored_at=delivery.stored_at,
             origin_subject=delivery.subject,
             request_key=rejected.request_key,
             remediation_id=rejected.remediation_id,
@@ -161,6 +162,7 @@ def _letter(step: Step, delivery: Delivery) -> DeadLetter:
         reason=DeadLetterReason(step.notes["reason"]),
         origin_stream=delivery.stream,
         origin_sequence=delivery.sequence,
+        origin_stored_at=delivery.stored_at,
         origin_subject=delivery.subject,
         deliveries=step.notes["deliveries"],
         error=step.notes["error"],

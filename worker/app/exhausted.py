@@ -71,4 +71,4 @@ class ExhaustedHandler:
             stored.stored_at,
         )
         await self._handler.exhausted(stored.body, stored.headers, origin)
-        await self._requests.remove(stored.sequence)
+        await self._requests.remove(stored.message)

@@ -28,7 +28,7 @@ from worker.domain.journal.isolation import RunMode, run_mode
 from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
 from worker.domain.values.delays import NOT_NOW_SECONDS
-from worker.domain.values.delivery import ACK, LET_GO, Delivery, Settlement, retry
+from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
     GiveUp,
@@ -131,7 +131,7 @@ class RequestHandler:
                 self._metrics.retries.labels(RetryReason.BROKER_UNAVAILABLE).inc()
                 return retry(broker_delay(delivery.deliveries))
             finally:
-                self._admission.release(delivery.sequence)
+                self._admission.release(delivery.message)
 
     async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
         """A message that the server delivers no more: it becomes a dead letter, unless it was answered before.
@@ -180,7 +180,7 @@ class RequestHandler:
             return run
         if last_run and (last := owner(run.steps)) and last.run != last_run:
             raise LostClaim(f"{accepted.key}: taken over while it was held")
-        message, urgency = accepted.delivery.sequence, accepted.delivery.urgency
+        message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
@@ -203,7 +203,7 @@ class RequestHandler:
         run = await self._open(accepted)
         if settled := await self._not_ours(accepted, run):
             return settled
-        if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.sequence)):
+        if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.message)):
             log.info("already_answered", request=accepted.key)
             return ACK
         return run
@@ -232,7 +232,7 @@ class RequestHandler:
             raise Halted(HaltReason.EXPIRED)
         if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
             raise Halted(HaltReason.CANCELLED)
-        if self._admission.must_yield(accepted.delivery.sequence):
+        if self._admission.must_yield(accepted.delivery.message):
             raise SteppedAside
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
@@ -244,19 +244,19 @@ class RequestHandler:
             return await self._closing.conflict(
                 accepted, "is taken by another request that is being analysed"
             )
-        if last.message == accepted.delivery.sequence or buried(run.steps, last.message):
+        if last.message.matches(accepted.delivery.message) or buried(run.steps, last.message):
             return None
         if not await self._is_queued(last.message, accepted):
             return None
-        log.info("published_twice", request=accepted.key, first=last.message)
+        log.info("published_twice", request=accepted.key, first=last.message.sequence)
         return ACK  # the other one stays in the queue until there is a result
 
-    async def _is_queued(self, sequence: int, accepted: AcceptedRequest) -> bool:
-        """Whether that message is still there, and asks the same: a stream that was made anew counts from 1 again."""
-        stored = await self._ports.requests.read(sequence)
-        if stored is None:
+    async def _is_queued(self, message: MessageId, accepted: AcceptedRequest) -> bool:
+        """Whether that message is still in the queue and holds the same request."""
+        stored = await self._ports.requests.read(message.sequence)
+        if stored is None or not message.matches(stored.message):
             return False
-        delivery = replace(accepted.delivery, subject=stored.subject, sequence=sequence)
+        delivery = replace(accepted.delivery, subject=stored.subject, sequence=message.sequence)
         other = await self._accept(stored.body, stored.headers, delivery)
         if isinstance(other, InvalidRequest):
             return False
@@ -348,7 +348,7 @@ class RequestHandler:
         await run.end(RELEASED, reason=problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(f"{problem.reason}: {short(problem)}")
-        if tried := self._admission.probe_count(run.accepted.delivery.sequence):
+        if tried := self._admission.probe_count(run.accepted.delivery.message):
             return Hold(probe_pause(self._rules.probe_seconds, tried), run.name)
         return retry(self._rules.probe_seconds)
 

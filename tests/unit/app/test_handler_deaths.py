@@ -11,7 +11,7 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
 from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
-from tests.fakes.scripted import DELIVERY, LOOK, World, answer, incident
+from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.journal.steps import count
 from worker.domain.values.delivery import ACK, Fate
 from worker.domain.values.errors import Unavailable
@@ -191,7 +191,7 @@ async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its
     suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
     urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.must_yield(DELIVERY.sequence))
+    await until(lambda: desk.admission.must_yield(desk.message))
     assert ["slow asks"] == model.told
     model.hold.set()
     assert [ACK, ACK] == await asyncio.gather(urgent, suspect)
@@ -213,7 +213,7 @@ async def test_a_suspect_that_stepped_aside_and_then_kills_has_died_alone():
     suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
     urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.must_yield(DELIVERY.sequence))
+    await until(lambda: desk.admission.must_yield(desk.message))
     model.hold.set()
     assert ACK == await urgent
     await suspect

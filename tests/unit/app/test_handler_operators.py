@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import structlog
@@ -296,3 +297,24 @@ async def test_what_fails_again_is_a_dead_letter_again():
     assert [7, 20] == [letter.origin_sequence for letter, _ in desk.world.events.dead_letters]
     assert desk.world.clock.now() >= desk.result.completed_at
     assert Status.FAILED is desk.result.status
+
+
+# -- Streams created anew
+
+
+async def test_a_request_in_the_place_of_the_one_that_owns_its_journal_is_served():
+    """Both streams count from 1. The first message is gone, and the one in its place must not be acked for it."""
+    desk = Desk(World.saying(LEFT_ALONE))
+    await desk.take()
+    desk.world.clock.advance(3_600.0)
+    stored = queued(desk, body())
+    desk.says(final(answer()))
+    assert ACK == await desk.take(stored_at=stored.stored_at)
+    assert Status.COMPLETED is desk.result.status
+
+
+async def test_messages_with_the_same_sequence_are_rejected_each_for_itself():
+    desk = Desk()
+    for hours in range(2):
+        await desk.take(b"{", stored_at=desk.world.clock.now() + timedelta(hours=hours))
+    assert 2 == len(desk.world.events.rejections)

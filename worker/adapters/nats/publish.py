@@ -82,10 +82,10 @@ class NatsEvents:
         key = failure.request_key or ""
         if failure.attempt is None:
             subject, kind = self._subjects.validation_request(), REQUEST_REJECTED_TYPE
-            msg_id = f"{failure.origin_stream}:{failure.origin_sequence}:invalid"
+            msg_id = f"{_origin(failure)}:invalid"
         else:
             subject, kind = self._subjects.validation_response(key), RESPONSE_REJECTED_TYPE
-            msg_id = f"{key}:{failure.origin_sequence}:{failure.attempt}"
+            msg_id = f"{key}:{_origin(failure)}:{failure.attempt}"
         body = failure.model_dump_json().encode()
         await self._validation.add(subject, body, msg_id=msg_id, headers=self._headers(msg_id, kind, key))
 
@@ -119,7 +119,7 @@ class NatsEvents:
         await self._dlq.add(
             self._subjects.dead_letter(letter.reason),
             body,
-            msg_id=f"dlq-{letter.origin_stream}-{letter.origin_sequence}",
+            msg_id=f"dlq-{_origin(letter)}",
             headers={name: header_value(value) for name, value in headers.items()},
         )
 
@@ -136,6 +136,13 @@ class NatsEvents:
         if key:
             headers[Header.CE_SUBJECT] = key
         return {name: header_value(value) for name, value in headers.items()}
+
+
+def _origin(failure: ValidationFailure | DeadLetter) -> str:
+    """Identity of the message it is about, also among streams that were created anew under the same name."""
+    stored_at = failure.origin_stored_at
+    incarnation = f"@{stored_at.isoformat()}" if stored_at else ""
+    return f"{failure.origin_stream}:{failure.origin_sequence}{incarnation}"
 
 
 def _result(stored: StoredMessage) -> AnalysisResult:

@@ -18,6 +18,7 @@ import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import nats.errors
@@ -25,13 +26,18 @@ import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.delays import NOT_NOW_SECONDS, SETTLE_PATIENCE_SECONDS, UNDECIDED_SECONDS
-from worker.domain.values.delivery import Delivery, Fate, MessageHandler, Settlement, retry
+from worker.domain.values.delivery import Delivery, Fate, MessageHandler, MessageId, Settlement, retry
+from worker.domain.values.errors import Unavailable
 
 EXPIRED, MESSAGE, DISCONNECTED = "408", "message", "disconnected"
 SETTLE_ATTEMPT_SECONDS = 2.0
 SETTLE_PAUSE_SECONDS = 0.5
 REASON_LENGTH = 256
+V1_TOKENS, V1_TIMESTAMP = 9, 7
+"""Of a reply subject `$JS.ACK...` without domain and account (NATS ADR-15)."""
+EPOCH = datetime.fromtimestamp(0, UTC)
 LAST_WORDS_SECONDS = 5.0
 """After a job was cancelled: time to note the release in the journal, and to nak."""
 
@@ -94,9 +100,10 @@ class Pump:
         self._settle_seconds, self._spread = settle_seconds, spread
         self._started = self._stopping = False
         self._stalled = ""
+        self._messages = FencedStream(nc, stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
         self._asking_since: float | None = None
         self._held_back = False
-        self._jobs: dict[int, Msg] = {}  # stream sequence -> newest delivery of what runs here
+        self._jobs: dict[MessageId, Msg] = {}  # newest delivery of each message that runs here
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(lane.slots)
         self._answer: asyncio.Future[str] | None = None
@@ -214,28 +221,24 @@ class Pump:
                 waiting.set_result((msg.headers or {}).get("Status", EXPIRED))
             return
         try:
-            sequence = msg.metadata.sequence.stream
+            delivery = _delivery(msg)
         except (nats.errors.NotJSMessageError, ValueError):
             log.warning("not_a_delivery", lane=self.lane.durable)
             return
         if waiting:
             waiting.set_result(MESSAGE)
-        if sequence in self._jobs:  # redelivered, as the server was away for ack_wait; it runs here
-            self._jobs[sequence] = msg
+        if delivery.message in self._jobs:  # redelivered, as the server was away for ack_wait; it runs here
+            self._jobs[delivery.message] = msg
             if waiting:
                 self._free.release()
         elif self._stopping or waiting is None:  # no slot for it here: another worker has one
-            await self._settle(msg, retry(self._nak_seconds))
+            await self._settle(msg, delivery.message, retry(self._nak_seconds))
         else:
-            self._jobs[sequence] = msg
-            self._tasks.add(task := asyncio.create_task(self._run(msg)))
+            self._jobs[delivery.message] = msg
+            self._tasks.add(task := asyncio.create_task(self._run(msg, delivery)))
             task.add_done_callback(self._ended)
 
-    async def _run(self, msg: Msg) -> None:
-        m = msg.metadata
-        delivery = Delivery(
-            msg.subject, m.stream, m.consumer, m.sequence.stream, m.num_delivered, m.timestamp
-        )
+    async def _run(self, msg: Msg, delivery: Delivery) -> None:
         how: Settlement | None = None
         try:
             how = await self._handler(msg.data, msg.headers or {}, delivery)
@@ -243,7 +246,7 @@ class Pump:
             if how is None:
                 how = retry(self._nak_seconds if self._stopping else self._fallback_seconds)
             # First out of the jobs: a heartbeat after a nak puts the redelivery off to a full ack_wait.
-            await self._settle(self._jobs.pop(delivery.sequence), how)
+            await self._settle(self._jobs.pop(delivery.message), delivery.message, how)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -260,31 +263,46 @@ class Pump:
 
     # --- settling
 
-    async def _settle(self, msg: Msg, how: Settlement) -> None:
-        """Tell the server and wait for its confirmation. Unconfirmed: the message comes back after ack_wait."""
+    async def _settle(self, msg: Msg, message: MessageId, how: Settlement) -> None:
+        """Settle a delivery and wait for the server's confirmation. Unconfirmed, it comes back after ack_wait."""
         payload = _words(how)
         if not payload:
             return
-        if how.fate is Fate.RETRY and not self._nc.is_connected:
-            # nats-py would send it after the reconnect, when another worker may have the message.
-            log.warning(
-                "not_settled", fate=how.fate, sequence=msg.metadata.sequence.stream, error=DISCONNECTED
-            )
-            return
-        end = asyncio.get_running_loop().time() + self._settle_seconds
+        problem, end = "", asyncio.get_running_loop().time() + self._settle_seconds
         while not self._nc.is_closed:
+            if how.fate is Fate.RETRY and not self._nc.is_connected:
+                # nats-py would send it after the reconnect, when another worker may have the message.
+                problem = DISCONNECTED
+                break
             try:
+                stored = await self._messages.at(message.sequence)
+                if stored is None or not message.matches(MessageId(stored.sequence, stored.stored_at)):
+                    # In a stream created anew the ack would remove another message with this sequence.
+                    problem = "the stream no longer holds this message"
+                    break
                 await self._nc.request(msg.reply, payload, timeout=SETTLE_ATTEMPT_SECONDS)
-            except (TimeoutError, nats.errors.Error) as e:  # NoResponders: the consumer is missing
+            except (
+                TimeoutError,
+                Unavailable,
+                nats.errors.Error,
+            ) as e:  # NoResponders: the consumer is missing
+                problem = repr(e)
                 # A nak is never repeated: it would hit whoever runs the message by then.
                 if how.fate is Fate.RETRY or asyncio.get_running_loop().time() > end:
-                    log.warning(
-                        "not_settled", fate=how.fate, sequence=msg.metadata.sequence.stream, error=repr(e)
-                    )
-                    return
+                    break
                 await asyncio.sleep(SETTLE_PAUSE_SECONDS)
             else:
                 return
+        log.warning("not_settled", fate=how.fate, sequence=message.sequence, error=problem)
+
+
+def _delivery(msg: Msg) -> Delivery:
+    """Where a message came from. Raises NotJSMessageError and ValueError for one that no stream has delivered."""
+    m, tokens = msg.metadata, msg.reply.split(".")
+    nanoseconds = int(tokens[V1_TIMESTAMP if len(tokens) == V1_TOKENS else Msg.Ack.Timestamp])
+    # nats-py rounds, whereas reading the stored message cuts the time: both must give the same identity.
+    stored_at = EPOCH + timedelta(microseconds=nanoseconds // 1_000)
+    return Delivery(msg.subject, m.stream, m.consumer, m.sequence.stream, m.num_delivered, stored_at)
 
 
 def _words(how: Settlement) -> bytes:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from schemas.subjects import REPLAY_HEADER, Header, Subjects
 from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import StoredRequest
 
 
@@ -28,8 +29,10 @@ class NatsRequests:
             return None
         return StoredRequest(found.subject, found.sequence, found.stored_at, found.body, found.headers)
 
-    async def remove(self, sequence: int) -> None:
-        await self._stream.remove(sequence)
+    async def remove(self, message: MessageId) -> None:
+        stored = await self.read(message.sequence)
+        if stored is not None and message.matches(stored.message):
+            await self._stream.remove(message.sequence)
 
 
 class NatsCancellations:

@@ -176,6 +176,7 @@ class AuditTrail:
             ),
             origin_stream=delivery.stream,
             origin_sequence=delivery.sequence,
+            origin_stored_at=delivery.stored_at,
             origin_subject=delivery.subject,
             request_key=self._accepted.key,
             remediation_id=request.remediation_id,

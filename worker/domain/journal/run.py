@@ -29,6 +29,7 @@ from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.investigation.steps import ASKED, SAVED_TOOLS
 from worker.domain.journal.second_reader import HEARD
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
 from worker.domain.values.step_kinds import (
@@ -118,7 +119,7 @@ class Run:
         """
         for record in unconfirmed(self.steps):
             await self._events.audit(record)
-        message = self.accepted.delivery.sequence
+        message = self.accepted.delivery.message
         if not (done(self, RESULT) or buried(self.steps, message)):
             self.trail.record(self._resumed() if self.steps else self._accepted())
         self.begun = True
@@ -126,7 +127,7 @@ class Run:
             BEGIN,
             alone=alone,
             digest=self.accepted.digest,
-            message=message,
+            **message.as_notes(),
             at=at.isoformat(),
             afresh=bool(self.flaw),
         )
@@ -221,10 +222,13 @@ def spent_of(steps: Sequence[Step]) -> Spent:
     return spent
 
 
-def buried(steps: Sequence[Step], message: int) -> Step | None:
-    """The step that made a message a dead letter."""
-    ours = (s for s in reversed(steps) if s.kind == BURIED and s.notes.get("message") == message)
-    return next(ours, None)
+def buried(steps: Sequence[Step], message: MessageId) -> Step | None:
+    """The step that made a message a dead letter; None when it is none."""
+    for step in reversed(steps):
+        noted = MessageId.from_notes(step.notes) if step.kind == BURIED else None
+        if noted and noted.matches(message):
+            return step
+    return None
 
 
 def _last_event(steps: Sequence[Step]) -> tuple[AuditRecord | None, AuditRecord | None]:

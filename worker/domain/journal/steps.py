@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import AuditRecord, JournalRun, Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
 
@@ -43,8 +44,8 @@ class Counts:
     since: datetime | None = None
 
 
-def count(steps: Sequence[Step], message: int | None = None) -> Counts:
-    """What the steps say about the runs so far, with `message` about those for that message only.
+def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
+    """What the steps say about the runs so far; with `message`, about the runs for that message only.
 
     Ask before the own `begin`, or the own run counts as a death.
     """
@@ -53,7 +54,7 @@ def count(steps: Sequence[Step], message: int | None = None) -> Counts:
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
     ours: set[str] = set()
     for step in steps:
-        if step.kind == BEGIN and (message is None or step.notes.get("message", message) == message):
+        if step.kind == BEGIN and _is_for(step, message):
             suspect = suspect or (last in unfinished and last != step.run)
             unfinished[step.run] = bool(step.notes.get("alone"))
             ours.add(step.run)
@@ -74,18 +75,18 @@ def count(steps: Sequence[Step], message: int | None = None) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Of the last run: its name, the digest of the question and the sequence of the message it was begun for."""
+    """Of the last run: its name, the digest of its request and the message it was begun for."""
 
     run: str
     digest: str
-    message: int
+    message: MessageId
 
 
 def owner(steps: Sequence[Step]) -> Owner | None:
     """Of the last run that says so; None before the first."""
     for step in reversed(steps):
-        if step.kind == BEGIN and isinstance(step.notes.get("message"), int):
-            return Owner(step.run, str(step.notes.get("digest", "")), step.notes["message"])
+        if step.kind == BEGIN and (message := MessageId.from_notes(step.notes)):
+            return Owner(step.run, str(step.notes.get("digest", "")), message)
     return None
 
 
@@ -126,6 +127,11 @@ async def paid(run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]],
     data = await call()
     await run.append(kind, data, **notes)
     return data
+
+
+def _is_for(step: Step, message: MessageId | None) -> bool:
+    noted = MessageId.from_notes(step.notes)
+    return message is None or noted is None or noted.matches(message)
 
 
 def _since_fresh_start(steps: Sequence[Step]) -> tuple[Step, ...]:

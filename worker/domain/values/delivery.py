@@ -1,4 +1,4 @@
-"""One message as it was handed out, and what is to become of it."""
+"""A delivered message: its identity, and the decision how it is settled."""
 
 from __future__ import annotations
 
@@ -6,15 +6,50 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from schemas.subjects import DEFAULT_LANE, Lane
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """Where a message came from. `stream` and `sequence` name the message for good; `stored_at` is in UTC.
+class MessageId:
+    """Identity of a message of one stream, also when the stream is created anew and counts from 1 again.
 
-    `deliveries` counts orderly releases and outages too: it is no count of failures.
+    `stored_at` is the server's time of storing it, in UTC and cut to microseconds; None in journals of older versions.
+    """
+
+    sequence: int
+    stored_at: datetime | None = None
+
+    def matches(self, other: MessageId) -> bool:
+        """Whether both name the same message, as far as is known."""
+        unknown = self.stored_at is None or other.stored_at is None
+        return self.sequence == other.sequence and (unknown or self.stored_at == other.stored_at)
+
+    def as_notes(self) -> dict[str, Any]:
+        """The id as notes of a journal step."""
+        return {
+            "message": self.sequence,
+            "stored_at": self.stored_at.isoformat() if self.stored_at else "",
+        }
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, Any]) -> MessageId | None:
+        """The id in the notes of a journal step; None when there is none."""
+        sequence = notes.get("message")
+        if not isinstance(sequence, int):
+            return None
+        try:
+            return cls(sequence, datetime.fromisoformat(notes.get("stored_at", "")))
+        except (TypeError, ValueError):
+            return cls(sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where a message came from. `stored_at` is the server's time of storing it, in UTC.
+
+    `deliveries` counts orderly releases and outages too: it does not count failures.
     """
 
     subject: str
@@ -25,19 +60,24 @@ class Delivery:
     stored_at: datetime
 
     @property
+    def message(self) -> MessageId:
+        """Identity of the message in its stream."""
+        return MessageId(self.sequence, self.stored_at)
+
+    @property
     def urgency(self) -> int:
-        """Number of the lane it came by, 0 for the most urgent."""
+        """Number of its lane, 0 for P0."""
         return urgency_of(self.durable)
 
 
 def urgency_of(durable: str) -> int:
-    """Number of a lane, 0 for the most urgent. What is no lane is as urgent as the default one."""
+    """Number of a lane, 0 for P0. Any other durable counts as the default lane."""
     lanes = [lane.value for lane in Lane]
     return lanes.index(durable if durable in lanes else DEFAULT_LANE.value)
 
 
 class Fate(enum.StrEnum):
-    """What the broker is told about a delivery."""
+    """What the broker does with a message. LET_GO: it is told nothing."""
 
     DONE = "done"
     LET_GO = "let_go"
@@ -58,8 +98,8 @@ ACK = Settlement(Fate.DONE)
 """The work is done and confirmed stored: the message may be removed."""
 
 LET_GO = Settlement(Fate.LET_GO)
-"""For a run that lost its claim: say nothing. The broker takes what is said about an old delivery as said about the
-new one: a nak would start a third run, an ack would remove the message."""
+"""For a run that lost its claim: tell the broker nothing. It takes the settlement of an old delivery as that of the new
+one: a nak would start a third run, an ack would remove the message."""
 
 
 def retry(after_seconds: float) -> Settlement:

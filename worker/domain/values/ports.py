@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from worker.domain.values.delivery import MessageId
+
 if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult, Approval
     from schemas.failure import DeadLetter, ValidationFailure
@@ -229,12 +231,21 @@ class StoredRequest:
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def message(self) -> MessageId:
+        """Identity of the message in its stream."""
+        return MessageId(self.sequence, self.stored_at)
+
 
 class Requests(Protocol):
-    """The work queue, read at its leader without taking anything from it. Both methods raise Unavailable."""
+    """The work queue, read at its leader without taking anything from it. All methods raise Unavailable.
+
+    `remove` deletes that very message; one that is gone, or that another message has replaced in a stream created anew,
+    is no error.
+    """
 
     async def read(self, sequence: int) -> StoredRequest | None: ...
-    async def remove(self, sequence: int) -> None: ...
+    async def remove(self, message: MessageId) -> None: ...
 
 
 class Cancellations(Protocol):

@@ -22,6 +22,7 @@ from worker.domain.journal.steps import (
     unconfirmed,
     usable,
 )
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import LostClaim
 from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
@@ -138,15 +139,17 @@ def test_counts_are_those_of_one_message_and_say_since_when():
         Step(5, END, "unknown", b"", {"outcome": FAILED}),
     ]
     since = datetime(2026, 6, 4, 15, 34, tzinfo=UTC)
-    assert Counts(1, 1, 1, 1, suspect=False, since=since) == count(steps, 7)
-    assert Counts(0, 0, 1, 1, suspect=True, since=since.replace(hour=17, minute=0)) == count(steps, 8)
-    assert Counts() == count(steps, 9)
+    assert Counts(1, 1, 1, 1, suspect=False, since=since) == count(steps, MessageId(7))
+    assert Counts(0, 0, 1, 1, suspect=True, since=since.replace(hour=17, minute=0)) == count(
+        steps, MessageId(8)
+    )
+    assert Counts() == count(steps, MessageId(9))
     assert 2 == count(steps).deaths
 
 
 def test_the_owner_is_the_last_that_says_for_what_it_runs():
     steps = [begun(1, "a", message=7, digest="x"), begun(2, "b", message=8, digest="y"), begun(3, "c")]
-    assert (None, Owner("b", "y", 8)) == (owner([]), owner(steps))
+    assert (None, Owner("b", "y", MessageId(8))) == (owner([]), owner(steps))
 
 
 GONE = Step(2, UNREADABLE, "", b"", {"why": "it is gone"})
@@ -207,5 +210,5 @@ def test_a_request_that_never_died_alone_is_never_given_up(runs):
         if outcome:
             steps.append(Step(len(steps) + 1, END, f"r{number}", b"", {"outcome": outcome}))
     died_alone = sum(alone and not outcome for alone, outcome in runs)
-    how = run_mode(count(steps, 7), max_deaths=3, finished=False)
+    how = run_mode(count(steps, MessageId(7)), max_deaths=3, finished=False)
     assert (how is RunMode.REFUSED) is (died_alone >= 3)
