@@ -17,7 +17,6 @@ HEAVY = {
     "anthropic",
     "asyncpg",
     "faststream",
-    "httpx",
     "httpx2",
     "kubernetes",
     "mcp",

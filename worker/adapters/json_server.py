@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import httpx2
 
 CONNECTIONS = 8
 TRANSIENT = frozenset({429, 500, 502, 503, 504})
@@ -54,9 +54,9 @@ class JsonServer:
     def __init__(self, url: str, *, token: str, call_seconds: float, max_bytes: int) -> None:
         self.url, self._max_bytes = url.rstrip("/"), max_bytes
         plain = {"Accept-Encoding": "identity"}  # what is small on the wire may be huge once it is unpacked
-        self._http = httpx.AsyncClient(
+        self._http = httpx2.AsyncClient(
             headers={**plain, "Authorization": f"Bearer {token}"} if token else plain,
-            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
+            limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             timeout=call_seconds,
             trust_env=False,
         )
@@ -73,14 +73,18 @@ class JsonServer:
         try:
             async with self._http.stream(method, f"{self.url}{path}", **given) as answer:
                 return Answer(answer.status_code, await self._body(answer), _retry_after(answer.headers))
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise TimeoutError from error
-        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
+        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
             raise UnreachableError(f"broke the connection ({type(error).__name__})") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ExceptionGroup) as error:  # a group for a port above 65535
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            ExceptionGroup,
+        ) as error:  # a group for a port above 65535
             raise UnreachableError(f"cannot be reached ({type(error).__name__})") from error
 
-    async def _body(self, answer: httpx.Response) -> bytes:
+    async def _body(self, answer: httpx2.Response) -> bytes:
         body = bytearray()
         async for chunk in answer.aiter_raw():
             body += chunk
@@ -95,7 +99,7 @@ class JsonServer:
         await self._http.aclose()
 
 
-def _retry_after(headers: httpx.Headers) -> float | None:
+def _retry_after(headers: httpx2.Headers) -> float | None:
     """Seconds or a date (RFC 9110, section 10.2.3), which counts from the server's own clock."""
     said = headers.get("Retry-After", "").strip()
     if said.isdecimal() and len(said) < 8:

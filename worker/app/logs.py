@@ -9,7 +9,7 @@ import structlog
 
 from worker.domain.untrusted.redaction.redact import redact_json
 
-NOISY = ("httpx", "httpx2", "openai", "anthropic", "aiohttp.access", "faststream")
+NOISY = ("httpx2", "openai", "anthropic", "aiohttp.access", "faststream")
 
 
 def _without_secrets(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -16,7 +16,7 @@ def untouched():
     """Logging as it was before."""
     root = logging.getLogger()
     handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
-    levels = {name: logging.getLogger(name).level for name in ("httpx", "faststream", "openai")}
+    levels = {name: logging.getLogger(name).level for name in ("httpx2", "faststream", "openai")}
     yield
     root.handlers[:], root.level = handlers, level
     for name, before in levels.items():
@@ -66,7 +66,7 @@ def test_libraries_log_the_same_way(capsys):
     assert ("lost connection", "warning", "nats.aio") == (event["event"], event["level"], event["logger"])
 
 
-@pytest.mark.parametrize("name", ["httpx", "openai", "anthropic", "aiohttp.access", "faststream"])
+@pytest.mark.parametrize("name", ["httpx2", "openai", "anthropic", "aiohttp.access", "faststream"])
 def test_noisy_libraries_only_warn(capsys, name):
     configure("debug", json_lines=True)
     logging.getLogger(name).info("request to ...")
