@@ -108,7 +108,7 @@ async def test_words_rank_where_the_database_cannot_keep_vectors(url):
     assert 0 == await embed(url, MemoryEmbedder())
     async with PostgresCatalog(url, embedder=MemoryEmbedder()) as catalog:
         assert BY_WORDS == await found(catalog)
-        assert "the database cannot keep vectors: it has no pgvector" == catalog.meaning_problem
+        assert "the database cannot store vectors: it has no pgvector" == catalog.meaning_problem
 
 
 class FailsSecond(MemoryEmbedder):

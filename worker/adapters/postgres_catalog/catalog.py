@@ -1,4 +1,4 @@
-"""The workflow catalog in PostgreSQL: what fits comes from an index of labels, what is shown from the rows of workflows."""
+"""The workflow catalog in PostgreSQL: an index of labels says which workflows fit, and only those shown are read."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from worker.domain.values.workflows import ActionSummary, ActionText, SelectionC
 CALL_SECONDS = 5.0
 
 
-class MeaningInDatabase:
-    """Ranks workflows by how near their vectors are to the vector of a query.
+class StoredVectors:
+    """The vectors in the database, which rank workflows by how near they are to the vector of a query.
 
     Words rank without an embedder, while it gives no vector, and when a workflow has no vector of its model: vectors and
     words give no common order.
@@ -63,7 +63,7 @@ class MeaningInDatabase:
         name = self._embedder.name if self._embedder else ""
         self._keeps_vectors = self._keeps_vectors or await has_embeddings(connection)
         if not self._keeps_vectors:
-            self._problem = "the database cannot keep vectors: it has no pgvector"
+            self._problem = "the database cannot store vectors: it has no pgvector"
             return None
         rows = await connection.fetch(statements.BY_MEANING, places, vector, len(vector), name)
         missing = len(places) - len(rows)
@@ -74,7 +74,7 @@ class MeaningInDatabase:
 class PostgresCatalog:
     """Implements the Catalog port on tables that `rca catalog push` fills.
 
-    A workflow that is disabled in the table is not offered from then on; it is counted until the next push.
+    A workflow that is disabled in the table is no longer offered, but counted until the next push.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class PostgresCatalog:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = Database(url, call_seconds=call_seconds)
-        self._meaning = MeaningInDatabase(embedder, monotonic)
+        self._meaning = StoredVectors(embedder, monotonic)
         self._decoder = Decoder()
 
     async def __aenter__(self) -> Self:
-        """Connects to nothing yet."""
+        """Opens nothing yet: the first look-up connects."""
         await self._database.__aenter__()
         return self
 
@@ -102,16 +102,16 @@ class PostgresCatalog:
 
     @property
     def problem(self) -> str:
-        """Why the last look-up failed; empty when it did not."""
+        """Why the last look-up failed; empty when it succeeded."""
         return self._database.problem
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when they do not."""
+        """Why words rank although there is an embedder; empty when vectors do."""
         return self._meaning.problem
 
     async def check(self) -> None:
-        """Raises CatalogUnavailable when there is nothing to offer, or no database."""
+        """Raises CatalogUnavailable when the database cannot be read, or offers no workflow."""
         await self.actions(SelectionContext())
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
@@ -195,7 +195,7 @@ class PostgresCatalog:
 async def _labels(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
 ) -> LabelBits:
-    """What the rows of a statement say. Raises CatalogUnavailable when nobody has filled the tables."""
+    """The labels that a statement reads. Raises CatalogUnavailable when the tables are empty."""
     keys = zip(*keys_for(context), strict=True)
     labels = LabelBits(await connection.fetch(statement, *map(list, keys), *more), context)
     if not labels.size:

@@ -1,4 +1,8 @@
-"""Reading from PostgreSQL: a small pool, one snapshot a call, a deadline, and a second try when a connection was lost."""
+"""Connections to PostgreSQL, and the tables they find.
+
+Reads have a small pool, one snapshot a call, a deadline, and one retry when a connection was lost. Tables are made by
+numbered files of SQL, each applied once.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,21 @@ CONNECTIONS = 4
 CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 OWNER_SECONDS = 1800.0
-"""For everything a push does, vectors of thousands of workflows included."""
+"""The limit of a push, the vectors of thousands of workflows included."""
 LOCK_SECONDS = 60.0
-"""How long a push waits for another one."""
+"""How long a push waits for another push."""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 FILE = re.compile(r"(\d{4})_\w+\.sql")
 DIRECTORY = files(__package__) / "migrations"
 LOCK = 0x7263615F63617461
-"""Key of the advisory lock that changes of the catalog hold: one at a time."""
+"""Key of the advisory lock of a push: one at a time."""
 
 
 class Database:
     """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`, all included.
 
-    Connections are made when they are needed, and each is checked for the tables of this version. `problem` says why the
-    last call failed; empty when it did not.
+    Connections are made when they are needed, and each one checks that the tables are of this version. `problem` says why
+    the last call failed; empty when it succeeded.
     """
 
     def __init__(self, url: str, *, call_seconds: float) -> None:
@@ -50,7 +54,7 @@ class Database:
         )
 
     async def __aenter__(self) -> Self:
-        """Connects to nothing yet."""
+        """Opens nothing yet: the first call connects."""
         with translated(self._seconds):
             await self._pool
         return self
@@ -66,9 +70,9 @@ class Database:
             self._pool.terminate()
 
     async def read(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
-        """What `work` answers, all of whose statements see the same state. Raises CatalogUnavailable.
+        """The result of `work`, whose statements all see the same state. Raises CatalogUnavailable.
 
-        It may be called twice: a server that was restarted is noticed by the connections that it cut.
+        `work` may be called twice: only a lost connection shows that the server was restarted.
         """
         try:
             with translated(self._seconds):
@@ -94,14 +98,14 @@ class Database:
                 answer = await work(connection)
                 await connection.execute("COMMIT")
             except BaseException:
-                connection.terminate()  # in whatever state it is: the next call gets another one
+                connection.terminate()  # its state is unknown: the next call gets another connection
                 raise
             return answer
 
 
 @asynccontextmanager
 async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection to change things with. Raises CatalogUnavailable. What is not committed at the end is taken back."""
+    """A connection that may write. Raises CatalogUnavailable. What is not committed at the end is rolled back."""
     with translated(OWNER_SECONDS):
         async with asyncio.timeout(OWNER_SECONDS):
             settings = {**_session(OWNER_SECONDS), "lock_timeout": _milliseconds(LOCK_SECONDS)}
@@ -113,7 +117,7 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def _session(statement_seconds: float) -> dict[str, str]:
-    """What a session starts with: the server ends by itself what nobody waits for any more."""
+    """Session settings: the server itself ends a statement that nobody waits for any more."""
     return {"application_name": "rca-worker", "statement_timeout": _milliseconds(statement_seconds)}
 
 
@@ -122,11 +126,11 @@ def _milliseconds(seconds: float) -> str:
 
 
 async def _nothing(_connection: object) -> None:
-    """Sessions keep no state between two calls, so there is none to reset."""
+    """Does nothing: a session keeps no state between two calls."""
 
 
 def migrations() -> list[tuple[int, str]]:
-    """Numbers from 1 and names, in order."""
+    """The number, from 1, and the name of each migration, in order."""
     found = [
         (int(match[1]), entry.name) for entry in DIRECTORY.iterdir() if (match := FILE.fullmatch(entry.name))
     ]
@@ -137,7 +141,7 @@ NEWEST = migrations()[-1][0]
 
 
 async def migrate(connection: asyncpg.Connection) -> list[str]:
-    """Apply what is missing and answer its names. Runs in a transaction that holds LOCK. Raises CatalogUnavailable."""
+    """Apply the missing migrations and return their names, in a transaction that holds LOCK. Raises CatalogUnavailable."""
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS workflow_catalog_migration"
         " (number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -171,7 +175,7 @@ async def check(connection: asyncpg.Connection) -> None:
 
 
 async def has_embeddings(connection: asyncpg.Connection) -> bool:
-    """Whether workflows can have vectors here."""
+    """Whether this database can store vectors."""
     found = await connection.fetchval(
         "SELECT 1 FROM pg_attribute WHERE attrelid = 'workflow_catalog'::regclass"
         " AND attname = 'embedding' AND NOT attisdropped"

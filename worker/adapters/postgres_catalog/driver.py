@@ -1,4 +1,4 @@
-"""asyncpg, and what its exceptions mean for a catalog."""
+"""asyncpg, and its exceptions translated to those of the port."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ LOST = (
     asyncpg.InterfaceError,
     ConnectionError,
 )
-"""The connection is gone, or could not be made: another one may work."""
+"""The connection was lost, or could not be made: another one may work."""
 DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 @contextmanager
 def translated(seconds: float) -> Iterator[None]:
-    """Every failure of the driver, of the network and of the server as CatalogUnavailable, without the address.
+    """Raises CatalogUnavailable for every failure of the driver, the network and the server, without the address.
 
-    Exceptions of the driver may repeat parts of an address that it cannot read, so none is chained.
+    Exceptions of the driver may repeat parts of an address that it cannot parse, so they are not chained.
     """
     try:
         yield
@@ -51,24 +51,24 @@ def translated(seconds: float) -> Iterator[None]:
 
 def _explained(error: Exception) -> str:
     if isinstance(error, asyncpg.PostgresError):
-        return _told_by_server(error)
+        return _server_message(error)
     if isinstance(error, OSError):
         return f"cannot be reached{_refused_by(error)} ({_network(error)})"
     if "root certificate" in str(error):
-        return "sslmode verifies the server and no certificate to do so was found: add sslrootcert=FILE to the address"
+        return "sslmode verifies the server, but no root certificate was found: add sslrootcert=FILE to the address"
     if isinstance(error, asyncpg.ClientConfigurationError) or not isinstance(error, DRIVER):
         return "RCA_CATALOG__DATABASE_URL is not a usable postgresql:// address"
     return f"the connection failed ({type(error).__name__})"
 
 
 def _refused_by(error: OSError) -> str:
-    """The numeric address that refused, as asyncio tells it: no part of a password that was read as a host gets so far."""
+    """The numeric address that refused, from asyncio: a part of the password that was taken for a host never gets so far."""
     found = REFUSED.search(str(error)) if isinstance(error, ConnectionRefusedError) else None
     return f" at {found[1]}:{found[2]}, from RCA_CATALOG__DATABASE_URL" if found else ""
 
 
 def _network(error: OSError) -> str:
-    """Without the address that was tried: in a misspelt one a part of the password may stand for the host."""
+    """The error without the address: in a misspelt address a part of the password may be taken for the host."""
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason}"
     if "SSL" in str(error):
@@ -76,16 +76,16 @@ def _network(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else type(error).__name__
 
 
-def _told_by_server(error: asyncpg.PostgresError) -> str:
-    told = one_line(str(error), MAX_MESSAGE_CHARS)
+def _server_message(error: asyncpg.PostgresError) -> str:
+    message = one_line(str(error), MAX_MESSAGE_CHARS)
     match error:
         case asyncpg.UndefinedTableError() | asyncpg.UndefinedColumnError():
             return f"the database holds no catalog of this version yet: run `{PUSH}`"
         case asyncpg.InsufficientPrivilegeError():
-            return f"{told}; a worker needs SELECT on the tables workflow_*, `{PUSH}` their owner"
+            return f"{message}; a worker needs SELECT on the tables workflow_*, and `{PUSH}` must run as their owner"
         case asyncpg.LockNotAvailableError():
-            return "something else holds the tables, such as another push"
+            return "the tables are locked by something else, such as another push"
         case asyncpg.QueryCanceledError():
             return "a statement took too long"
         case _:
-            return told
+            return message

@@ -1,4 +1,4 @@
-"""Writing the catalog: all workflows of a directory in one transaction, and the index of their labels anew."""
+"""Writing the catalog: all workflows of a directory and the index of their labels in one transaction, then vectors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ NULL_CHARACTER = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """Ids, by what a push does to them. `left` are in the database and not in the directory, and stay without `prune`.
+    """Workflow ids by what a push did. `left` are in the database but not in the directory, and stay without `prune`.
 
-    `migrations` are the files that were applied, `embeddings` says whether the database can keep vectors.
+    `migrations` are the files that were applied, `embeddings` says whether the database can store vectors.
     """
 
     added: tuple[str, ...]
@@ -50,10 +50,10 @@ async def push(
     dry_run: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Pushed:
-    """Make the database offer these workflows. Raises CatalogUnavailable, and nothing has changed then.
+    """Make the database offer these workflows. When it raises CatalogUnavailable, nothing has changed.
 
-    Missing tables are made. What is no longer there is disabled with `prune`. A dry run does all of it and takes it back.
-    `progress` is told how many workflows of how many are written.
+    Missing tables are created. With `prune`, workflows that are not given are disabled. A dry run is rolled back.
+    `progress` is called with the number of workflows written so far and the number of all to write.
     """
     async with as_owner(url) as connection:
         transaction = connection.transaction()
@@ -99,7 +99,7 @@ async def _push(
 def _difference(
     wanted: Mapping[str, tuple[str, str]], current: Mapping[str, tuple[str, str]], *, prune: bool
 ) -> Pushed:
-    """By id; the values are versions and hashes."""
+    """Compare the workflows to push with those in the database: version and hash by id."""
     gone = tuple(sorted(current.keys() - wanted.keys()))
     return Pushed(
         added=tuple(sorted(wanted.keys() - current.keys())),
@@ -111,14 +111,14 @@ def _difference(
 
 
 def _document(workflow: Workflow) -> str:
-    """The document, if PostgreSQL can hold what is in it."""
+    """The document. Raises CatalogUnavailable when PostgreSQL cannot store it."""
     try:
         document = document_of(workflow)
     except ValueError:
         document = ""
     if not document or NULL_CHARACTER.search(document):
         raise CatalogUnavailable(
-            f"{one_line(workflow.workflow_id, ID_CHARS)} has a character that PostgreSQL cannot hold"
+            f"{one_line(workflow.workflow_id, ID_CHARS)} has a character that PostgreSQL cannot store"
         )
     return document
 
@@ -151,7 +151,7 @@ async def _save_actions(
 
 
 async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
-    """Number what is offered and write the bits of its labels and words. Readers see the old ones until the transaction ends."""
+    """Number the workflows and index their labels and words anew. Readers see the old index until the transaction ends."""
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")
     await connection.execute("DELETE FROM workflow_catalog_bits")
@@ -165,10 +165,10 @@ async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) 
 async def embed(
     url: str, embedder: Embedder, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> int:
-    """Give every workflow that is offered a vector of this model, and answer how many had none.
+    """Store a vector of this model for every workflow that has none, and return how many those were; 0 without pgvector.
 
-    Without pgvector none gets one. What was embedded before a failure stays. Raises CatalogUnavailable and
-    EmbedderUnavailable.
+    The catalog is complete without vectors: words rank until then. Vectors stored before a failure stay. Raises
+    CatalogUnavailable and EmbedderUnavailable.
     """
     async with as_owner(url) as connection:
         if not await has_embeddings(connection):

@@ -1,7 +1,7 @@
 """Workflows as rows, and back: their documents, and what they declare.
 
-What workflows declare is kept turned over: a row of `workflow_catalog_bits` is a label value (a type of action, a word),
-and bit n of the row says whether the workflow of place n has it. Places follow the order of workflow ids.
+What workflows declare is stored as an inverted index: a row of `workflow_catalog_bits` is a label value (or a type of
+action, or a word), and bit n of the row says whether the workflow at place n has it. Places follow the order of ids.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from worker.domain.values.workflows import LABELS, WILDCARD, SelectionContext, W
 
 SET_BIT = re.compile("1")
 MAX_KEPT = 2_048
-"""Workflows that are kept decoded: about 10 KB each."""
+"""How many workflows are kept decoded: about 10 KB each."""
 BitsKey = tuple[str, str, str]
 """Kind, label, value. The label of a type of action is its name in lower case, the value its name."""
 BitsRow = tuple[str, str, str, int, bytes]
@@ -46,9 +46,9 @@ _documents = TypeAdapter(Workflow)
 
 
 class Kind(enum.StrEnum):
-    """What the bits of a row say of workflows.
+    """What the bits of a row mean.
 
-    For a label: DECLARED it has any value, WILD any value will do, STRICT another value excludes, KEY it has this value.
+    Of a label: DECLARED with any value, WILD as `*`, STRICT when another value excludes, KEY with this value.
     """
 
     ALL = "all"
@@ -115,7 +115,7 @@ def workflow_of(document: str) -> Workflow:
 
 
 def label_rows(workflows: Iterable[Workflow]) -> Iterator[BitsRow]:
-    """What these workflows declare, as rows. They stand in the order of their ids."""
+    """The rows of what these workflows declare, which are given in the order of their ids."""
     found: dict[BitsKey, int] = {}
     for place, workflow in enumerate(workflows):
         for key in _keys_of(workflow):
@@ -143,7 +143,7 @@ def _keys_of(workflow: Workflow) -> Iterator[BitsKey]:
 
 
 def word_rows(words_by_place: Iterable[tuple[int, Sequence[str]]]) -> Iterator[BitsRow]:
-    """Which workflows have a word, as rows."""
+    """The rows of the words that workflows have."""
     found: dict[str, bytearray] = {}
     for place, words in words_by_place:
         byte, bit = divmod(place, 8)
@@ -156,7 +156,7 @@ def word_rows(words_by_place: Iterable[tuple[int, Sequence[str]]]) -> Iterator[B
 
 
 def keys_for(context: SelectionContext) -> list[BitsKey]:
-    """The rows that say which workflows fit a context, and how well."""
+    """The keys of the rows that say which workflows fit a context, and how well."""
     keys = [(Kind.ALL, "", "")]
     if is_gitops_managed(context):
         keys.append((Kind.AWARE, "", ""))
@@ -167,10 +167,10 @@ def keys_for(context: SelectionContext) -> list[BitsKey]:
 
 
 class LabelBits:
-    """What the rows of `keys_for(context)`, and those of types of action and words beside them, say about the context.
+    """The rows of `keys_for(context)`, with rows of types of action or words beside them, as sets of workflows.
 
-    Whole numbers stand for sets of workflows. `size` counts all workflows, `fitting` are those that fit, `excluded` those
-    that a label excludes, `words` those that have a word, by word.
+    A set is a whole number with the bits of its places. `size` counts all workflows, `fitting` are those that fit,
+    `excluded` those that each label excludes, `words` those that have each word, in the order of the words.
     """
 
     def __init__(self, rows: Iterable[Row], context: SelectionContext) -> None:
@@ -186,7 +186,7 @@ class LabelBits:
         self.fitting = everything & ~functools.reduce(operator.or_, strict.values(), 0)
 
     def actions(self, lowered: str | None = None) -> dict[str, int]:
-        """The workflows of each type of action; of those only that are called so in lower case, if that is given."""
+        """The workflows by type of action; of one type only, if its name in lower case is given."""
         return {
             name: bits
             for (kind, label, name), bits in self._bits.items()

@@ -1,6 +1,6 @@
-"""What is asked of the tables. An active workflow is offered in its latest version only.
+"""The SQL statements. Only active workflows in their latest version are offered.
 
-Bits are looked up one by one (LATERAL with a LIMIT), by the primary key whatever the statistics of the table say.
+Rows of bits are looked up one by one (LATERAL with a LIMIT): by the primary key, whatever the statistics of the table say.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ ALL_ACTIONS = """
     UNION ALL
     (SELECT kind, label, value, members FROM workflow_catalog_bits WHERE kind IN ('action', 'signal') ORDER BY ordinal)
 """
-BITS = FOUND.format(more_keys="", more_rows="")
 BITS_AND_WORDS = FOUND.format(more_keys=WORDS_ASKED, more_rows="")
 BITS_AND_ACTION = FOUND.format(more_keys="", more_rows=ONE_ACTION)
 BITS_AND_ACTIONS = FOUND.format(more_keys="", more_rows=ALL_ACTIONS)
