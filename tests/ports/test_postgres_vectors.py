@@ -60,7 +60,7 @@ async def test_answers_by_meaning_are_those_of_the_same_catalog_in_memory(postgr
     await push(url, many, {})
     await embed(url, MemoryEmbedder())
     plain = FileCatalog(many, embedder=MemoryEmbedder())
-    await plain.learn()
+    await plain.embed_missing()
     async with PostgresCatalog(url, embedder=MemoryEmbedder()) as catalog:
         for context in some_contexts(40):
             query = SearchQuery(context.signal_type, Severity(context.severity), ("bigger", "ram"))

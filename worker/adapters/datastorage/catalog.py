@@ -24,7 +24,7 @@ from worker.adapters.datastorage.apis import (
 )
 from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.ranking import MeaningRank
+from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.catalog.selection import for_final_choice, mismatches
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
@@ -32,7 +32,7 @@ from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
 MAX_KEPT = 32
-LEARN_AGAIN_SECONDS = 30.0
+EMBED_AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class DataStorageCatalog:
         )
         self._api: CatalogApi = WorkflowsApi()
         self._kept: dict[Hashable, CachedSnapshot] = {}
-        self._meaning = MeaningRank(embedder, monotonic) if embedder else None
+        self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""
@@ -130,7 +130,7 @@ class DataStorageCatalog:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_fresh(poll_seconds))
             if self._meaning:
-                tasks.create_task(self._keep_learning(self._meaning, poll_seconds))
+                tasks.create_task(self._keep_embedding(self._meaning, poll_seconds))
 
     async def _keep_fresh(self, poll_seconds: float) -> None:
         while True:
@@ -138,10 +138,10 @@ class DataStorageCatalog:
                 await self.actions(SelectionContext())
             await asyncio.sleep(poll_seconds)
 
-    async def _keep_learning(self, meaning: MeaningRank, poll_seconds: float) -> None:
+    async def _keep_embedding(self, meaning: MeaningRanking, poll_seconds: float) -> None:
         while True:
-            done = meaning.complete or await meaning.learn()
-            await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
+            done = meaning.complete or await meaning.embed_missing()
+            await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def _snapshot(self, context: SelectionContext) -> CatalogSnapshot:
         if snapshot := self._fresh(context):
@@ -179,7 +179,7 @@ class DataStorageCatalog:
             self._kept.clear()
         self._kept[key] = kept
         if self._meaning:
-            self._meaning.offer(kept.snapshot.passages)
+            self._meaning.replace_passages(kept.snapshot.passages)
             self._embedded = kept.snapshot
 
     async def _found(self, exchange: Exchange, context: SelectionContext) -> CatalogRecords:

@@ -11,13 +11,13 @@ import structlog
 
 from worker.adapters.file_catalog.loading import Fingerprint, fingerprint, load, rejection
 from worker.domain.catalog.in_memory import CatalogSnapshot
-from worker.domain.catalog.ranking import MeaningRank
+from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.ports import Embedder
 from worker.domain.values.workflow_search import SearchPage, SearchQuery
 from worker.domain.values.workflows import ActionSummary, ActionText, SelectionContext, Workflow, WorkflowPage
 
-LEARN_AGAIN_SECONDS = 30.0
+EMBED_AGAIN_SECONDS = 30.0
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -25,11 +25,10 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
-    `problem` says why the files as they are now are not what is served; empty when they are. A worker with a good
-    catalog that is a little old serves better than none, so a change that cannot be read leaves all as it was: that is
-    for `problem` to tell.
+    `problem` says why the files as they are now are not what is served; empty when they are. A slightly old catalog is
+    better than none: when a change is invalid or cannot be read, the catalog stays as it was, and `problem` says so.
 
-    With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `learn` has embedded
+    With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `embed_missing` has embedded
     them all. `meaning_problem` says why they are not.
     """
 
@@ -42,15 +41,15 @@ class FileCatalog:
         seen: Fingerprint | None = None,
         embedder: Embedder | None = None,
     ) -> None:
-        self._meaning = MeaningRank(embedder, time.monotonic) if embedder else None
+        self._meaning = MeaningRanking(embedder, time.monotonic) if embedder else None
         self._directory, self._tried = directory, seen
-        self._fault = self._unreadable = ""
-        self._put_up(CatalogSnapshot(workflows, actions or {}))
+        self._rejection = self._unreadable = ""
+        self._serve(CatalogSnapshot(workflows, actions or {}))
 
-    def _put_up(self, snapshot: CatalogSnapshot) -> None:
+    def _serve(self, snapshot: CatalogSnapshot) -> None:
         self._snapshot = snapshot
         if self._meaning:
-            self._meaning.offer(snapshot.passages)
+            self._meaning.replace_passages(snapshot.passages)
 
     @classmethod
     async def open(cls, directory: Path, *, embedder: Embedder | None = None) -> FileCatalog:
@@ -71,11 +70,11 @@ class FileCatalog:
     @property
     def problem(self) -> str:
         """Why the files are not what is served; empty when they are."""
-        return self._unreadable or self._fault
+        return self._unreadable or self._rejection
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when they do not, or it is still at work."""
+        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are being made."""
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:
@@ -104,40 +103,40 @@ class FileCatalog:
         by_meaning = await self._meaning.scores(query) if self._meaning else None
         return snapshot.search(query, context, by_meaning)
 
-    async def learn(self) -> bool:
-        """Embed what is new, if there is an embedder; whether that worked. Words rank until all is embedded."""
-        return self._meaning is None or self._meaning.complete or await self._meaning.learn()
+    async def embed_missing(self) -> bool:
+        """Embed new workflows, if there is an embedder. Returns False when that failed. Until then words rank."""
+        return self._meaning is None or self._meaning.complete or await self._meaning.embed_missing()
 
     async def follow(self, poll_seconds: float) -> None:
-        """Take over changes of the files it was opened from, and embed what is new, until cancelled.
+        """Follow changes of the files, and embed new workflows, until cancelled.
 
-        A change counts once two looks in a row have seen the same, so that files are not read while they are written.
+        A change counts once two polls in a row have seen the same, so that files are not read while they are written.
         """
         async with asyncio.TaskGroup() as tasks:
             if self._directory:
                 tasks.create_task(self._follow_files(self._directory, poll_seconds))
             if self._meaning:
-                tasks.create_task(self._keep_learning(poll_seconds))
+                tasks.create_task(self._keep_embedding(poll_seconds))
 
     async def _follow_files(self, directory: Path, poll_seconds: float) -> None:
         before = self._tried
         while True:
             await asyncio.sleep(poll_seconds)
-            before = await self._look(directory, before)
+            before = await self._poll(directory, before)
 
-    async def _keep_learning(self, poll_seconds: float) -> None:
+    async def _keep_embedding(self, poll_seconds: float) -> None:
         while True:
-            before, done = self.meaning_problem, await self.learn()
+            before, done = self.meaning_problem, await self.embed_missing()
             if self.meaning_problem not in {"", before}:
                 log.warning("catalog_ranked_by_words", error=self.meaning_problem)
-            await asyncio.sleep(poll_seconds if done else LEARN_AGAIN_SECONDS)
+            await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
-    async def _look(self, directory: Path, before: Fingerprint | None) -> Fingerprint | None:
+    async def _poll(self, directory: Path, before: Fingerprint | None) -> Fingerprint | None:
         try:
             now = await asyncio.to_thread(fingerprint, directory)
             if now == before != self._tried:
                 await self._reload(directory, now)
-        except CatalogUnavailable as error:  # tried again at the next look
+        except CatalogUnavailable as error:  # retried at the next poll
             if not self._unreadable:
                 log.warning("catalog_unreadable", error=str(error))
             self._unreadable = str(error)
@@ -147,9 +146,9 @@ class FileCatalog:
 
     async def _reload(self, directory: Path, seen: Fingerprint) -> None:
         contents = await asyncio.to_thread(load, directory)
-        self._tried, self._fault = seen, rejection(contents, directory)
-        if self._fault:
-            log.warning("catalog_change_refused", error=self._fault)
+        self._tried, self._rejection = seen, rejection(contents, directory)
+        if self._rejection:
+            log.warning("catalog_change_refused", error=self._rejection)
             return
-        self._put_up(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
+        self._serve(await asyncio.to_thread(CatalogSnapshot, contents.workflows.values(), contents.actions))
         log.info("catalog_reloaded", workflows=len(self))

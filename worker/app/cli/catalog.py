@@ -150,7 +150,7 @@ async def _search(
             return EXIT_USAGE
         query = replace(query, **limits)
         async with waiting_for(f"vectors of {counted(len(workflows), 'workflow')}"):
-            await workflows.learn()
+            await workflows.embed_missing()
         page = await workflows.search(query, context)
     if workflows.meaning_problem:
         typer.echo(f"ranked by words: {workflows.meaning_problem}", err=True)

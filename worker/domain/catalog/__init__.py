@@ -1,1 +1,1 @@
-"""Workflows: how they are read, which fit a context, in which order, and how they are searched."""
+"""The workflow catalog: the documents of workflows, which workflows fit an incident, and how they are searched."""

@@ -39,7 +39,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _with_empty_text(labels: Any) -> Any:
-    """A label without a value has an empty one, which fits nothing, rather than to fit everything."""
+    """A label without a value gets an empty one, which matches nothing; absent, it would match everything."""
     if not isinstance(labels, dict):
         return labels
     return {name: "" if value is None else value for name, value in labels.items()}
@@ -62,8 +62,8 @@ Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=
 Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
-class _Part(BaseModel):
-    """Unknown names are kept, to be reported. A null is as good as no value, as in the Kubernetes API."""
+class DocumentPart(BaseModel):
+    """Unknown fields are kept, to be reported. A null is no value, as in the Kubernetes API."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
@@ -75,8 +75,8 @@ class _Part(BaseModel):
         return {name: value for name, value in values.items() if value is not None}
 
 
-class ParameterDocument(_Part):
-    """One declared parameter. Defaults and enums are text until the type is known."""
+class ParameterDocument(DocumentPart):
+    """One declared parameter. Defaults and enums are converted to the type when the workflow is built."""
 
     name: Name = ""
     type: Annotated[ParameterType, BeforeValidator(_as_type)] = ParameterType.STRING
@@ -93,7 +93,7 @@ class ParameterDocument(_Part):
     items: ParameterDocument | None = None
 
 
-class ExecutionDocument(_Part):
+class ExecutionDocument(DocumentPart):
     """How the workflow is run."""
 
     engine: Text = ""
@@ -105,8 +105,8 @@ class ExecutionDocument(_Part):
     timeout_seconds: int | None = Field(default=None, ge=0, validation_alias=_both("timeout_seconds"))
 
 
-class DescriptionDocument(_Part):
-    """What a workflow or an action does. The flat form may have one text in its place."""
+class DescriptionDocument(DocumentPart):
+    """What a workflow or an action does. In the flat form it may be a single text."""
 
     what: Text = ""
     when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
@@ -117,7 +117,7 @@ class DescriptionDocument(_Part):
 Description = Annotated[DescriptionDocument, BeforeValidator(_as_description)]
 
 
-class WorkflowDocument(_Part):
+class WorkflowDocument(DocumentPart):
     """A workflow: the flat document itself, or the `spec` of a Kubernaut one."""
 
     workflow_id: Name | None = Field(default=None, validation_alias=_both("workflow_id", "workflowID"))
@@ -144,7 +144,7 @@ class WorkflowDocument(_Part):
     success_rate: float | None = Field(default=None, ge=0, le=1, validation_alias=_both("success_rate"))
 
 
-class ActionTypeDocument(_Part):
+class ActionTypeDocument(DocumentPart):
     """The `spec` of a Kubernaut ActionType: what workflows of this type do."""
 
     name: Text = ""
@@ -152,21 +152,21 @@ class ActionTypeDocument(_Part):
 
 
 DESCRIPTION = re.compile(r"(?P<signal>[^\s:]{1,128}) (?P<severity>[A-Za-z]{1,20}): \S")
-"""`<signal_type> <severity>: <what it does>`, as searches want descriptions (DD-LLM-001, section 8.2)."""
+"""`<signal_type> <severity>: <what it does>`, the form that searches expect (DD-LLM-001, section 8.2)."""
 FLAGS = {"true": True, "false": False}
 
 Location = tuple[str | int, ...]
 
 
 class Flaw(NamedTuple):
-    """Something that makes a document unusable, and where it stands in it."""
+    """An error in a document, and its location."""
 
     at: Location
     message: str
 
 
 def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> tuple[Workflow, list[Flaw]]:
-    """The workflow, and what is wrong with it. `workflow_id` and `title` are for a document that has none."""
+    """The workflow, and the flaws of its document. `workflow_id` and `title` are used when the document has none."""
     labels, other_labels = _labels(written)
     parameters, flaws = _parameters(written.parameters, ("parameters",))
     about, run = written.description, written.execution
@@ -200,12 +200,12 @@ def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> t
 
 
 def one_paragraph(text: str) -> str:
-    """Text without line ends."""
+    """The text in one line, with single spaces."""
     return " ".join(text.split())
 
 
 def _labels(written: WorkflowDocument) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Labels that are matched, and others, which only rank like custom ones."""
+    """Labels that select workflows, and other labels, which only rank as custom labels do."""
     matched: dict[str, tuple[str, ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
     for name, values in written.labels.items():

@@ -1,4 +1,4 @@
-"""Whether one value is what a workflow's parameter declares (ADR-043), and its canonical form."""
+"""Values of workflow parameters: whether one fits its declaration (ADR-043), and its canonical form."""
 
 from __future__ import annotations
 
@@ -18,32 +18,20 @@ from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.workflows import Parameter, ParameterType
 
 MAX_VALUE_CHARS = 4096
-
-
 MAX_ITEMS = 256
-
-
 MAX_NUMBER_CHARS = 64
-
-
 SHOWN_CHARS = 80
-
-
 SHOWN_CHOICES = 12
-
-
 UNSEEN_CATEGORIES = HIDDEN_CATEGORIES | {"Zl", "Zp"}
-
-
 REDACTION_MARK = "[REDACTED:"
 
 
 class BadValueError(ValueError):
-    """The value is not what the parameter declares. The text says how to mend it."""
+    """The value does not fit the declaration of the parameter. The text says what it must be."""
 
 
 def pattern_error(pattern: str) -> str:
-    """Why the engine refuses a pattern; empty when it takes it."""
+    """Why the regex engine rejects a pattern; empty when it accepts it."""
     try:
         _matcher(pattern)
     except SchemaError as error:
@@ -52,7 +40,7 @@ def pattern_error(pattern: str) -> str:
 
 
 def check_value(parameter: Parameter, value: Any) -> Any:
-    """The value in the declared type. Raises BadValueError."""
+    """The value, converted to the declared type. Raises BadValueError."""
     converted = _CONVERT[parameter.type](parameter, value)
     if parameter.enum and converted not in parameter.enum:
         raise BadValueError(f"must be one of {_choices(parameter.enum)}{_nearest(value, parameter.enum)}")

@@ -31,10 +31,22 @@ HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WORD = re.compile(r"[^\W_]+")
 MAX_WORDS = 32
 KEPT_WORDS = 256
+CAUSE = re.compile(r"[^\s:]{1,128} (?P<severity>[A-Za-z]{1,20}): ")
+"""The beginning of a description (DD-LLM-001): `<signal_type> <severity>: `."""
+MAX_TEXT_CHARS = 2_000
+MAX_DIMENSIONS = 8_192
+MIN_LENGTH = 1e-6
+KEPT_QUERIES = 256
+BATCH = 16
+BATCH_SECONDS = 60.0
+
+Vector = tuple[float, ...]
+Scores = Callable[[Sequence[str]], Mapping[str, float]]
+"""Scores by workflow id, of these ids: the higher the better."""
 
 
 class TextIndex:
-    """What workflows say of themselves, for ranking."""
+    """The words of workflows, and how well they match a query. Built once, in any thread; then used from one thread."""
 
     def __init__(self, workflows: Iterable[Workflow]) -> None:
         known = list(workflows)
@@ -48,7 +60,7 @@ class TextIndex:
         self._word = functools.lru_cache(KEPT_WORDS)(functools.partial(_word_scores, database))
 
     def scores(self, query: str, among: Sequence[str]) -> dict[str, float]:
-        """BM25 of these ids, higher is better; workflows without a word of the query are absent."""
+        """BM25 by id, of these ids; the higher the better. Workflows without a word of the query are absent."""
         by_word = [self._word(word) for word in words_of(query)]
         found = {}
         for workflow_id in among:
@@ -59,7 +71,7 @@ class TextIndex:
 
 
 def split_names(text: str) -> str:
-    """The text, followed by it with CamelCase names in their parts."""
+    """The text, then the text again with CamelCase names split."""
     return f"{text} {HUMP.sub(' ', text)}"
 
 
@@ -71,34 +83,24 @@ def _word_scores(database: sqlite3.Connection, word: str) -> Mapping[int, float]
 
 
 def text_of(workflow: Workflow) -> str:
-    """What is indexed of a workflow."""
+    """The text of a workflow that is indexed."""
     signals = (name for name in workflow.labels.get("signal_type", ()) if name != WILDCARD)
     parts = (*signals, workflow.action_type, workflow.title, workflow.description, workflow.when_to_use)
     return split_names(" ".join(parts))
 
 
 def words_of(query: str) -> list[str]:
-    """What is looked for: each word once, names whole and in their parts."""
+    """The words to look for, each one once: names whole, and their parts."""
     return list(dict.fromkeys(WORD.findall(split_names(query).lower())[:MAX_WORDS]))
 
 
-Vector = tuple[float, ...]
-
-CAUSE = re.compile(r"[^\s:]{1,128} (?P<severity>[A-Za-z]{1,20}): ")
-"""How descriptions begin, as DD-LLM-001 wants them: `<signal_type> <severity>: `."""
-MAX_TEXT_CHARS = 2_000
-MAX_DIMENSIONS = 8_192
-MIN_LENGTH = 1e-6
-KEPT_QUERIES = 256
-
-
 def spaced_names(text: str) -> str:
-    """The text with CamelCase names in their parts: `OOM Killed`."""
+    """The text with CamelCase names split: `OOM Killed`."""
     return HUMP.sub(" ", text)
 
 
 def passage_of(workflow: Workflow) -> str:
-    """What is embedded of a workflow: `<type of action>: <what it does>`."""
+    """The text of a workflow that is embedded: `<type of action>: <what it does>`."""
     about = _without_cause(workflow.description) or workflow.title or workflow.when_to_use
     return spaced_names(f"{workflow.action_type}: {about}")[:MAX_TEXT_CHARS]
 
@@ -111,19 +113,19 @@ def _without_cause(description: str) -> str:
 
 
 def query_text(query: SearchQuery) -> str:
-    """What is embedded of a query: its keywords. Empty without any, as there is nothing to compare."""
+    """The text of a query that is embedded: its keywords. Empty when it has none: there is nothing to compare."""
     return spaced_names(" ".join(query.keywords))
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """How alike two vectors of length 1 are: 1 is the same, 0 nothing in common."""
+    """The cosine of two vectors of length 1: 1 when they are the same, 0 when they have nothing in common."""
     return 1 - math.dist(one, other) ** 2 / 2
 
 
 def unit_vectors(rows: Any, count: int, dimensions: int = 0) -> list[Vector]:
-    """What a model gave for `count` texts, as vectors of length 1. Raises EmbedderUnavailable when it is not that.
+    """The vectors that a model gave for `count` texts, scaled to length 1.
 
-    Without `dimensions` any number of them will do, if all have the same.
+    Without `dimensions`, all vectors must have the same number of them. Raises EmbedderUnavailable for anything else.
     """
     if not isinstance(rows, Sequence) or len(rows) != count:
         raise EmbedderUnavailable(f"the model did not give {count} vectors for {count} texts")
@@ -138,7 +140,7 @@ def unit_vectors(rows: Any, count: int, dimensions: int = 0) -> list[Vector]:
 def _unit(row: Any) -> Vector:
     numbers = isinstance(row, Sequence) and all(type(n) in {int, float} for n in row)
     if not numbers or not 0 < len(row) <= MAX_DIMENSIONS:
-        raise EmbedderUnavailable("the model gave something else than a vector")
+        raise EmbedderUnavailable("the model gave something other than a vector")
     try:
         length = math.hypot(*row)
     except OverflowError:
@@ -149,9 +151,9 @@ def _unit(row: Any) -> Vector:
 
 
 class QueryVectors:
-    """Vectors of queries, the latest ones kept. One that is not there in time is not waited for.
+    """The vectors of queries. The latest ones are cached; the embedder is waited for `call_seconds` at most.
 
-    After a failure the embedder is left alone for `rest_seconds`, so that not every search waits for it.
+    After a failure the embedder is not called for `rest_seconds`, so that not every search waits for it.
     """
 
     def __init__(
@@ -170,11 +172,11 @@ class QueryVectors:
 
     @property
     def problem(self) -> str:
-        """Why queries have no vectors at the moment; empty when they have."""
+        """Why queries have no vectors at the moment; empty when they have them."""
         return self._problem
 
     async def of(self, query: SearchQuery) -> Vector | None:
-        """The vector of a query; None without keywords, and when there is none now. Never raises."""
+        """The vector of a query; None when it has no keywords or the embedder gives none. Never raises."""
         text = query_text(query)
         if not text:
             return None
@@ -202,17 +204,11 @@ class QueryVectors:
         return vector
 
 
-BATCH = 16
-BATCH_SECONDS = 60.0
+class MeaningRanking:
+    """Ranks workflows by how near their vectors are to the vector of a query.
 
-Scores = Callable[[Sequence[str]], Mapping[str, float]]
-
-
-class MeaningRank:
-    """Ranks workflows by the nearness of their vectors to that of a query.
-
-    A workflow is embedded once for what it says, so that a changed catalog costs only its changes. Without a vector of
-    the query and of every workflow there is no ranking: vectors and words give no common order.
+    Vectors are kept by text, so that a changed catalog costs only its changes. It ranks only with a vector of the query
+    and of every workflow: vectors and words give no common order.
     """
 
     def __init__(self, embedder: Embedder, monotonic: Callable[[], float]) -> None:
@@ -225,7 +221,7 @@ class MeaningRank:
 
     @property
     def problem(self) -> str:
-        """Why meaning does not rank at the moment; empty when it does, or is about to."""
+        """Why meaning does not rank at the moment; empty when it does, or the first vectors are being made."""
         return self._problem or self._queries.problem
 
     @property
@@ -233,13 +229,13 @@ class MeaningRank:
         """Whether every workflow has its vector."""
         return len(self._vectors) == len(self._passages)
 
-    def offer(self, passages: Mapping[str, str]) -> None:
-        """These are the workflows from now on: by id, what is embedded of each (`passage_of`)."""
+    def replace_passages(self, passages: Mapping[str, str]) -> None:
+        """Rank these workflows from now on: the text to embed (`passage_of`) by id."""
         self._passages = passages
         self._arrange()
 
-    async def learn(self) -> bool:
-        """Embed what has no vector yet; whether all have one now. Never raises."""
+    async def embed_missing(self) -> bool:
+        """Embed the texts that have no vector yet. Returns True when every workflow has one now. Never raises."""
         missing = list(dict.fromkeys(t for t in self._passages.values() if t not in self._known))
         try:
             for start in range(0, len(missing), BATCH):
@@ -252,8 +248,8 @@ class MeaningRank:
         return self.complete
 
     async def scores(self, query: SearchQuery) -> Scores | None:
-        """How near ids are to the query, by cosine; None when words have to decide."""
-        vectors = self._vectors  # of the workflows that are searched now, whatever is offered meanwhile
+        """A function that gives the cosine by id; None when words have to rank."""
+        vectors = self._vectors  # of the workflows that are searched now, even if they are replaced meanwhile
         wanted = await self._queries.of(query) if self.complete else None
         if wanted is None:
             return None
@@ -265,7 +261,7 @@ class MeaningRank:
         self._known.update(zip(texts, map(tuple, vectors), strict=True))
 
     def _arrange(self) -> None:
-        """Give every workflow its vector, and forget the vectors of none once all have theirs."""
+        """Find the vector of every workflow, and forget unused vectors once all have theirs."""
         known = self._known
         self._vectors = {i: known[text] for i, text in self._passages.items() if text in known}
         if self.complete:

@@ -1,8 +1,11 @@
 """Searching workflows by `<signal_type> <severity> [keywords]` (DD-LLM-001): the query, its checks, match quality.
 
-A search has two phases: labels are matched exactly, then what fits is ranked by text. The figure that comes with each
-workflow tells how well labels and text match. It is called confidence in the wire formats (ADR-041) and is no statement
-about the cause.
+A search has two phases: labels select workflows exactly, then text ranks those that fit. The match quality of a workflow
+says how well labels and text match. The wire formats (ADR-041) call it confidence, but it says nothing about the cause.
+
+Filters may come with a search, and code has the last word on them (DD-LLM-001, section 3). Signal type and severity come
+from the query, business labels from the request, component and detected labels from the last get_resource_context. A
+filter that a model or another agent gives counts only where nothing is known.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ MAX_KEYWORDS = 8
 TIERS = (0.4, 0.7, 0.9)
 """Match quality by how many of signal type and severity the workflow declares exactly."""
 RANK_SHARE = 0.09
-"""What the best place in a tier adds to it: by the other labels, then by text."""
+"""What the best place in a tier adds to the match quality: by the other labels, then by text."""
 
 FLAGS = {"true": True, "false": False}
 SHOWN_CHARS = 60
@@ -44,7 +47,7 @@ PRIORITY = re.compile(r"[Pp][0-3]")
 
 
 class BadQueryError(ValueError):
-    """The query is not of the form. The text says what is wrong and how to write it."""
+    """The query does not have the form of a query. The text says what is wrong and how to write one."""
 
     def __init__(self, wrong: str) -> None:
         super().__init__(f"{wrong}; {HOW_TO}")
@@ -53,7 +56,7 @@ class BadQueryError(ValueError):
 def parse_query(text: str, signal_types: Collection[str] = (), names: Collection[str] = ()) -> SearchQuery:
     """The query in the canonical spelling of its signal type. Raises BadQueryError.
 
-    `signal_types` are those that the catalog knows beside the core ones. `names` are words that say where the incident
+    `signal_types` are those of the catalog, in addition to the core ones. `names` are words that say where the incident
     is and nothing about what to do, such as the name of the resource.
     """
     words = _words(text)
@@ -85,7 +88,7 @@ def _words(text: str) -> list[str]:
 
 
 def _signal_type(word: str, more: Collection[str]) -> str:
-    """The known spelling. One that nobody knows must at least look like a reason of Kubernetes or an alert's name."""
+    """The known spelling. An unknown signal type must look like a Kubernetes reason or the name of an alert."""
     spellings = {name.lower(): str(name) for name in (*more, *SignalType)}
     if word.lower() in spellings:
         return spellings[word.lower()]
@@ -127,7 +130,7 @@ class BestMatches(NamedTuple):
 
 
 def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
-    """The places that text has to order: it decides which of them are shown, or which are good enough.
+    """The places that text has to order, because it decides which of them are shown, or which are good enough.
 
     `tied` starts with the best fit.
     """
@@ -137,9 +140,9 @@ def undecided(tied: Sequence[TiedWorkflows], query: SearchQuery) -> list[int]:
 def best_matches(
     tied: Sequence[TiedWorkflows], query: SearchQuery, scores: Mapping[int, float]
 ) -> BestMatches:
-    """What a query shows. `scores` order by text those that are `undecided`: the higher the better, without one last.
+    """The workflows that a query shows. `scores` rank the `undecided` ones by text: the higher the better, none is last.
 
-    Match quality is by tier, and within a tier by how many workflows are better.
+    Match quality depends on the tier, and within a tier on how many workflows are better.
     """
     shown: list[tuple[int, float]] = []
     total = 0
@@ -158,7 +161,7 @@ def best_matches(
 def _tiered(
     tied: Sequence[TiedWorkflows], query: SearchQuery
 ) -> Iterator[tuple[TiedWorkflows, int, int, bool]]:
-    """With each group: how many workflows of its tier are better, how many the tier has, and whether text orders it."""
+    """Each group with how many workflows of its tier are better, how many the tier has, and whether text orders it."""
     sizes, before, shown = Counter[int](), Counter[int](), 0
     for group in tied:
         sizes[group.fit.exact_causes] += len(group.places)
@@ -180,7 +183,7 @@ def _by_score(places: Iterable[int], scores: Mapping[int, float]) -> list[list[i
 
 
 def match_quality(exact: int, place: int, places: int) -> float:
-    """How well a workflow matches that has this place (0 is the best) of `places` in its tier."""
+    """The match quality, 0 to 1, of a workflow at this place (0 is the best) of all `places` in its tier."""
     return round(TIERS[exact] + RANK_SHARE * (1 - place / places), 3)
 
 
@@ -190,7 +193,7 @@ def narrowed(
     filters: Mapping[str, Filter],
     custom: Mapping[str, Sequence[str]],
 ) -> tuple[SelectionContext, list[str]]:
-    """The context with those filters that code does not know better, and a note for each that was not applied."""
+    """The context with the filters that add to it, and a note for each filter that was not applied."""
     notes: list[str] = []
     own = query.applied_to(context)
     for name, value in filters.items():
@@ -206,7 +209,7 @@ def narrowed(
             context, more = _with_detected(context, label, text)
             notes += more
         else:
-            notes.append(f"{one_line(name, SHOWN_CHARS)} is no filter")
+            notes.append(f"{one_line(name, SHOWN_CHARS)} is not a filter")
     added = {name: values for name, values in custom.items() if name not in context.custom_labels}
     notes += [
         f"custom label {one_line(name, SHOWN_CHARS)} stays as the request has it"
@@ -217,7 +220,7 @@ def narrowed(
 
 
 def where_words(context: SelectionContext, target: Target | None) -> frozenset[str]:
-    """Words that say where the incident is, and nothing about what to do: they do not belong into a query."""
+    """Words that say where the incident is, and nothing about what to do: they do not belong in a query."""
     business = (getattr(context, label) for label in BUSINESS_LABELS)
     names = (part for ref in (target.chain if target else ()) for part in (ref.name, ref.namespace))
     return frozenset({*business, *names} - {""})

@@ -1,10 +1,10 @@
-"""Which workflows fit a context, how well, and why the others do not. Pure, and the same for every catalog.
+"""Which workflows fit a context, how well, and why the others do not. Every catalog uses these rules.
 
 Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches everything. A
 label that the workflow does not declare or that the context lacks constrains nothing. Detected labels that are strings
 exclude when they differ; boolean ones and custom labels only rank.
 
-Both sides are put into the same spelling first (`declared`, `known`), so that matching is comparing sets of keys.
+Both sides are normalized first (`declared`, `known`), so that matching compares sets of keys.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from worker.domain.values.workflows import (
 DETECTED = "detected label "
 CUSTOM = "custom label "
 CAUSE_LABELS = ("signal_type", "severity")
-"""What an investigation determines."""
+"""Labels that the investigation determines."""
 CAUSE_WEIGHT = 8
-"""Of an exact signal type or severity: more than the six other labels and the target itself have together."""
+"""The weight of an exact signal type or severity: more than the six other labels and the target have together."""
 UNDECLARED, ANY_VALUE, SAME_VALUE = 2, 3, 4
-"""Weights of a detected or custom label that the context has. One that is declared for another value weighs nothing."""
+"""Weights of a detected or custom label that the context has; 0 when the workflow is declared for another value."""
 PAGE_SIZE = 10
 MAX_CURSOR_CHARS = 1024
 API_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
@@ -50,7 +50,7 @@ ANY_GROUP, NO_GROUP = "?", "-"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a workflow declares about one label: comparable values, `*` or not, and whether a difference excludes."""
+    """What a workflow declares about one label: normalized values, whether `*` is one, and whether a difference excludes."""
 
     keys: frozenset[str]
     wild: bool = False
@@ -59,7 +59,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A label that keeps a workflow out: what the context has, and what the workflow is declared for."""
+    """A label that excludes a workflow: the value of the context, and the values that the workflow is declared for."""
 
     label: str
     value: str
@@ -73,8 +73,8 @@ class Mismatch:
 class LabelFit(NamedTuple):
     """How well the labels of a workflow fit a context; the greater one fits better.
 
-    `gitops_aware` counts on targets that a GitOps tool manages only. `exact` weighs the labels that are declared for
-    the very value of the context, `others` the detected and custom labels.
+    `gitops_aware` counts only on targets that a GitOps tool manages. `exact` is the weight of the labels that are declared
+    for exactly the value of the context, `others` that of the detected and custom labels.
     """
 
     gitops_aware: bool
@@ -83,12 +83,12 @@ class LabelFit(NamedTuple):
 
     @property
     def exact_causes(self) -> int:
-        """How many of signal type and severity are declared for the very value of the context."""
+        """How many of signal type and severity are declared for exactly the value of the context."""
         return self.exact // CAUSE_WEIGHT
 
 
 def declared(workflow: Workflow) -> dict[str, Declared]:
-    """What the workflow declares, by label; detected and custom labels under their prefix."""
+    """What the workflow declares, by label; the names of detected and custom labels have a prefix."""
     found = {}
     for label in LABELS:
         if values := workflow.labels.get(label):
@@ -105,7 +105,7 @@ def declared(workflow: Workflow) -> dict[str, Declared]:
 
 
 def known(context: SelectionContext) -> dict[str, frozenset[str]]:
-    """What the context says, by the names of `declared`; what constrains nothing is left out."""
+    """The values of the context, by the names of `declared`; labels that constrain nothing are left out."""
     found = {label: keys for label in LABELS if (keys := _context_keys(context, label))}
     for name, value in context.detected_labels.items():
         if value is not None and value != "":
@@ -113,7 +113,7 @@ def known(context: SelectionContext) -> dict[str, frozenset[str]]:
     for name, values in context.custom_labels.items():
         if values:
             found[f"{CUSTOM}{name}"] = frozenset(v.lower() for v in values)
-    for label in BUSINESS_LABELS:  # what the request says itself shadows a custom label of the same name
+    for label in BUSINESS_LABELS:  # the value of the request shadows a custom label of the same name
         if label in found:
             found[f"{CUSTOM}{label}"] = found[label]
     return found
@@ -147,7 +147,7 @@ def label_fits(
 
 
 def exact_weight(label: str) -> int:
-    """What it weighs that a workflow is declared for the very value of this label."""
+    """The weight of a label that is declared for exactly the value of the context."""
     return CAUSE_WEIGHT if label in CAUSE_LABELS else 1
 
 
@@ -171,7 +171,7 @@ def _mismatch(workflow: Workflow, context: SelectionContext, name: str) -> Misma
 
 
 def for_final_choice(context: SelectionContext) -> SelectionContext:
-    """The context a chosen workflow is gated with: the signal type filters searches only."""
+    """The context that a chosen workflow must fit: the signal type filters searches only."""
     return replace(context, signal_type="")
 
 
@@ -195,7 +195,7 @@ def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ..
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
-    """Whether a GitOps tool may undo what the workflow does: the target is managed, the workflow not aware of it."""
+    """Whether a GitOps tool may undo the workflow: it manages the target, and the workflow does not take account of it."""
     return is_gitops_managed(context) and not workflow.gitops_aware
 
 
@@ -205,12 +205,12 @@ def is_gitops_managed(context: SelectionContext) -> bool:
 
 
 def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
-    """Every signal type of the actions; of all in the catalog when they were listed with an empty context."""
+    """The signal types of the actions: all of the catalog when the actions were listed with an empty context."""
     return frozenset(name for action in actions for name in action.signal_types)
 
 
 def summary(workflow: Workflow) -> WorkflowSummary:
-    """What a list shows of a workflow."""
+    """The workflow as a list shows it."""
     return WorkflowSummary(
         workflow_id=workflow.workflow_id,
         action_type=workflow.action_type,
@@ -226,19 +226,19 @@ def summary(workflow: Workflow) -> WorkflowSummary:
 
 
 def workflow_page(found: Sequence[Workflow], excluded: Mapping[str, int]) -> WorkflowPage:
-    """The page of the first PAGE_SIZE of these; one more than that means that another page follows."""
+    """The page of the first PAGE_SIZE of these; when there are more, another page follows."""
     shown = found[:PAGE_SIZE]
     cursor = cursor_after(shown[-1].workflow_id) if len(found) > PAGE_SIZE else ""
     return WorkflowPage(tuple(summary(w) for w in shown), cursor, excluded)
 
 
 def cursor_after(workflow_id: str) -> str:
-    """The cursor of the page that follows this workflow: opaque text that names it."""
+    """The cursor of the page after this workflow: opaque text that names it."""
     return base64.urlsafe_b64encode(workflow_id.encode()).decode().rstrip("=")
 
 
 def workflow_of(cursor: str) -> str:
-    """The id of the workflow that a cursor names; empty for a cursor that was never given out."""
+    """The id of the workflow that a cursor names; empty for a cursor that nobody issued."""
     if not cursor or len(cursor) > MAX_CURSOR_CHARS:
         return ""
     try:
@@ -249,12 +249,12 @@ def workflow_of(cursor: str) -> str:
 
 
 def most_first(counts: Mapping[str, int]) -> dict[str, int]:
-    """How many workflows each label excludes, the highest count first; labels that exclude none are left out."""
+    """The labels that exclude workflows with how many they exclude, the highest count first."""
     return dict(sorted(((label, n) for label, n in counts.items() if n), key=lambda item: -item[1]))
 
 
 def label_name(name: str) -> str:
-    """The label that `signal-type`, `signalName`, `label.signal-type` or `kubernaut.io/signal-type` means."""
+    """The name of a label in snake_case, such as of `signal-type`, `signalName` or `kubernaut.io/signal-type`."""
     spelt = snake_case(name.strip().removeprefix("label.").rpartition("/")[2].replace("-", "_"))
     return "signal_type" if spelt == "signal_name" else spelt
 
@@ -262,7 +262,7 @@ def label_name(name: str) -> str:
 def component_of(label: str) -> tuple[str | None, str]:
     """API group and kind (lower case) of `apps/v1/Deployment`, `v1/Node`, `apps/Deployment` or `deployment`.
 
-    The group is None when the label does not say; the version does not matter, an object has all of them.
+    The group is None when the label does not have one. The version does not matter: an object is served in all of them.
     """
     *rest, kind = label.strip().lower().split("/")
     if not rest:
@@ -282,13 +282,13 @@ def _group(api_version: str) -> str:
 
 
 def _component_keys(label: str) -> frozenset[str]:
-    """Keys of a declared component. One without a group is met by every object of its kind."""
+    """Keys of a declared component. One without an API group matches every object of its kind."""
     group, kind = component_of(label)
     return frozenset({f"{kind}|{NO_GROUP if group is None else group}", f"{kind}|{ANY_GROUP}"})
 
 
 def _member_keys(api_version: str, kind: str) -> frozenset[str]:
-    """Keys of an object. One without an API version is met by every component of its kind."""
+    """Keys of an object. One without an API version matches every component of its kind."""
     kind, api_version = kind.strip().lower(), api_version.strip().lower()
     if not api_version:
         return frozenset({f"{kind}|{ANY_GROUP}"})
@@ -312,7 +312,7 @@ def _context_keys(context: SelectionContext, label: str) -> frozenset[str]:
 
 
 def _shown(context: SelectionContext, label: str) -> Sequence[str]:
-    """What the context says about a label, for people; empty when that constrains nothing."""
+    """The values of the context for a label, as people read them; empty when they constrain nothing."""
     if label == "component":
         return tuple(f"{api}/{kind}" if api else kind for api, kind in context.components)
     value = str(getattr(context, label)).strip()

@@ -1,4 +1,4 @@
-"""Past remediations of a resource: what was run, and what came of it (ADR-055, DD-HAPI-016)."""
+"""Past remediations of a resource: what was executed, and its outcome (ADR-055, DD-HAPI-016)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SpecMatch(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PastRemediation:
-    """One remediation of a resource. Whatever was not told is empty or None.
+    """One remediation of a resource. What is not known is empty or None.
 
-    `id` is the request key. `at`: when it was executed, or chosen. `status` is that of our result, `outcome` a word of
-    ExecutionOutcome or of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was changed
-    while the effect was assessed, so that `score` and `resolved` say nothing. `match` is what the store says, if it
-    compares by itself.
+    `id` is the request key. `at` is when it was executed, or chosen. `status` is that of our result, `outcome` a value of
+    ExecutionOutcome or a word of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was
+    changed while the effect was assessed, so that `score` and `resolved` say nothing. `match` is the comparison of the
+    store, if it compares specs itself.
     """
 
     id: str
@@ -48,12 +48,12 @@ class PastRemediation:
 
     @property
     def action(self) -> str:
-        """What was done, by its action type where that is known."""
+        """The action type, or the workflow id when that is not known."""
         return self.action_type or self.workflow_id
 
     @property
     def unsuccessful(self) -> bool:
-        """It was executed and is known not to have helped."""
+        """Whether it was executed and is known not to have helped."""
         if self.outcome == ExecutionOutcome.FAILED:
             return True
         poor = self.score is not None and self.score < MODERATE
@@ -64,7 +64,7 @@ class PastRemediation:
         )
 
     def matches(self, spec_hash: str) -> SpecMatch | None:
-        """How the present spec relates to it; None when that is not known. The spec before it comes first."""
+        """How the present spec relates to it; None when that is not known. A spec that is the same before and after counts as before."""
         if spec_hash and spec_hash == self.pre_hash:
             return SpecMatch.BEFORE
         if spec_hash and spec_hash == self.post_hash:
@@ -76,7 +76,7 @@ class PastRemediation:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Remediations of a resource, in any order. `regression`: the store says that an old spec is back."""
+    """Remediations of a resource, in any order. `regression`: the store says that an earlier spec is in place again."""
 
     remediations: tuple[PastRemediation, ...] = ()
     regression: bool = False

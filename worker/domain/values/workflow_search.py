@@ -1,4 +1,4 @@
-"""Searching workflows: the query, the object that its label filters speak of, and what was found (DD-LLM-001)."""
+"""Searching workflows (DD-LLM-001): the query, the object that its label filters describe, and the result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext, Workflow
 
 MIN_CONFIDENCE = 0.7
-
-
 MAX_RESULTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What is searched for. `min_confidence` is 0..1, of match quality."""
+    """The query of a search. `min_confidence` is the lowest match quality to show, 0 to 1."""
 
     signal_type: str
     severity: Severity
@@ -27,7 +25,7 @@ class SearchQuery:
     max_results: int = MAX_RESULTS
 
     def __str__(self) -> str:
-        """The query as it is written."""
+        """The query as it is written: `<signal_type> <severity> [keywords]`."""
         return " ".join((self.signal_type, self.severity, *self.keywords))
 
     def applied_to(self, context: SelectionContext) -> SelectionContext:
@@ -37,7 +35,7 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A workflow that fits, and how well: 0..1, match quality."""
+    """A workflow that fits. `confidence` is its match quality, 0 to 1."""
 
     workflow: Workflow
     confidence: float
@@ -45,10 +43,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """What was found, best first.
+    """The result of a search, best match first.
 
-    `total` counts those of at least `min_confidence`, `weaker` those that fit below it. `excluded` says which label left
-    how many workflows of the catalog out, `excluded_alone` how many a label left out that would fit otherwise.
+    `total` counts the workflows of at least `min_confidence`, `weaker` those that fit below it. `excluded` says how many
+    workflows of the catalog each label excludes, `excluded_alone` how many of them no other label excludes.
     """
 
     matches: tuple[Match, ...]
@@ -60,9 +58,9 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The object of the last get_resource_context: what label filters of the workflow choice speak of.
+    """The object of the last get_resource_context, which the label filters of the workflow choice describe.
 
-    `chain` starts with the object itself, its top owner is last. `exists` is None when that is not known.
+    `chain` starts with the object itself and ends with its top owner. `exists` is None when that is not known.
     """
 
     ref: ObjectRef

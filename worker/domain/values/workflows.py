@@ -1,7 +1,7 @@
 """Remediation workflows as the catalog offers them, and the context in which they are offered.
 
-Label and parameter names are those of DD-LLM-001 and the Kubernaut workflow schema (ADR-043). Detected label names are
-kept in snake_case whatever a document or a message writes.
+Label and parameter names are those of DD-LLM-001 and the Kubernaut workflow schema (ADR-043). Names of detected labels
+are in snake_case here, whatever spelling a document or a message has.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LABELS = (
 )
 """Labels a workflow may declare under `labels`. One it does not declare constrains nothing."""
 BUSINESS_LABELS = ("environment", "priority", "risk_tolerance", "business_category", "cluster")
-"""Those of them that come from the request and from nowhere else (DD-LLM-001, section 6)."""
+"""The labels that come from the request only (DD-LLM-001, section 6)."""
 
 
 class ParameterType(enum.StrEnum):
-    """What a value must be. `float` is read as number, `int` as integer, `bool` as boolean."""
+    """The type of a value. Documents may write `float` for number, `int` for integer, `bool` for boolean."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -62,8 +62,9 @@ class Parameter:
 class Workflow:
     """One version of a remediation workflow.
 
-    `labels` holds what it declares of LABELS, `detected_labels` strings or True, `custom_labels` values by subdomain.
-    `container_image` is the execution bundle. Times are in seconds, `success_rate` is 0..1; None when the catalog does not say.
+    `labels` holds the values of those LABELS that it declares, `detected_labels` strings or True, `custom_labels` values
+    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1. A number that the catalog does not
+    have is None.
     """
 
     workflow_id: str
@@ -88,7 +89,7 @@ class Workflow:
 
     @property
     def gitops_aware(self) -> bool:
-        """Whether it may act on an object that a GitOps tool would otherwise put back."""
+        """Whether it takes account of a GitOps tool, which would revert the changes of other workflows."""
         declared = self.custom_labels.get("gitops_aware", ())
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
 
@@ -99,7 +100,7 @@ class Workflow:
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """What a catalog says about a type of action."""
+    """The description of a type of action."""
 
     description: str = ""
     when_to_use: str = ""
@@ -108,7 +109,7 @@ class ActionText:
 
 @dataclass(frozen=True, slots=True)
 class ActionSummary:
-    """A type of action, how many workflows of it fit the context, and the signal types those are declared for."""
+    """A type of action, how many of its workflows fit the context, and the signal types those are declared for."""
 
     action_type: str
     text: ActionText = ActionText()
@@ -118,7 +119,7 @@ class ActionSummary:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSummary:
-    """What is shown of a workflow before it is chosen. `parameters` are names, required ones with a `*`."""
+    """A workflow as a list shows it. `parameters` are names; those of required ones end with `*`."""
 
     workflow_id: str
     action_type: str
@@ -136,7 +137,7 @@ class WorkflowSummary:
 class WorkflowPage:
     """One page, best fit first. `next_cursor` is opaque and empty on the last page.
 
-    `excluded` says which label left how many workflows of the action type out.
+    `excluded` says how many workflows of the action type each label excludes.
     """
 
     workflows: tuple[WorkflowSummary, ...]
@@ -146,7 +147,7 @@ class WorkflowPage:
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """What workflows are matched against. An empty string or sequence constrains nothing.
+    """The labels of an incident, which workflows are matched against. An empty string or sequence constrains nothing.
 
     `components` are (api_version, kind) of the target and its owner chain; an api_version may be empty. A detected
     label of None is unknown: its detection failed.

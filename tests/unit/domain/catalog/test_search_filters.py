@@ -41,7 +41,7 @@ def applied(filters, custom=(), context=CONTEXT):
         ({"gitOpsTool": "flux"}, "gitops_tool=flux is not applied: on the target it is argocd"),
         ({"service_mesh": "istio"}, "service_mesh=istio is not applied: on the target it is empty"),
         ({"hpa_enabled": "maybe"}, "hpa_enabled must be true or false"),
-        ({"region": "eu"}, "region is no filter"),
+        ({"region": "eu"}, "region is not a filter"),
     ],
 )
 def test_what_code_knows_is_not_overridden_and_that_is_said(filters, note):
