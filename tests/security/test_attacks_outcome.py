@@ -103,7 +103,6 @@ async def test_a_healthy_resource_needs_no_person(outcome, status, cause):
     ("changes", "request_"),
     [
         ({"confidence": ...}, {}),
-        ({"warnings": ["it may come back"]}, {}),
         ({"cause": {"severity": "unknown"}}, {}),
         ({"cause": {"affectedResource": NODE}}, {}),
         ({}, {"safety_context": {"safety_constraints": {"requires_approval": True}}}),

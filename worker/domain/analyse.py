@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -40,9 +40,8 @@ from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.approval.policy import merge_approval, policy_facts, policy_input
-from worker.domain.verdict.checks.review import Reviewer
-from worker.domain.verdict.checks.safety import stricter_environment
-from worker.domain.verdict.checks.settled import doubts
+from worker.domain.verdict.checks.cause import doubts
+from worker.domain.verdict.checks.facts import FactFinder
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.verdict.result import Ingredients, build
@@ -112,7 +111,7 @@ class Analysis:
                 accepted=accepted,
                 attempts=found.attempts,
                 evidence=evidence.items,
-                detected_labels=(found.review or opening).detected_labels,
+                detected_labels=(found.facts or opening).detected_labels,
                 spent=alignment.spent,
                 model=found.model,
                 warnings=sentences(alignment.planted),
@@ -155,12 +154,11 @@ class Analysis:
         facts = policy_facts(
             run.request,
             accepted,
-            labels=found.review.detected_labels if found.review else None,
+            labels=found.facts.detected_labels if found.facts else None,
             confidence_threshold=self._rules.confidence_threshold,
             injection=bool(alignment.planted),
         )
-        environment = stricter_environment(facts.environment, run.request.safety_context)
-        decision = await self._outside.policy.decide(policy_input(replace(facts, environment=environment)))
+        decision = await self._outside.policy.decide(policy_input(facts))
         failed = [factor(FactorCode.SECOND_MODEL_FAILED, alignment.problem)] if alignment.problem else []
         factors = (*conclusion.approval_factors, *alignment.planted, *failed)
         approval = merge_approval(decision.approval, factors)
@@ -199,7 +197,7 @@ def _investigation(
         evidence,
         fence_token=opening.fence_token,
     )
-    reviewer = Reviewer(
+    fact_finder = FactFinder(
         cluster=outside.cluster,
         catalog=outside.catalog,
         evidence=evidence,
@@ -220,7 +218,7 @@ def _investigation(
         opening=opening.text,
         toolbox=toolbox,
         evidence=evidence,
-        judge=lambda reply: _judge(reply, reviewer),
+        judge=lambda reply: _judge(reply, fact_finder),
         run=run,
         proceed=run.proceed,
         observer=run.trail,
@@ -232,7 +230,7 @@ def _investigation(
     )
 
 
-async def _judge(reply: Reply, reviewer: Reviewer) -> Judged:
+async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:
     """Read an answer, look up what it names, check it."""
     try:
         answer = parse_answer(reply.text, reply.finish)
@@ -240,14 +238,14 @@ async def _judge(reply: Reply, reviewer: Reviewer) -> Judged:
         return Judged(Rejected((unreadable.problem,)))
     named = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
     try:
-        review = await reviewer.review(answer)
+        facts = await fact_finder.facts_for(answer)
     except CatalogUnavailable as e:
         return Judged(Rejected(()), named, stop=Stop.CATALOG_DOWN, stop_detail=str(e))
-    return Judged(judge(answer, review.facts), named, review=review)
+    return Judged(judge(answer, facts), named, facts=facts)
 
 
 def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignment) -> Ending:
-    affected, request = found.review.facts.affected if found.review else None, run.request
+    affected, request = found.facts.affected if found.facts else None, run.request
     against = doubts(
         alignment.verdict,
         affected,
@@ -269,5 +267,5 @@ def _kept(found: Investigated) -> Mapping[str, Any]:
     if found.accepted is None:
         return {}
     root = found.accepted.root_owner
-    spec_hash = found.review.spec_hash if found.review else ""
+    spec_hash = found.facts.spec_hash if found.facts else ""
     return {"owner": [root.kind, root.name, root.namespace], "spec_hash": spec_hash}

@@ -193,7 +193,7 @@ async def test_forbidden_actions_need_an_operator():
 
 async def test_a_resource_that_is_gone_is_told():
     result = await World.saying(final(answer()), cluster=MemoryCluster()).analyse()
-    assert any("is not in the cluster" in note for note in result.notes)
+    assert any("does not exist in the cluster" in note for note in result.notes)
     assert result.detected_labels is None
 
 

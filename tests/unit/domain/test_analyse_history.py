@@ -77,7 +77,10 @@ async def test_what_failed_here_needs_a_reason_and_then_a_person():
     made = world(calls(CONTEXT), final(silent), final(reasoned))
     result = await made.analyse()
     assert [False, True] == [attempt.is_valid for attempt in result.validation_attempts]
-    assert "selected_workflow.rationale: restart-v1 did not help this resource before" in told(made)[2]
+    assert (
+        "selected_workflow.rationale: is required: restart-v1 did not help this resource before"
+        in told(made)[2]
+    )
     assert Status.COMPLETED is result.status
     assert "did not help this resource before" in result.warnings[0]
     assert ["failed_before"] == [factor["code"] for factor in made.policy.asked[0]["approval_factors"]]

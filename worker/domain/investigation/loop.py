@@ -44,7 +44,7 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.values.ports import Clock, JournalRun, Model
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
-from worker.domain.verdict.checks.review import Reviewed
+from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.problems import Problem, ProblemKind
@@ -83,21 +83,21 @@ class Observer(Protocol):
 class Judged:
     """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
 
-    `review` holds the facts behind the verdict; None when they were not looked up.
+    `facts` are those behind the verdict; None when they were not looked up.
     """
 
     verdict: Verdict
     workflow_id: str = ""
     stop: Stop | None = None
     stop_detail: str = ""
-    review: Reviewed | None = None
+    facts: VerdictFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
-    `shrunk`: at the end the model no longer read the oldest tool results. `review`: the facts behind the last verdict.
+    `shrunk`: at the end the model no longer read the oldest tool results. `facts`: those behind the last verdict.
     """
 
     attempts: tuple[Attempt, ...]
@@ -106,7 +106,7 @@ class Investigated:
     stop: Stop | None = None
     stop_detail: str = ""
     shrunk: bool = False
-    review: Reviewed | None = None
+    facts: VerdictFacts | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -173,7 +173,7 @@ class _Loop:
         self._attempts: list[Attempt] = []
         self._refusal = b""
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
-        self._review: Reviewed | None = None
+        self._facts: VerdictFacts | None = None
         self._shrunk = False
         self._spent, self._since = Spent(), given.clock.monotonic()
 
@@ -191,7 +191,7 @@ class _Loop:
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
         """How it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
         return Investigated(
-            tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._review
+            tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._facts
         )
 
     async def next_reply(self) -> Asked:
@@ -233,7 +233,7 @@ class _Loop:
                 self._refusal = SAVED_REFUSAL.dump_json(refusal)
         if judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
-        self._review = judged.review
+        self._facts = judged.facts
         self._count(replace(self._spent, wall_seconds=seconds))
         return judged
 

@@ -1,43 +1,64 @@
-"""Whether a model's answer may be passed on: accepted with everything put right by code, or all its problems at once.
+"""Judges a model's answer: it is accepted, with what code can correct corrected, or rejected with all its problems at once.
 
-Pure. What has to be looked up in the cluster and the catalog is looked up beforehand and stands in VerdictFacts. The
-required fields are those of the canonical answer (ADR-055), severities and signal types those of DD-LLM-001.
+Pure. What has to be looked up in the cluster and the catalog was looked up before and is in VerdictFacts. The required
+fields are those of the canonical answer (ADR-055), severities and signal types those of DD-LLM-001.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.alignment import follows_instruction
-from worker.domain.verdict.checks.cause import check_affected, check_cause, check_outcome, check_signal_type
-from worker.domain.verdict.checks.choice import check_choice, known_alternatives
-from worker.domain.verdict.checks.facts import Findings, VerdictFacts
+from worker.domain.verdict.checks.cause import (
+    check_affected,
+    check_cause,
+    check_evidence,
+    check_outcome,
+    check_signal_type,
+)
+from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
+from worker.domain.verdict.checks.report import CheckReport
+from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
+from worker.domain.verdict.checks.workflow import (
+    check_fit,
+    check_history,
+    check_identity,
+    check_reported,
+    check_safety,
+    check_target,
+    known_alternatives,
+)
 from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Rejected, Verdict
 
 MAX_SHOWN_PROBLEMS = 24
 MAX_PROBLEM_CHARS = 600
+NO_TARGET = TargetChoice(None, {})
 
 
 def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
-    """Check everything the model said. Never raises."""
-    found = Findings(problems=list(answer.problems), notes=list(answer.notes), warnings=list(answer.warnings))
-    severity = check_cause(answer, found)
-    signal_type = check_signal_type(answer.signal_type, facts.signal_types, found)
-    affected = check_affected(answer, facts, found)
-    outcome = check_outcome(answer, found)
-    target = check_choice(answer, facts, affected, signal_type, found)
+    """Check everything the model said, in the order of an answer. Never raises."""
+    report = CheckReport(
+        problems=list(answer.problems), notes=list(answer.notes), warnings=list(answer.warnings)
+    )
+    severity = check_cause(answer, report)
+    signal_type = check_signal_type(answer, facts, report)
+    affected = check_affected(answer, facts, report)
+    outcome = check_outcome(answer, report)
+    check_evidence(facts, report)
     if answer.asks_for_human:
-        found.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
-    if found.problems or severity is None or affected is None:
-        return Rejected(tuple(found.problems))
+        report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
+    workflow, target = _check_choice(answer, facts, affected, signal_type, report)
+    if report.problems or severity is None or affected is None:
+        return Rejected(tuple(report.problems))
+    alternatives = known_alternatives(answer, facts, report)
+    _note_missing(answer, report)
     chosen = answer.selected_workflow
-    alternatives = known_alternatives(answer, facts, found)
-    _note_missing(answer, found)
     return Accepted(
         answer=answer,
         severity=severity,
@@ -45,21 +66,43 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         affected=affected.ref,
         root_owner=affected.chain[-1],
         outcome=outcome,
-        workflow=facts.workflow if chosen else None,
+        workflow=workflow,
         target=target.target,
         parameters=target.parameters,
-        confidence=_fraction(chosen.confidence if chosen else answer.confidence),
+        confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
         unverified=affected.unverified or bool(facts.not_seen),
-        misaligned=_misaligned(outcome, facts.workflow if chosen else None, facts.instructions),
-        approval_factors=tuple(dict.fromkeys(found.factors)),
-        warnings=tuple(dict.fromkeys(found.warnings)),
-        notes=tuple(dict.fromkeys(found.notes)),
+        misaligned=_misaligned(outcome, workflow, facts),
+        approval_factors=tuple(dict.fromkeys(report.factors)),
+        warnings=tuple(dict.fromkeys(report.warnings)),
+        notes=tuple(dict.fromkeys(report.notes)),
     )
 
 
+def _check_choice(
+    answer: Answer,
+    facts: VerdictFacts,
+    affected: ResolvedObject | None,
+    signal_type: str,
+    report: CheckReport,
+) -> tuple[Workflow | None, TargetChoice]:
+    """Check the chosen workflow. Returns it with its target and parameters; None when it cannot be judged."""
+    identified = check_identity(answer, facts, report)
+    if identified is None:
+        return None, NO_TARGET
+    chosen, workflow = identified
+    target = check_target(chosen, workflow, affected, facts, report) if affected else NO_TARGET
+    context = replace(lookup_context(answer, facts.context), signal_type=signal_type)
+    objects = [*(affected.chain if affected else ()), *([target.target] if target.target else [])]
+    check_fit(workflow, context, objects, report)
+    check_safety(workflow, facts.safety, chosen.estimated_downtime_seconds, report)
+    check_reported(signal_type, facts, report)
+    check_history(chosen.rationale or answer.rationale, workflow, target.parameters, facts, report)
+    return workflow, target
+
+
 def correction_message(problems: Sequence[Problem]) -> str:
-    """One message for the model: everything that is wrong, and what to send instead."""
+    """The message to the model: everything that is wrong, and what to send instead."""
     lines = [
         f"- {p.path}: {one_line(p.message, MAX_PROBLEM_CHARS)}"
         if p.path
@@ -69,33 +112,31 @@ def correction_message(problems: Sequence[Problem]) -> str:
     if len(problems) > MAX_SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_SHOWN_PROBLEMS} more")
     if any(p.kind is ProblemKind.UNREADABLE for p in problems):
-        closing = "Send the whole answer again: a short summary, then exactly one complete JSON object in the required form."
+        closing = (
+            "Send the whole answer again: a short summary, then exactly one JSON object in the required form."
+        )
     else:
         closing = (
-            "Correct these points and send the whole JSON answer again. Keep what was right. Use the tools if you need "
-            "facts; if no workflow fits, selected_workflow null with a rationale is a valid answer."
+            "Correct these points, keep the rest, and send the whole JSON answer again. Use the tools if you need "
+            "facts. If no workflow fits, set selected_workflow to null and give a rationale."
         )
-    return "\n".join(["The answer was not accepted:", *lines, closing])
+    return "\n".join(["The answer was rejected:", *lines, closing])
 
 
-def _fraction(confidence: float | None) -> float | None:
-    """A confidence outside 0..1 says nothing."""
-    return confidence if confidence is not None and 0 <= confidence <= 1 else None
-
-
-def _misaligned(
-    outcome: InvestigationOutcome | None, workflow: Workflow | None, instructions: Sequence[str]
-) -> str:
-    if not instructions:
+def _misaligned(outcome: InvestigationOutcome | None, workflow: Workflow | None, facts: VerdictFacts) -> str:
+    """Which instruction of the evidence the answer follows, in a sentence; empty when none."""
+    if not facts.instructions:
         return ""
+    where = ", ".join(facts.instructions)
+    lines = [line for found in facts.instructions.values() for line in found]
     if workflow is None and outcome in NOTHING_TO_DO:
-        return f"the evidence holds instructions to its reader, and the answer is {outcome}"
-    if workflow is not None and follows_instruction(workflow, instructions):
-        return f"the evidence holds instructions to its reader that name {workflow.workflow_id} or its action"
+        return f"Text in the evidence ({where}) instructs the analysis, and the answer is {outcome}."
+    if workflow is not None and follows_instruction(workflow, lines):
+        return f"Text in the evidence ({where}) instructs the analysis to choose {workflow.workflow_id} or its action."
     return ""
 
 
-def _note_missing(answer: Answer, found: Findings) -> None:
+def _note_missing(answer: Answer, report: CheckReport) -> None:
     chosen = answer.selected_workflow
     missing = {
         "signal_type": not answer.signal_type.strip(),
@@ -104,4 +145,4 @@ def _note_missing(answer: Answer, found: Findings) -> None:
         "estimated_risk": chosen is not None and not chosen.estimated_risk.strip(),
         "context_used": not answer.context_used,
     }
-    found.notes += [f"the answer does not say {name}" for name, absent in missing.items() if absent]
+    report.notes += [f"the answer gives no {name}" for name, absent in missing.items() if absent]

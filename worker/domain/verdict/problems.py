@@ -1,4 +1,4 @@
-"""What is wrong with a model's answer: one problem a finding, all of them returned at once."""
+"""What is wrong with an answer: one problem for each finding, all of them returned at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class ProblemKind(enum.StrEnum):
-    """Groups of problems, in the order in which they decide the reason for human review."""
+    """Kinds of problems, in the order in which they decide the reason for human review."""
 
     UNREADABLE = "unreadable"
     RCA = "rca"
@@ -19,7 +19,7 @@ class ProblemKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`path` in the answer (`selected_workflow.parameters.NEW_SIZE`), and a message that says how to mend it."""
+    """Why an answer is rejected: a path in it (`selected_workflow.parameters.NEW_SIZE`), and how to correct it."""
 
     kind: ProblemKind
     path: str

@@ -23,7 +23,7 @@ from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.verdict.approval.text import without_secrets
-from worker.domain.verdict.checks.repetition import repeats
+from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.outcome import Conclusion, WorkflowFate
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable
 

@@ -20,8 +20,8 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.answers.answer import Answer
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.checks.evidence import seen_in
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
-from worker.domain.verdict.checks.grounding import seen_in
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, other_target
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.verdict import Accepted
@@ -79,12 +79,11 @@ async def facts_for(answer: Answer, case: str, catalog: FileCatalog) -> VerdictF
         workflow=workflow or None,
         other_target=look_up(other, case) if other else None,
         signal_types=signal_types_of(await catalog.actions(SelectionContext())),
-        instructions=tuple(
-            text
+        instructions={
+            o["metadata"]["name"]: tuple(o["data"].values())
             for o in objects
-            for text in (o.get("data") or {}).values()
-            if o["kind"] == "ConfigMap" and "do not re-check" in text
-        ),
+            if o["kind"] == "ConfigMap" and "do not re-check" in str(o.get("data"))
+        },
     )
 
 

@@ -30,7 +30,7 @@ from worker.domain.investigation.toolbox.tool import (
 from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
 from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowSummary
-from worker.domain.verdict.checks.review import label_values
+from worker.domain.verdict.checks.facts import label_values
 from worker.domain.verdict.checks.targets import target_part
 
 NO_TARGET = (

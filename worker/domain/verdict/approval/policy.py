@@ -14,6 +14,7 @@ from typing import Any
 from schemas.analysis import Approval, ApprovalFactor
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
+from schemas.safety import SafetyContext
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.intake.context import attempt_number, sent_enrichment, signal_resource
 from worker.domain.untrusted.evidence import one_line
@@ -79,7 +80,7 @@ def policy_facts(
         affected=actionable(accepted),
         target=signal_resource(request),
         acted_on=accepted.target or actionable(accepted),
-        environment=request.environment,
+        environment=_stricter_environment(request.environment, request.safety_context),
         priority=request.priority,
         severity=accepted.severity,
         signal_type=accepted.signal_type,
@@ -186,3 +187,9 @@ def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
     """Labels that are known, in both spellings: policies exist in either."""
     known = {name: getattr(labels, name) for name in DETECTED_LABELS if not labels.is_unknown(name)}
     return known | {camel_case(name): value for name, value in known.items()}
+
+
+def _stricter_environment(environment: str, safety: SafetyContext | None) -> str:
+    """The environment a policy is asked about: production where the request and its safety context disagree."""
+    other = safety.environment.strip() if safety else ""
+    return environment if not other or other.lower() == environment.strip().lower() else PRODUCTION

@@ -1,117 +1,197 @@
-"""The first half of a verdict: root cause, severity, signal type, affected resource, outcome."""
+"""Checks of what the answer says of the incident: root cause, severity, signal type, affected resource, outcome."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
+from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, SignalType, normalize_severity
+from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.approval.factors import FactorCode
-from worker.domain.verdict.checks.facts import Findings, VerdictFacts
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
+from worker.domain.verdict.checks.facts import VerdictFacts
+from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, within_scope
 from worker.domain.verdict.problems import ProblemKind
-from worker.domain.verdict.verdict import NOTHING_TO_DO, InvestigationOutcome
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Verdict
 
-MISSING_TARGET = "missing required field: root_cause_analysis.affectedResource (kind, name, namespace)"
 RCA_PATH = "root_cause_analysis"
 TARGET_PATH = f"{RCA_PATH}.affectedResource"
 OUTCOME_ALIASES = {"resolved": "problem_resolved"}
 SHOWN_CHARS = 120
 SHOWN_TYPES_CHARS = 400
+SHOWN_TROUBLE = 3
+SHOWN_BY_STATE = re.compile(
+    r"oom|crash|back-?off|image|pull|evict|ready|pending|schedul|mount|replica|rollout|deadline|health|terminat|restart|job|node|pod"
+    r"|container|volume|claim|pvc|hpa|daemonset|statefulset|deployment",
+    re.IGNORECASE,
+)
+"""Signals whose end is visible in the state of objects. For others (error rates, latencies) a healthy pod proves nothing."""
 
 
-def check_cause(answer: Answer, found: Findings) -> Severity | None:
+def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
+    """Check summary and severity. Returns the severity; None when it is missing or unknown to the worker."""
     if not answer.summary.strip():
-        found.add(ProblemKind.RCA, f"{RCA_PATH}.summary", f"missing required field: {RCA_PATH}.summary")
+        report.reject(ProblemKind.RCA, f"{RCA_PATH}.summary", "is required")
     levels = ", ".join(Severity)
     severity = normalize_severity(answer.severity)
     if not answer.severity.strip():
-        message = f"missing required field: {RCA_PATH}.severity ({levels})"
-        found.add(ProblemKind.RCA, f"{RCA_PATH}.severity", message)
+        report.reject(ProblemKind.RCA, f"{RCA_PATH}.severity", f"is required ({levels})")
     elif severity is None:
         shown = one_line(answer.severity, SHOWN_CHARS)
-        found.add(ProblemKind.RCA, f"{RCA_PATH}.severity", f"must be one of {levels}, not {shown}")
+        report.reject(ProblemKind.RCA, f"{RCA_PATH}.severity", f"must be one of {levels}, not {shown}")
     elif severity is Severity.UNKNOWN:
-        found.require_approval(FactorCode.SEVERITY_UNKNOWN)
+        report.require_approval(FactorCode.SEVERITY_UNKNOWN)
     return severity
 
 
-def check_signal_type(stated: str, known: frozenset[str], found: Findings) -> str:
-    """The canonical spelling; empty when the model did not say."""
-    types = {t.lower(): t for t in [*sorted(known), *map(str, SignalType)]}
-    if not stated.strip() or stated.strip().lower() in types:
-        return types.get(stated.strip().lower(), "")
-    shown, allowed = (
-        one_line(stated, SHOWN_CHARS),
-        one_line(", ".join(sorted(types.values())), SHOWN_TYPES_CHARS),
-    )
-    found.add(
-        ProblemKind.RCA, f"{RCA_PATH}.signal_type", f"{shown} is not a signal type; use one of {allowed}"
-    )
+def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
+    """Check the signal type. Returns its canonical spelling; empty when the answer gives none."""
+    types = {t.lower(): t for t in [*sorted(facts.signal_types), *map(str, SignalType)]}
+    stated = answer.signal_type.strip()
+    if not stated or stated.lower() in types:
+        return types.get(stated.lower(), "")
+    shown = one_line(stated, SHOWN_CHARS)
+    allowed = one_line(", ".join(sorted(types.values())), SHOWN_TYPES_CHARS)
+    message = f"{shown} is not a signal type: use one of {allowed}"
+    report.reject(ProblemKind.RCA, f"{RCA_PATH}.signal_type", message)
     return ""
 
 
-def check_affected(answer: Answer, facts: VerdictFacts, found: Findings) -> ResolvedObject | None:
+def check_affected(answer: Answer, facts: VerdictFacts, report: CheckReport) -> ResolvedObject | None:
+    """Check that the blamed object exists and was seen. Returns it; None when it is not known which object is meant."""
     named = answer.affected_resource
     if named is None or not named.kind.strip() or not named.name.strip():
-        found.add(ProblemKind.RCA, TARGET_PATH, MISSING_TARGET)
+        report.reject(ProblemKind.RCA, TARGET_PATH, "is required (kind, name, namespace)")
         return None
     if facts.affected is None:
-        found.add(ProblemKind.RCA, TARGET_PATH, f"{_shown(named.kind, named.name)} could not be looked up")
+        shown = one_line(f"{named.kind} {named.name}", SHOWN_CHARS)
+        report.reject(ProblemKind.RCA, TARGET_PATH, f"{shown} could not be looked up")
         return None
     affected = within_scope(facts.affected)
     if affected.ref != facts.affected.ref:
-        found.notes.append(f"{affected.ref.kind} has cluster scope: the namespace was left out")
+        report.notes.append(f"{affected.ref.kind} is cluster-scoped: the namespace was left out")
     if affected.namespaced and not affected.ref.namespace:
-        message = f"missing required field: {TARGET_PATH}.namespace ({affected.ref.kind} is namespaced)"
-        found.add(ProblemKind.RCA, f"{TARGET_PATH}.namespace", message)
+        message = f"is required: {affected.ref.kind} is namespaced"
+        report.reject(ProblemKind.RCA, f"{TARGET_PATH}.namespace", message)
         return None
-    _check_existence(affected, found)
-    if facts.not_seen:
-        found.require_approval(FactorCode.SIGNAL_CONTEXT_UNREAD, " and ".join(facts.not_seen))
-    if facts.steering:
-        found.require_approval(FactorCode.STEERING_TEXT, ", ".join(facts.steering))
+    _check_existence(affected, report)
     return affected
 
 
-def _check_existence(affected: ResolvedObject, found: Findings) -> None:
+def _check_existence(affected: ResolvedObject, report: CheckReport) -> None:
     ref = affected.ref
     if affected.existence is Existence.NOT_FOUND:
         detail = affected.detail or f"{ref} was not found in the cluster"
-        found.add(ProblemKind.RCA, TARGET_PATH, f"{detail}: name an object that exists")
+        report.reject(ProblemKind.RCA, TARGET_PATH, f"{detail}: name an object that exists")
     elif not affected.seen_in and not affected.requested:
-        message = (
-            f"{ref} stands in no evidence: look at it before blaming it, or name what the evidence shows"
-        )
-        found.add(ProblemKind.RCA, TARGET_PATH, message)
+        message = f"no evidence shows {ref}: fetch it first, or name an object that the evidence shows"
+        report.reject(ProblemKind.RCA, TARGET_PATH, message)
     if affected.existence is Existence.UNVERIFIABLE:
         detail = f"{ref}: {affected.detail or 'the cluster gave no answer'}"
-        found.require_approval(FactorCode.RESOURCE_UNVERIFIED, detail)
+        report.require_approval(FactorCode.RESOURCE_UNVERIFIED, detail)
     elif affected.existence is Existence.ABSENT:
-        found.notes.append(f"{ref} is not in the cluster, as the evidence shows")
-        found.require_approval(FactorCode.RESOURCE_ABSENT, str(ref))
+        report.notes.append(f"{ref} does not exist in the cluster, as the evidence shows")
+        report.require_approval(FactorCode.RESOURCE_ABSENT, str(ref))
     if affected.outside:
-        found.require_approval(FactorCode.RESOURCE_ELSEWHERE, f"{ref} {affected.outside}")
+        report.require_approval(FactorCode.RESOURCE_ELSEWHERE, f"{ref} {affected.outside}")
     if affected.owners_note:
-        found.require_approval(FactorCode.OWNERS_UNVERIFIED, f"{ref}: {affected.owners_note}")
+        report.require_approval(FactorCode.OWNERS_UNVERIFIED, f"{ref}: {affected.owners_note}")
 
 
-def check_outcome(answer: Answer, found: Findings) -> InvestigationOutcome | None:
+def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome | None:
+    """Check the investigation outcome against the known words and the choice. Returns it; None when absent."""
     word = answer.outcome.strip().lower().replace("-", "_").replace(" ", "_")
     word = OUTCOME_ALIASES.get(word, word)
     if not word:
         return None
     if word not in set(InvestigationOutcome):
-        message = (
-            f"must be one of {', '.join(InvestigationOutcome)}, not {one_line(answer.outcome, SHOWN_CHARS)}"
-        )
-        found.add(ProblemKind.UNREADABLE, "investigation_outcome", message)
+        shown = one_line(answer.outcome, SHOWN_CHARS)
+        message = f"must be one of {', '.join(InvestigationOutcome)}, not {shown}"
+        report.reject(ProblemKind.UNREADABLE, "investigation_outcome", message)
         return None
     outcome = InvestigationOutcome(word)
     if outcome in NOTHING_TO_DO and answer.selected_workflow is not None:
-        message = f"says {outcome} although a workflow is selected: say actionable, or select null"
-        found.add(ProblemKind.UNREADABLE, "investigation_outcome", message)
+        message = f"is {outcome}, but a workflow is selected: say actionable, or select null"
+        report.reject(ProblemKind.UNREADABLE, "investigation_outcome", message)
     return outcome
 
 
-def _shown(kind: str, name: str) -> str:
-    return one_line(f"{kind} {name}", SHOWN_CHARS)
+def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:
+    """Require approval where evidence is missing, or where its text may have steered the answer."""
+    if facts.not_seen:
+        report.require_approval(FactorCode.SIGNAL_CONTEXT_UNREAD, " and ".join(facts.not_seen))
+    if facts.steering:
+        report.require_approval(FactorCode.STEERING_TEXT, ", ".join(facts.steering))
+    if facts.named_in:
+        report.require_approval(FactorCode.WORKFLOW_NAMED_IN_EVIDENCE, ", ".join(facts.named_in))
+
+
+def doubts(
+    verdict: Verdict | None,
+    affected: ResolvedObject | None,
+    look: FirstLook,
+    signal: ObjectRef,
+    safety: SafetyContext | None,
+    signal_type: str,
+) -> tuple[str, ...]:
+    """Sentences that say why an answer that finds nothing to do cannot be trusted; none for any other answer.
+
+    Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the resource
+    that the request is about, `signal_type` what the request reports of it.
+    """
+    if (
+        not isinstance(verdict, Accepted)
+        or verdict.workflow is not None
+        or verdict.outcome not in NOTHING_TO_DO
+    ):
+        return ()
+    return (
+        *_own_doubts(verdict),
+        *_elsewhere(verdict, affected, look, signal),
+        *_visible_trouble(look),
+        *_invisible_end(signal_type),
+        *_demands(safety),
+    )
+
+
+def _own_doubts(accepted: Accepted) -> Iterator[str]:
+    if accepted.confidence is None:
+        yield "The answer states no confidence."
+    if accepted.unverified:
+        yield f"The worker could not check the state of {accepted.affected}."
+    yield from sentences(accepted.approval_factors)
+
+
+def _elsewhere(
+    accepted: Accepted, affected: ResolvedObject | None, look: FirstLook, signal: ObjectRef
+) -> Iterator[str]:
+    """An object that has nothing to do with the resource of the signal says nothing about it."""
+    owners = affected.chain if affected else ()
+    related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
+    if not related and not any(signal.same_as(owner) for owner in owners):
+        yield f"The answer is about {accepted.affected}, the signal about {signal}."
+
+
+def _visible_trouble(look: FirstLook) -> Iterator[str]:
+    if look.trouble:
+        more = len(look.trouble) - SHOWN_TROUBLE
+        shown = ", ".join(look.trouble[:SHOWN_TROUBLE])
+        yield f"Unhealthy when the request arrived: {shown}{f' and {more} more' if more > 0 else ''}."
+    if look.unread:
+        yield f"The worker could not read {', '.join(look.unread)} when the request arrived."
+
+
+def _invisible_end(signal_type: str) -> Iterator[str]:
+    if SHOWN_BY_STATE.search(signal_type) is None:
+        yield f"The state of the cluster does not show whether {one_line(signal_type, 80)} is over."
+
+
+def _demands(safety: SafetyContext | None) -> Iterator[str]:
+    if safety is not None and safety.safety_constraints.requires_approval:
+        yield sentence(factor(FactorCode.SAFETY_REQUIRES_APPROVAL))
+    if safety is not None and safety.rego_policy.dry_run:
+        yield sentence(factor(FactorCode.SAFETY_DRY_RUN))

@@ -1,19 +1,50 @@
-"""What an answer is judged by, and what the checks note down on the way."""
+"""What an answer is judged by, and looking it up: does the blamed object exist, who owns it, does the workflow fit.
+
+The judging itself is pure (`verdict.judge`).
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from schemas.analysis import ApprovalFactor
+from schemas.enrichment import DETECTED_LABELS, DetectedLabels
 from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, normalize_severity
-from worker.domain.catalog.selection import for_final_choice
+from worker.domain.catalog.selection import for_final_choice, signal_types_of
+from worker.domain.cluster.detected_labels import detect_labels
+from worker.domain.cluster.history import Known, Lookback, failed_here
+from worker.domain.cluster.kinds import canonical_kind
+from worker.domain.cluster.owners import OwnerChain, owner_chain
+from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.untrusted.injection import instructions
+from worker.domain.untrusted.steering import steering
+from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
 from worker.domain.values.workflows import SelectionContext, Workflow
-from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.checks.targets import ResolvedObject
-from worker.domain.verdict.problems import Problem, ProblemKind
+from worker.domain.verdict.answers.parse import Answer, AnsweredTarget
+from worker.domain.verdict.checks.alignment import named_in
+from worker.domain.verdict.checks.evidence import (
+    ENRICHMENT,
+    from_cluster,
+    reported,
+    said_absent,
+    seen_in,
+    stands_in,
+)
+from worker.domain.verdict.checks.targets import Existence, ResolvedObject, names_an_object, other_target
+
+MAX_ALTERNATIVES = 5
+LOOKED_FOR = ("pods", "events")
+"""What the first look must have read: without these nobody knows whether anything is wrong."""
+
+NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
+"""The cluster has answered: it serves no such kind, or the words name no kind or more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +52,25 @@ class VerdictFacts:
     """Everything an answer is judged by.
 
     `context`: business labels of the request, detected and custom labels of the affected resource.
-    `affected`: the resource the answer blames, looked up; None when it names none.
+    `affected`: the resource that the answer blames, looked up; None when it names none.
+    `detected_labels`: those of the affected resource; None when they were not looked up.
     `workflow`: what the catalog returned for the chosen id in `lookup_context`; None for unknown and unfit alike.
     `other_target`: the object of `targets.other_target`, looked up.
-    `unseen_parameters`: those of the chosen parameters that name an object which stands in no evidence.
+    `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
-    `instructions`: texts of the evidence that try to instruct whoever reads them.
-    `steering`: ids of evidence that speaks of what to do or decide, or that nobody here can read.
-    `shown`: reasons of Kubernetes that the cluster itself reports, in lower case; None when nobody looked.
-    `named_in`: evidence of the cluster or the sender that names the chosen workflow.
-    `failed_here`: executions that did not help the affected resource while its spec was what it is now;
+    `instructions`: texts of the evidence that read like instructions to the analysis, by id of the evidence.
+    `steering`: ids of evidence that suggests an action or a decision, or that cannot be checked.
+    `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
+    `named_in`: ids of evidence of the cluster or the sender that names the chosen workflow.
+    `failed_here`: executions that did not help the affected resource while it had its present spec;
     `history_problem` says why they are not known.
-    `not_seen` are sources around the signal (pods, events) that nobody could read.
+    `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
+    `not_seen`: sources around the signal (pods, events) that could not be read.
     """
 
     context: SelectionContext
     affected: ResolvedObject | None = None
+    detected_labels: DetectedLabels | None = None
     workflow: Workflow | None = None
     other_target: ResolvedObject | None = None
     unseen_parameters: frozenset[str] = frozenset()
@@ -44,30 +78,256 @@ class VerdictFacts:
     signal_types: frozenset[str] = frozenset()
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
-    instructions: tuple[str, ...] = ()
+    instructions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     steering: tuple[str, ...] = ()
     shown: frozenset[str] | None = None
     named_in: tuple[str, ...] = ()
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
+    spec_hash: str = ""
     not_seen: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Findings:
-    problems: list[Problem] = field(default_factory=list)
-    factors: list[ApprovalFactor] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, kind: ProblemKind, path: str, message: str) -> None:
-        self.problems.append(Problem(kind, path, message))
-
-    def require_approval(self, code: FactorCode, detail: str = "") -> None:
-        self.factors.append(factor(code, detail))
-
-
 def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContext:
-    """The context in which the chosen workflow is fetched: the severity is the answer's, the component is judged later."""
+    """The context in which the chosen workflow is fetched: with the answer's severity, whatever the component."""
     severity = normalize_severity(answer.severity) or Severity.UNKNOWN
     return for_final_choice(replace(context, severity=severity, components=()))
+
+
+T = TypeVar("T")
+
+
+class PerItem(Generic[T]):
+    """What a check finds in each item of evidence, computed once for each item."""
+
+    def __init__(self, check: Callable[[Evidence], T]) -> None:
+        self._check = check
+        self._known: dict[Evidence, T] = {}
+
+    async def of(self, items: Iterable[Evidence]) -> list[tuple[Evidence, T]]:
+        """Check the items that are new. Other requests of the process may run between two of them."""
+        found = []
+        for item in items:
+            if item not in self._known:
+                self._known[item] = self._check(item)
+                await asyncio.sleep(0)
+            found.append((item, self._known[item]))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FactFinder:
+    """Looks up the facts for the answers to one request.
+
+    `signal` is the resource that the request names, `sender` are the free texts of the request.
+
+    `failed_sources` are those of the first look that could not be read, each as its name and the reason. Texts are checked
+    once for each item of evidence, however many answers there are.
+    """
+
+    cluster: Cluster
+    catalog: Catalog
+    evidence: EvidenceLog
+    signal: ObjectRef
+    requested_names: frozenset[str]
+    context: SelectionContext
+    safety: SafetyContext | None = None
+    failed: FailedExecution | None = None
+    extra_signal_types: frozenset[str] = frozenset()
+    sender: Sequence[Evidence] = ()
+    lookback: Lookback | None = None
+    failed_sources: Sequence[str] = ()
+
+    _instructions: PerItem[tuple[str, ...]] = field(default_factory=lambda: PerItem(_instructions_in))
+    _steering: PerItem[bool] = field(default_factory=lambda: PerItem(_steers))
+    _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
+
+    async def facts_for(self, answer: Answer) -> VerdictFacts:
+        """Look up everything an answer is judged by.
+
+        Raises:
+            CatalogUnavailable: when the catalog could not be read, so that no workflow may be chosen.
+
+        """
+        affected, chain, labels = await self._affected(answer.affected_resource)
+        history = await self._history(answer, chain)
+        read = (*self.sender, *self.evidence.items)
+        instructions = await self._instructions.of(read)
+        steering = await self._steering.of(read)
+        shown = await self._reported.of(self.evidence.items)
+        facts = VerdictFacts(
+            context=self._final_context(chain, labels),
+            affected=affected,
+            detected_labels=labels,
+            signal_types=await self._signal_types(),
+            safety=self.safety,
+            failed=self.failed,
+            instructions={item.id: lines for item, lines in instructions if lines},
+            steering=tuple(item.id for item, steers in steering if steers),
+            shown=frozenset().union(*(reasons for _, reasons in shown)),
+            failed_here=failed_here(history),
+            history_problem=history.problem,
+            spec_hash=history.spec_hash,
+            not_seen=self._not_seen(),
+        )
+        return await self._with_choice(answer, facts)
+
+    def _not_seen(self) -> tuple[str, ...]:
+        """Those of pods and events around the signal that neither the first look nor a tool has read."""
+        missing = [name for name in LOOKED_FOR if any(f.startswith(f"{name} (") for f in self.failed_sources)]
+        items = from_cluster(self.evidence.items)
+        return tuple(name for name in missing if not any(self._makes_up_for(name, item) for item in items))
+
+    def _makes_up_for(self, source: str, item: Evidence) -> bool:
+        home = self._home
+        if source == "events":
+            here = re.search(rf"(?<![a-z0-9-]){re.escape(home)}(?![a-z0-9-])", item.scope)
+            return item.source == "get_events" and (here is not None or not home)
+        return item.source in {"list_resources", "get_resource"} and item.scope.startswith(
+            (f"Pod in {home}:", f"Pod in {home} ", f"Pod {home}/", "Pod in all namespaces")
+        )
+
+    async def _history(self, answer: Answer, chain: OwnerChain | None) -> Known:
+        """Past remediations of the top owner; empty when no workflow was chosen."""
+        if self.lookback is None or chain is None or answer.selected_workflow is None:
+            return Known()
+        return await self.lookback.known(chain)
+
+    async def _signal_types(self) -> frozenset[str]:
+        return signal_types_of(await self.catalog.actions(SelectionContext())) | self.extra_signal_types
+
+    async def _with_choice(self, answer: Answer, facts: VerdictFacts) -> VerdictFacts:
+        lookup = lookup_context(answer, facts.context)
+        wanted = [a.workflow_id for a in answer.alternatives[:MAX_ALTERNATIVES]]
+        found = await asyncio.gather(*(self.catalog.get(id_, lookup) for id_ in wanted))
+        known = frozenset(workflow.workflow_id for workflow in found if workflow is not None)
+        facts = replace(facts, alternatives=known)
+        chosen = answer.selected_workflow
+        workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
+        if workflow is not None:
+            objects = [member.name for member in facts.affected.chain] if facts.affected else []
+            read = [*self.sender, *self.evidence.items]
+            given = chosen.parameters if chosen else {}
+            facts = replace(facts, named_in=named_in(workflow, read, objects, given))
+        if chosen is None or workflow is None or facts.affected is None:
+            return replace(facts, workflow=workflow)
+        meant = other_target(workflow, chosen.parameters, facts.affected)
+        other = (await self._resolve(meant))[0] if meant else None
+        unseen = frozenset(
+            n for n, v in chosen.parameters.items() if names_an_object(n) and not self._stands(v)
+        )
+        return replace(facts, workflow=workflow, other_target=other, unseen_parameters=unseen)
+
+    def _stands(self, value: object) -> bool:
+        known = {self.signal.name, self.signal.namespace} | self.requested_names
+        return str(value) in known or stands_in(str(value), self.evidence.items)
+
+    async def _affected(
+        self, named: AnsweredTarget | None
+    ) -> tuple[ResolvedObject | None, OwnerChain | None, DetectedLabels | None]:
+        if named is None or not named.kind.strip() or not named.name.strip():
+            return None, None, None
+        resolved, chain = await self._resolve(
+            ObjectRef(
+                named.kind.strip(), named.name.strip(), named.namespace.strip(), named.api_version.strip()
+            )
+        )
+        labels = await detect_labels(self.cluster, chain) if chain.exists else None
+        return resolved, chain, labels
+
+    async def _resolve(self, ref: ObjectRef) -> tuple[ResolvedObject, OwnerChain]:
+        try:
+            info = await self.cluster.kind(ref.kind, ref.api_version)
+        except ClusterError as error:
+            existence = Existence.NOT_FOUND if error.reason in NO_SUCH_KIND else Existence.UNVERIFIABLE
+            return self._seen(ref, existence, namespaced=None, detail=error.message), OwnerChain(
+                (ref,), (None,), exists=None
+            )
+        named = replace(ref, kind=info.kind, namespace=ref.namespace if info.namespaced else "")
+        chain = await owner_chain(self.cluster, replace(named, api_version=info.api_version))
+        existence = Existence.UNVERIFIABLE
+        if chain.exists:
+            existence = Existence.EXISTS
+        elif chain.exists is False:
+            existence = Existence.ABSENT if self._known_absent(named) else Existence.NOT_FOUND
+        detail = "" if chain.exists else chain.note
+        seen = self._seen(chain.start, existence, namespaced=info.namespaced, detail=detail)
+        note = chain.note if chain.exists else ""
+        return replace(seen, owners=members_read(chain)[1:], owners_note=note), chain
+
+    def _seen(
+        self, ref: ObjectRef, existence: Existence, *, namespaced: bool | None, detail: str
+    ) -> ResolvedObject:
+        shown, own = seen_in(ref, self.evidence.items, self._home), self._is_signal(ref)
+        near = not ref.namespace or ref.namespace == self._home
+        return ResolvedObject(
+            ref,
+            existence,
+            namespaced,
+            seen_in=tuple(item.id for item in shown),
+            requested=own or (near and ref.name in self.requested_names),
+            detail=detail,
+            outside="" if own else self._outside(ref, shown),
+        )
+
+    @property
+    def _home(self) -> str:
+        """The namespace the signal is about, empty for cluster scope."""
+        kind = canonical_kind(self.signal.kind)
+        return self.signal.name if kind == "Namespace" else self.signal.namespace
+
+    def _is_signal(self, ref: ObjectRef) -> bool:
+        """Whether it is the resource of the signal. A sender may give a cluster-scoped one a namespace."""
+        namespace = self.signal.namespace if ref.namespace else ""
+        kind = canonical_kind(self.signal.kind)
+        return replace(self.signal, kind=kind, namespace=namespace).same_as(
+            replace(ref, kind=canonical_kind(ref.kind))
+        )
+
+    def _outside(self, ref: ObjectRef, shown: Sequence[Evidence]) -> str:
+        """Why the object may have nothing to do with the signal; empty when it is near, or the first look found it."""
+        home = self._home
+        if home and ref.namespace:
+            return "" if ref.namespace == home else f"is outside the namespace of the signal ({home})"
+        if (ref.kind, ref.name) == ("Namespace", home) or any(
+            item.source.startswith(ENRICHMENT) for item in shown
+        ):
+            return ""
+        return "was not found around the signal, only by looking elsewhere"
+
+    def _known_absent(self, ref: ObjectRef) -> bool:
+        """Whether it is known that the object is gone, or was never there.
+
+        The resource of the signal existed when the signal was sent. For others the cluster must say so by itself; a
+        look-up by the model that found nothing does not count, since anybody may ask for what never existed.
+        """
+        near = not ref.namespace or ref.namespace == self._home
+        said = from_cluster(self.evidence.items)
+        return self._is_signal(ref) or (near and any(said_absent(ref, item.body) for item in said))
+
+    def _final_context(self, chain: OwnerChain | None, labels: DetectedLabels | None) -> SelectionContext:
+        members = members_read(chain) if chain else ()
+        return replace(
+            self.context,
+            components=tuple((member.api_version, member.kind) for member in members),
+            detected_labels=label_values(labels) if labels else self.context.detected_labels,
+        )
+
+
+def members_read(chain: OwnerChain) -> tuple[ObjectRef, ...]:
+    """The object itself and those of its owners that were read: a reference alone may name something else."""
+    owners = zip(chain.chain[1:], chain.manifests[1:], strict=True)
+    return (chain.start, *(ref for ref, manifest in owners if manifest is not None))
+
+
+def label_values(labels: DetectedLabels) -> dict[str, str | bool | None]:
+    """Detected labels by snake_case name; None for one whose detection failed."""
+    return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
+
+
+def _instructions_in(item: Evidence) -> tuple[str, ...]:
+    return instructions([item]).get(item.id, ())
+
+
+def _steers(item: Evidence) -> bool:
+    return bool(steering([item]))

@@ -24,7 +24,7 @@ from worker.domain.values.conversation import ToolCall
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing
 from worker.domain.values.workflow_search import Target
-from worker.domain.verdict.checks.grounding import stands_in
+from worker.domain.verdict.checks.evidence import stands_in
 
 API = deployment("api")
 REVISIONS = [replica_set(API, "a", 1, image="api:1"), replica_set(API, "b", 2, image="api:2")]

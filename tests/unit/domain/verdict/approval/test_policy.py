@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from schemas.analysis import Approval, RiskFactor
 from schemas.enrichment import DetectedLabels
+from schemas.safety import SafetyContext
+from schemas.taxonomy import Severity
+from tests.fakes.scripted import incident
+from tests.fakes.verdicts import answer
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
-from worker.domain.verdict.approval.policy import PolicyFacts, merge_approval, policy_input
+from worker.domain.verdict.approval.policy import PolicyFacts, merge_approval, policy_facts, policy_input
 from worker.domain.verdict.approval.policy_answer import fail_closed
+from worker.domain.verdict.verdict import Accepted
 
 FACTS = PolicyFacts(
     affected=ObjectRef("Deployment", "api", "shop", "apps/v1"),
@@ -180,3 +185,20 @@ def test_approval_only_becomes_stricter(required, reasons, codes):
     assert merged.required == (required or bool(factors))
     assert set(reasons) | set(map(sentence, factors)) == set(merged.reasons)
     assert set(factors) <= set(merged.factors)
+
+
+@pytest.mark.parametrize(
+    ("environment", "other", "expected"),
+    [
+        ("dev", "", "dev"),
+        ("dev", "Dev", "dev"),
+        ("dev", "production", "production"),
+        ("production", "dev", "production"),
+        ("dev", "staging", "production"),
+    ],
+)
+def test_environments_that_disagree_count_as_production(environment, other, expected):
+    accepted = Accepted(answer(), Severity.HIGH, "", FACTS.affected, FACTS.affected)
+    request = incident(environment=environment, safety_context=SafetyContext(environment=other))
+    facts = policy_facts(request, accepted, labels=None, confidence_threshold=0.8, injection=False)
+    assert expected == facts.environment

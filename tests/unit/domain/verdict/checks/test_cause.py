@@ -10,7 +10,7 @@ from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
 from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.checks.settled import doubts
+from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
 
 SURE = Accepted(
@@ -40,9 +40,8 @@ def test_nothing_speaks_against_a_quiet_resource():
     ("changes", "said"),
     [
         ({"confidence": None}, "states no confidence"),
-        ({"unverified": True}, "could not be verified"),
+        ({"unverified": True}, "could not check the state of"),
         ({"approval_factors": (factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api"),)}, "Pod shop/api"),
-        ({"warnings": ("it may come back",)}, "it may come back"),
     ],
 )
 def test_doubts_of_the_answer(changes, said):
@@ -66,12 +65,16 @@ def test_the_blamed_object_must_belong_to_the_signal(blamed, owners, signal, cha
     assert related is (said == ())
 
 
+def test_a_warning_alone_is_no_doubt():
+    assert () == found(replace(SURE, warnings=("it may come back",)))
+
+
 def test_what_code_saw_itself():
     trouble = FirstLook((DEPLOYMENT,), trouble=tuple(f"Pod shop/api-{n}" for n in range(5)))
     assert found(look=trouble) == (
-        "in trouble at the first look: Pod shop/api-0, Pod shop/api-1, Pod shop/api-2 and 2 more",
+        "Unhealthy when the request arrived: Pod shop/api-0, Pod shop/api-1, Pod shop/api-2 and 2 more.",
     )
-    assert found(look=FirstLook((DEPLOYMENT,), unread=("pods",))) == ("the first look could not read: pods",)
+    assert 1 == len(found(look=FirstLook((DEPLOYMENT,), unread=("pods",))))
 
 
 @pytest.mark.parametrize(

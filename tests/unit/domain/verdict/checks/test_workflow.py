@@ -3,15 +3,12 @@ from __future__ import annotations
 import pytest
 
 from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
-from tests.fakes.memory_catalog import workflow
-from worker.domain.values.workflows import action_name
+from tests.fakes.memory_catalog import target_parameters, workflow
+from worker.domain.values.remediations import FailedExecution
+from worker.domain.values.workflows import Parameter, ParameterType, action_name
 from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.checks.safety import (
-    check_safety,
-    forbids,
-    names_action,
-    stricter_environment,
-)
+from worker.domain.verdict.checks.report import CheckReport
+from worker.domain.verdict.checks.workflow import check_safety, forbids, names_action, repeats
 from worker.domain.verdict.problems import ProblemKind
 
 
@@ -73,27 +70,14 @@ def test_a_prohibition_is_read_widely(pattern, matches):
     assert matches == forbids([pattern], workflow("force-delete-v1", "ForceDeletePod"))
 
 
-@pytest.mark.parametrize(
-    ("environment", "other", "expected"),
-    [
-        ("dev", "", "dev"),
-        ("dev", "Dev", "dev"),
-        ("dev", "production", "production"),
-        ("production", "dev", "production"),
-        ("dev", "staging", "production"),
-    ],
-)
-def test_environments_that_disagree_count_as_production(environment, other, expected):
-    assert expected == stricter_environment(environment, SafetyContext(environment=other))
-    assert environment == stricter_environment(environment, None)
-
-
 def check(constraints=None, *, dry_run=False, downtime=None, answered=None):
     safety = SafetyContext(
         safety_constraints=constraints or SafetyConstraints(), rego_policy=RegoPolicy(dry_run=dry_run)
     )
     declared = workflow(action_type="ScaleReplicas", estimated_downtime_seconds=downtime)
-    return check_safety(declared, safety, answered)
+    report = CheckReport()
+    check_safety(declared, safety, answered, report)
+    return report
 
 
 @pytest.mark.parametrize(
@@ -134,11 +118,64 @@ def test_the_models_downtime_can_only_make_it_stricter(downtime, answered, forbi
 
 
 def test_a_dry_run_policy_needs_approval():
-    assert check(dry_run=True).factors == (factor(FactorCode.SAFETY_DRY_RUN),)
+    assert check(dry_run=True).factors == [factor(FactorCode.SAFETY_DRY_RUN)]
 
 
 def test_without_a_safety_context_nothing_is_restricted():
-    assert (check_safety(workflow(), None, None).problems, check_safety(workflow(), None, None).factors) == (
-        (),
-        (),
+    report = CheckReport()
+    check_safety(workflow(), None, None, report)
+    assert CheckReport() == report
+
+
+DECLARED = workflow(
+    parameters=(
+        *target_parameters("Deployment"),
+        Parameter("FACTOR", ParameterType.NUMBER, default=2),
+        Parameter("DRY_RUN", ParameterType.BOOLEAN),
+        Parameter("TARGETS", ParameterType.ARRAY),
+        Parameter("ZONE"),
     )
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "same"),
+    [
+        ({}, {}, True),
+        ({"FACTOR": 3}, {"FACTOR": "3"}, True),
+        ({"FACTOR": 3}, {"FACTOR": "3.0"}, True),
+        ({"FACTOR": 3}, {"FACTOR": "4"}, False),
+        ({"FACTOR": 2}, {}, True),
+        ({}, {"FACTOR": "2"}, True),
+        ({"FACTOR": 3}, {}, False),
+        ({"DRY_RUN": True}, {"DRY_RUN": "True"}, True),
+        ({"DRY_RUN": True}, {}, False),
+        ({"TARGETS": ["a", "b"]}, {"TARGETS": '["a", "b"]'}, True),
+        ({"TARGETS": ["a", "b"]}, {"TARGETS": "a, b"}, True),
+        ({"TARGETS": ["a"]}, {"TARGETS": "[" * 5000}, False),
+        ({"ZONE": "eu-a"}, {"ZONE": "eu-a", "UNKNOWN": "x"}, True),
+        ({"ZONE": "eu-a"}, {"ZONE": "EU-A"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {}, True),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "api"}, True),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"TARGET_RESOURCE_NAME": "web"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"target_resource_name": "web"}, False),
+        ({"TARGET_RESOURCE_NAME": "api"}, {"targetResourceName": "api"}, True),
+        ({"FACTOR": 3}, {"factor": "3"}, True),
+        ({"FACTOR": 3}, {"factor": "2", "FACTOR": "3"}, True),
+    ],
+)
+def test_parameters_compare_by_meaning(now, before, same):
+    assert same == repeats(DECLARED, now, FailedExecution("restart-v1", before))
+
+
+def test_another_workflow_never_repeats():
+    assert not repeats(DECLARED, {}, FailedExecution("scale-v1"))
+
+
+@pytest.mark.parametrize("name", ["target_resource_name", "targetResourceName", "TARGET-RESOURCE-NAME"])
+def test_a_target_parameter_counts_only_where_both_sides_have_it_in_any_spelling(name):
+    declared = workflow(parameters=(Parameter(name), Parameter("zone")))
+    assert repeats(declared, {name: "api", "zone": "a"}, FailedExecution("restart-v1", {"zone": "a"}))
+    for before, same in (("api", True), ("web", False)):
+        failed = FailedExecution("restart-v1", {"TARGET_RESOURCE_NAME": before, "ZONE": "a"})
+        assert same == repeats(declared, {name: "api", "zone": "a"}, failed)

@@ -1,8 +1,9 @@
-"""Whether an object was really seen: only what the cluster said counts, never what was asked of it.
+"""What the evidence shows: which objects were seen, which are said to be absent, which states the cluster reports.
 
-An object in the namespace of the signal, or of cluster scope, is seen where its name stands as a whole word; a name
-that could be any word of a text must stand where names stand (behind its kind or namespace, in a name field, first in
-a table row). In any other namespace the object itself must have been read, or stand with its namespace.
+Only what the cluster said counts, never what was asked of it. An object in the namespace of the signal, or of cluster
+scope, is seen where its name stands as a whole word; a name that could be any word of a text must stand where names stand
+(behind its kind or namespace, in a name field, first in a table row). In any other namespace the object itself must have
+been read, or stand with its namespace.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from schemas.taxonomy import SignalType
 from worker.domain.cluster.kinds import KINDS, canonical_kind
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.objects import ObjectRef
@@ -21,6 +23,42 @@ NOT_IN_PATH = r"(?<![a-zA-Z0-9./-])"
 NOT_AN_IMAGE = rf"{AFTER}(?![:@][a-zA-Z0-9])"
 NOT_READ = ("Secrets are never read", "owner chain may go on: ")
 GONE = "does not exist"
+NEAR_CHARS = 200
+ABSENCE = re.compile(
+    r"not[ _-]?found|does(?:n't| not) exist|no such|missing|unable to retrieve|(?:could|can)(?:n't| not) find|cannot find"
+    r"|deleted|removed|killing|terminat|replaced|no longer|not exist|absent|evicted",
+    re.IGNORECASE,
+)
+"""How Kubernetes components (kubelet, controllers, API server) say that an object does not exist."""
+STATUS = '"status":{'
+IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
+IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
+CELL = " | "
+WORD = re.compile(r"(?<![\w-])[A-Z][A-Za-z]+(?![\w-])")
+SIGNS = {
+    SignalType.OOM_KILLED: ("oomkilled", "oomkilling", "systemoom"),
+    SignalType.CRASH_LOOP_BACK_OFF: ("crashloopbackoff", "backoff"),
+    SignalType.IMAGE_PULL_BACK_OFF: (
+        "imagepullbackoff",
+        "errimagepull",
+        "invalidimagename",
+        "errimageneverpull",
+    ),
+    SignalType.EVICTED: ("evicted", "evictionthresholdmet"),
+    SignalType.NODE_NOT_READY: ("nodenotready", "notready", "nodestatusunknown", "kubeletnotready"),
+    SignalType.POD_PENDING: (
+        "podpending",
+        "pending",
+        "containercreating",
+        "podinitializing",
+        "failedscheduling",
+    ),
+    SignalType.FAILED_SCHEDULING: ("failedscheduling", "unschedulable"),
+    SignalType.BACKOFF_LIMIT_EXCEEDED: ("backofflimitexceeded",),
+    SignalType.DEADLINE_EXCEEDED: ("deadlineexceeded", "progressdeadlineexceeded"),
+    SignalType.FAILED_MOUNT: ("failedmount", "failedattachvolume", "containercreating"),
+}
+"""The reasons by which Kubernetes reports each of the core signal types."""
 
 
 def from_cluster(items: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -50,6 +88,40 @@ def stands_in(word: str, items: Iterable[Evidence]) -> bool:
     """Whether the word stands by itself in anything the cluster said."""
     whole = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(word)}(?![a-zA-Z0-9-])")
     return bool(word) and any(whole.search(item.body) for item in from_cluster(items))
+
+
+def said_absent(ref: ObjectRef, text: str) -> bool:
+    """Whether the text says, near the name and kind of the object, that it does not exist."""
+    named = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(ref.name)}(?![a-zA-Z0-9-])")
+    for match in named.finditer(text):
+        start = max(text.rfind("\n", 0, match.start()), match.start() - NEAR_CHARS)
+        end = text.find("\n", match.end())
+        near = text[start + 1 : min(end if end >= 0 else len(text), match.end() + NEAR_CHARS)]
+        if ref.kind.lower() in near.lower().replace(" ", "") and ABSENCE.search(near):
+            return True
+    return False
+
+
+def reported(item: Evidence) -> frozenset[str]:
+    """The reasons of Kubernetes in one answer of the cluster, in lower case.
+
+    They are read from status fields, events and tables, where no workload writes free text. Logs report nothing.
+    """
+    found: set[str] = set()
+    if item.kind is EvidenceKind.EVENTS:
+        found.update(IN_EVENT.findall(item.body))
+    elif item.kind is not EvidenceKind.LOG:
+        _, _, status = item.body.rpartition(STATUS)
+        found.update(IN_DOCUMENT.findall(status))
+        rows = (line for line in item.body.splitlines() if CELL in line and not line.startswith("{"))
+        found.update(word for row in rows for word in WORD.findall(row))
+    return frozenset(word.lower() for word in found) if from_cluster([item]) else frozenset()
+
+
+def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:
+    """Whether the cluster reports the signal type. True for one that Kubernetes has no reason for: nobody can tell."""
+    signs = SIGNS.get(signal_type)  # type: ignore[call-overload] # a StrEnum equals its text
+    return signs is None or not reasons.isdisjoint(signs)
 
 
 def _was_read(ref: ObjectRef, item: Evidence) -> bool:

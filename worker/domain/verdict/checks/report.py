@@ -1,0 +1,27 @@
+"""What the checks of one answer find: problems, approval factors, warnings and notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from schemas.analysis import ApprovalFactor
+from worker.domain.verdict.approval.factors import FactorCode, factor
+from worker.domain.verdict.problems import Problem, ProblemKind
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What the checks of one answer have found so far."""
+
+    problems: list[Problem] = field(default_factory=list)
+    factors: list[ApprovalFactor] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def reject(self, kind: ProblemKind, path: str, message: str) -> None:
+        """Reject the answer for this problem."""
+        self.problems.append(Problem(kind, path, message))
+
+    def require_approval(self, code: FactorCode, detail: str = "") -> None:
+        """Require a human to approve, for this reason."""
+        self.factors.append(factor(code, detail))
