@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from schemas.subjects import Subjects
+from tests.commands import rca
 from tests.fakes.audit_chains import accepted, bodies, chain, whole
 from tests.integration.test_pipeline import BODY, CASE, investigate_then_answer
 from tests.integration.test_worker_process import KEY, Held, stage, started, until
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import running
-from tests.processes import rca
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.adapters.nats.provision import provision, wanted
 from worker.app.auditing import Auditing
@@ -212,7 +212,6 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         ]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -8,12 +8,13 @@ import sys
 import pytest
 
 from schemas.analysis import AnalysisResult, HumanReviewReason, Status
+from tests import processes
+from tests.commands import rca
 from tests.fakes.llm_server import Said
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET, outcome_of
 from tests.integration.test_worker_process import Held, said, stage, started, until
 from tests.mcp_servers import SCRIPT, http_server
 from tests.pipeline import final, running
-from tests.processes import rca
 from worker.app.settings import McpSettings
 
 pytestmark = pytest.mark.process
@@ -157,7 +158,7 @@ async def test_without_the_library_it_says_what_to_install(tmp_path):
         "RCA_MCP__TOOLS": "docs.search",
     }
     for command in ("worker", "mcp"):
-        ended = await rca(command, env=env)
+        ended = await processes.rca(command, env=env)
         assert 1 == ended.code
         assert "pip install 'rca-worker[mcp]'" in ended.err
         assert "Traceback" not in ended.err
@@ -167,7 +168,10 @@ async def test_without_the_library_it_says_what_to_install(tmp_path):
     ("mcp", "expected"),
     [
         ({"SERVERS": "docs=https://h/mcp"}, "name at least one tool of docs"),
-        ({"SERVERS": "get=stdio:/bin/true", "TOOLS": "get.resource"}, "like a tool of our own"),
+        (
+            {"SERVERS": "get=stdio:/bin/true", "TOOLS": "get.resource"},
+            "get.resource would be called get_resource",
+        ),
         (
             {"SERVERS": "docs=https://h/mcp", "TOOLS": ",".join(f"docs.t{i}" for i in range(17))},
             "at most 16 tools",

@@ -197,6 +197,7 @@ def explained(code, said, reason):
     assert "Traceback" not in said
 
 
+@pytest.mark.process
 async def test_a_server_without_tls_keeps_a_worker_waiting(tmp_path):
     files = Files(tmp_path)
     async with serving(tmp_path, "") as server:
@@ -209,6 +210,7 @@ async def test_a_server_without_tls_keeps_a_worker_waiting(tmp_path):
             await worker.kill()
 
 
+@pytest.mark.process
 async def test_a_worker_whose_jwt_expires_ends(tmp_path):
     configuration, settings = creds(Files(tmp_path), expires=time.time() + 8)
     async with serving(tmp_path, configuration) as server:
@@ -218,6 +220,7 @@ async def test_a_worker_whose_jwt_expires_ends(tmp_path):
     assert "refuses the credentials" in worker.tail()
 
 
+@pytest.mark.process
 async def test_a_worker_whose_password_was_changed_ends(tmp_path):
     configuration, settings = password(Files(tmp_path))
     async with serving(tmp_path, configuration) as server:
@@ -232,6 +235,7 @@ async def test_a_worker_whose_password_was_changed_ends(tmp_path):
     assert SECRET not in worker.tail()
 
 
+@pytest.mark.process
 async def test_a_certificate_that_is_exchanged_for_one_nobody_signed_ends_a_worker(tmp_path):
     files = Files(tmp_path)
     configuration, settings = trusting(files)

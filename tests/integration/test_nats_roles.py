@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from schemas.permissions import Role
 from schemas.subjects import Subjects
+from tests.commands import rca
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from tests.fakes.nats_accounts import key
@@ -20,7 +21,6 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_server, speaking
 from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
-from tests.processes import rca
 from worker.adapters.nats.journal import INLINE_BYTES
 from worker.adapters.nats.provision import provision, wanted
 from worker.app.provisioning import connected
@@ -132,7 +132,6 @@ async def exhaust(p, remediation_id):
     await puller.unsubscribe()
 
 
-@pytest.mark.process
 @pytest.mark.timeout(600)  # many commands, each a process: minutes on a slow machine
 async def test_everybody_does_their_work_and_nothing_is_denied(tmp_path):
     model = Model()
@@ -221,7 +220,7 @@ async def _dead_letters_are_sent_again(p):
 async def _requests_are_cancelled(p):
     """By an operator, and by a program with the rights of the gateway."""
     gateway = p.speakers[Role.GATEWAY]
-    assert 0 == (await p.rca(Role.OPERATOR, "cancel", "rr-3")).code
+    assert 0 == (await p.rca(Role.OPERATOR, "cancel", "--ahead", "rr-3")).code
     await gateway.nc.request("$KV.RCA_CANCEL.rr-4", b"yes", timeout=PATIENCE_SECONDS)
     for name in ("rr-3", "rr-4"):
         await gateway.js.publish("rca.request.incident", body(name))
@@ -241,12 +240,11 @@ def _file(tmp_path, content):
     return path
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "subject"),
     [
         (("submit", "{file}", "--wait"), "subscribe to 'rca."),
-        (("dlq", "list"), "$js.api.stream.msg.get.rca_dlq"),
+        (("dlq", "list"), "$js.api.stream.info.rca_dlq"),
         (("provision",), "$js.api.stream.info.rca_requests"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -275,7 +273,6 @@ async def _troubled(worker, text):
     return text in worker.intake.trouble()
 
 
-@pytest.mark.process
 async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
     async with shipped_server(tmp_path) as server:
         env = {**environment_of(server, Role.OPERATOR), "RCA_NATS__INBOX_PREFIX": "_INBOX"}

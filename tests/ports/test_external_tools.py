@@ -7,6 +7,7 @@ import contextlib
 import sys
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 
 from tests.fakes.memory_external import MemoryExternal
@@ -16,6 +17,7 @@ from worker.adapters.mcp_tools import McpServer, McpTools
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOLS = (
     "search", "picture", "fails", "slow", "stuck", "crash", "huge", "endless", "flood", "garbage", "delete", "missing",
 )  # fmt: skip
@@ -58,9 +60,9 @@ PROCESSES = [
 ]
 
 
-@pytest.fixture(params=["memory", *PROCESSES])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["memory", *PROCESSES])
 async def tools(request):
-    """All of them behave alike."""
+    """All of them behave alike. Tests share them, and leave them as they are."""
     if request.param == "memory":
         offered = [ExternalTool("docs", name, f"About {name}.", SEARCH) for name in sorted(READ_ONLY)]
         answers = {
@@ -80,9 +82,9 @@ async def tools(request):
             yield found
 
 
-@pytest.fixture(params=PROCESSES)
+@pytest_asyncio.fixture(loop_scope="module", params=PROCESSES)
 async def real(request):
-    """Servers that take what tests do to them, and tools on one of them."""
+    """Servers of their own that take what tests do to them, and tools on one of them."""
     if request.param == "stdio":
         async with McpTools([mounted("stdio")], call_seconds=PATIENT) as found:
             yield found
@@ -297,7 +299,7 @@ class Odd:
         return web.Response(**self.answer)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def odd():
     runners = []
 
