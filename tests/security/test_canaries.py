@@ -472,7 +472,9 @@ class Stage:
             self.seen.add(f"submit {name}", one.out, one.err)
 
     async def _submit(self, more: tuple[str, ...], body: bytes) -> Ended:
-        return await self.command("submit", "-", "--unchecked", "--wait", "--timeout", "60", *more, stdin=body)
+        return await self.command(
+            "submit", "-", "--unchecked", "--wait", "--timeout", "60", *more, stdin=body
+        )
 
     async def _look_back(self) -> None:
         for _ in range(400):
