@@ -7,6 +7,7 @@ import pytest
 from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.example_variant import broken_configuration, unpullable_image
+from tests.fakes.llm_server import Said
 from tests.fakes.llm_server import serve as serve_llm
 from tests.pipeline import final
 
@@ -136,3 +137,23 @@ async def test_a_model_that_cannot_be_used_says_what_to_set(model, hint):
     assert 1 == ended.code
     assert hint in ended.err
     assert "Traceback" not in ended.err
+
+
+async def test_a_model_that_refuses_the_key_ends_the_demo_with_the_words_of_the_provider():
+    def refuse(request, number):
+        return Said(status=401, error={"message": "Incorrect API key provided: FAKE-1234", "type": "auth"})
+
+    async with serve_llm(refuse) as llm:
+        env = {"RCA_LLM__MODEL": "openai-chat:mine", "RCA_LLM__BASE_URL": f"{llm.url}/v1"}
+        ended = await rca("demo", "--json", env={**env, "RCA_LLM__API_KEY": "FAKE-1234"})
+    assert (1, "", 1) == (ended.code, ended.out, len(llm.requests))
+    assert "Incorrect API key provided" in ended.err
+    assert "RCA_LLM__API_KEY" in ended.err
+
+
+async def test_a_model_that_cannot_be_reached_ends_the_demo():
+    env = {"RCA_LLM__MODEL": "openai-chat:mine", "RCA_LLM__BASE_URL": "http://127.0.0.1:9/v1"}
+    ended = await rca("demo", env={**env, "RCA_LLM__API_KEY": "none"})
+    assert 1 == ended.code
+    assert "error: the model does not answer: openai-chat:mine: " in ended.err
+    assert "RCA_LLM__BASE_URL" in ended.err

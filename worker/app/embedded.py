@@ -25,7 +25,7 @@ from worker.app.settings import (
     WorkerSettings,
     load,
 )
-from worker.app.wiring import open_worker
+from worker.app.wiring import Worker, open_worker
 from worker.domain.values.errors import ReportedError
 from worker.sandbox.analyst.respond import NAME as ANALYST
 from worker.sandbox.analyst.server import serve as serve_analyst
@@ -83,11 +83,19 @@ async def open_services() -> AsyncIterator[Services]:
         yield Services(server.url, analyst, offline=True)
 
 
+@dataclass(frozen=True, slots=True)
+class RunningCase:
+    """A worker that serves a case, and its settings."""
+
+    settings: Settings
+    worker: Worker
+
+
 @asynccontextmanager
 async def open_case(
     services: Services, case: Case, *, catalog: Path | None, prefix: str = "rca"
-) -> AsyncIterator[Settings]:
-    """A worker for the case is running under the prefix; yields its settings."""
+) -> AsyncIterator[RunningCase]:
+    """Run a worker for the case under the prefix while the context is open."""
     with TemporaryDirectory(prefix="rca-case-") as directory:
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(serve_cluster(case.directory))
@@ -104,4 +112,4 @@ async def open_case(
                 await provision_all(nc, settings)
             worker = await stack.enter_async_context(open_worker(settings))
             await stack.enter_async_context(worker.intake.running())
-            yield settings
+            yield RunningCase(settings, worker)

@@ -347,7 +347,7 @@ class RequestHandler:
             return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
         await run.end(RELEASED, reason=problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
-        self._admission.block(f"{problem.reason}: {short(problem)}")
+        self._admission.block(short(problem))
         if tried := self._admission.probe_count(run.accepted.delivery.message):
             return Hold(probe_pause(self._rules.probe_seconds, tried), run.name)
         return retry(self._rules.probe_seconds)

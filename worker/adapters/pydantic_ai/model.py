@@ -42,6 +42,7 @@ from worker.domain.values.conversation import (
 )
 from worker.domain.values.errors import GiveUp, GiveUpReason, ReportedError, Retry, RetryReason
 
+CONNECT_SECONDS = 10.0
 UNBUILT = (
     ValueError,
     TypeError,
@@ -78,7 +79,8 @@ class PydanticAIModel:
         silence_seconds: float | None = None,
     ) -> None:
         self._http = httpx2.AsyncClient(
-            timeout=silence_seconds or 600.0,  # the request's own deadline is shorter
+            # The request's own deadline is shorter; a server that takes no connection is noticed before it.
+            timeout=httpx2.Timeout(silence_seconds or 600.0, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=max_connections),
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [bound_answer]},

@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from schemas.taxonomy import RequestKind
     from worker.app.client import Outcome
     from worker.app.embedded import Case, Services
+    from worker.app.wiring import Worker
 
 PATIENCE_SECONDS = 600.0
+LOOK_SECONDS = 0.2
+UNREACHABLE_SECONDS = 12.0
+"""How long a model may be unreachable before the run is given up."""
+NO_MODEL = (
+    "the model does not answer: {why}\n"
+    "Check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL. Without RCA_LLM__MODEL the offline analyst answers."
+)
 ARGUMENT_CHARS = 60
 ERROR_CHARS = 90
 
@@ -111,13 +119,36 @@ async def analyse(
 
     body, kind = case.request(recovery=recovery), kind_of(recovery=recovery)
     async with (
-        open_case(services, case, catalog=catalog, prefix=prefix) as settings,
-        connected(settings.nats) as nc,
+        open_case(services, case, catalog=catalog, prefix=prefix) as running,
+        connected(running.settings.nats) as nc,
     ):
         client = RequestClient(nc, Subjects(prefix))
         async with client.following(on_event), client.waiting(kind, body) as waiter:
             submitted = await client.submit(body, kind)
-            return await client.outcome(waiter, submitted, PATIENCE_SECONDS)
+            outcome = client.outcome(waiter, submitted, PATIENCE_SECONDS)
+            return await _while_model_answers(running.worker, outcome)
+
+
+async def _while_model_answers(
+    worker: Worker, waiting: Coroutine[Any, Any, Outcome | None]
+) -> Outcome | None:
+    """The outcome. Raises ReportedError if the model refuses all calls, or cannot be reached for a while.
+
+    A worker waits for its model as long as that takes; a person who tries one wants to be told.
+    """
+    clock, task = asyncio.get_running_loop().time, asyncio.create_task(waiting)
+    reached_at = clock()
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+            refused, unreachable = worker.checks["model"](), worker.notices["model"]()
+            if not unreachable:
+                reached_at = clock()
+            if refused or clock() - reached_at > UNREACHABLE_SECONDS:
+                raise ReportedError(NO_MODEL.format(why=refused or unreachable))
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 class _Run:

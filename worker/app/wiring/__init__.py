@@ -118,6 +118,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             "catalog": catalog.notice,
             "ranking": catalog.ranking,
             "mcp": mounted.problem,
+            "model": lambda: "" if admission.blocked else model.problem(),
         }
         yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
 

@@ -68,6 +68,14 @@ class ModelChain:
         """The model that is asked first."""
         return self._models[0].name
 
+    def problem(self) -> str:
+        """Why no model can be reached, as of the last calls; empty if one of them may answer. Rate limits do not count."""
+        whys = [breaker.why for breaker in self._breakers]
+        if any(why is None or why.reason is RetryReason.MODEL_RATE_LIMITED for why in whys):
+            return ""
+        pairs = zip(self._models, whys, strict=True)
+        return "; ".join(f"{model.name}: {why.message[:ERROR_CHARS]}" for model, why in pairs if why)
+
     async def ask(self, request: ModelRequest) -> Reply:
         """The first answer, within the deadline of the request. Raises what `outcome` makes of the failures."""
         end = self._clock.monotonic() + request.deadline_seconds

@@ -84,6 +84,22 @@ async def test_a_model_that_keeps_failing_is_left_alone_then_probed_and_trusted_
     ]
 
 
+async def test_a_problem_is_that_no_model_can_be_reached():
+    chain = Chain([DOWN, says("back")], [REFUSED])
+    assert "" == chain.chain.problem()
+    await chain.fails()
+    assert "provider-0:m0: 529; provider-1:m1: 401" == chain.chain.problem()
+    await chain.ask()
+    assert "" == chain.chain.problem()
+
+
+@pytest.mark.parametrize("error", [limited(30.0), OVERFLOW, REJECTED], ids=str)
+async def test_a_model_that_answers_is_no_problem_whatever_it_answers(error):
+    chain = Chain([error])
+    await chain.fails()
+    assert "" == chain.chain.problem()
+
+
 async def test_nobody_calls_before_retry_after_has_passed():
     chain = Chain([limited(30.0), says("answer")])
     await chain.fails()
