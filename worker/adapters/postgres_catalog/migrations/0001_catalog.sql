@@ -1,5 +1,5 @@
 -- Workflows as ADR-041 and DD-LLM-001 name their fields, and `document`, which holds everything.
--- A new version of a workflow is a new row; the rows before it stay, for those who look up what was once executed.
+-- A new version of a workflow is a new row. Earlier rows stay, for those who look up what was executed once.
 CREATE TABLE workflow_catalog (
     workflow_id text NOT NULL,
     version text NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE workflow_action_type (
     when_not_to_use text NOT NULL
 );
 
--- What is offered, numbered by the order of ids.
+-- The workflows that are offered, numbered in the order of their ids.
 CREATE TABLE workflow_catalog_place (
     place integer PRIMARY KEY,
     workflow_id text NOT NULL UNIQUE,
@@ -38,10 +38,10 @@ CREATE TABLE workflow_catalog_place (
     FOREIGN KEY (workflow_id, version) REFERENCES workflow_catalog ON DELETE CASCADE
 );
 
--- For each value of each label the workflows that declare it, and for each word those that say it: bit n, the lowest
--- first, is that of place n. Labels are lists, may be `*` or absent, and what they leave out is counted: a join over rows
--- of one label each costs a walk over the catalog for that; this costs reading the rows of the values asked for, by the
--- primary key.
+-- An inverted index: for each value of each label the workflows that declare it, and for each word those that contain it.
+-- Bit n, the lowest first, is that of place n. Labels are lists, may be `*` or absent, and the workflows that they exclude
+-- are counted: rows of one label each would have to be joined over the whole catalog for that. Here a look-up reads the
+-- rows of the values of an incident by the primary key.
 CREATE TABLE workflow_catalog_bits (
     kind text NOT NULL,
     label text NOT NULL,

@@ -1,4 +1,4 @@
-"""How the model is shown what a search found: the fields of ADR-041, as many as its budget holds."""
+"""The result of a search as the model sees it: the fields of ADR-041, within the budget of tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAR_SPELLINGS = 3
 def shown_search(
     query: SearchQuery, page: SearchPage, notes: Sequence[str], signal_types: Sequence[str]
 ) -> dict[str, Any]:
-    """The answer of a search. Parameters get shorter, then results fewer, until it is within its budget."""
+    """The result of a search. Parameters are shortened, then results are left out, until it fits into the budget."""
     if not page.matches:
         return _nothing(query, page, notes, signal_types)
     more = [f"{page.weaker} more fit with a confidence below {query.min_confidence:g}"] if page.weaker else []
@@ -34,7 +34,7 @@ def shown_search(
 
 
 def shown_parameter(parameter: Parameter) -> dict[str, Any]:
-    """Everything that is declared about a parameter."""
+    """The whole declaration of a parameter."""
     shown = asdict(parameter) | {"type": str(parameter.type), "items": None}
     if parameter.items is not None:
         shown["items"] = shown_parameter(parameter.items)
@@ -42,7 +42,7 @@ def shown_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def compact(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what says nothing: None, empty text, empty lists, false."""
+    """The entries that say something: without None, empty text, empty lists and false."""
     return {
         key: item for key, item in value.items() if item is not None and item not in ("", [], (), {}, False)
     }
@@ -70,7 +70,7 @@ def _some(
 def _nothing(
     query: SearchQuery, page: SearchPage, notes: Sequence[str], signal_types: Sequence[str]
 ) -> dict[str, Any]:
-    """Why nothing was found, in numbers that a person can mend the catalog by."""
+    """Why nothing was found, in numbers that help to correct the catalog."""
     why = list(notes)
     if page.weaker:
         why.append(
