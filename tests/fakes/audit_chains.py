@@ -14,7 +14,7 @@ from schemas.failure import DeadLetterReason
 from schemas.taxonomy import RequestKind
 from tests.fakes.messages import NOON
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import Facts, Report, StoredResult
+from worker.domain.audit.findings import AuditFacts, Report, StoredResult
 from worker.domain.audit.record import finished, record_of
 from worker.domain.values.ports import SignatureCheck, Signer
 
@@ -93,14 +93,14 @@ def bodies(*chains: Sequence[AuditEvent]) -> list[bytes]:
     return [record_of(event).body for events in chains for event in events]
 
 
-def facts(*keys: str, **more: object) -> Facts:
+def facts(*keys: str, **more: object) -> AuditFacts:
     """There is a result for each of these."""
     results = {key: StoredResult(result_of(key), stored_at=LATER) for key in keys}
-    return Facts(**{"now": LATER, "results": results, **more})
+    return AuditFacts(**{"now": LATER, "results": results, **more})
 
 
 def check(
-    messages: Sequence[bytes], known: Facts, keys: Sequence[SignatureCheck] = (), only: str = ""
+    messages: Sequence[bytes], known: AuditFacts, keys: Sequence[SignatureCheck] = (), only: str = ""
 ) -> Report:
     reader = AuditCheck(keys, only=only)
     for position, message in enumerate(messages, start=1):

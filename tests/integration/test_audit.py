@@ -22,7 +22,7 @@ from worker.adapters.nats.provision import provision, wanted
 from worker.app.auditing import Auditing
 from worker.app.cli.requests import with_new_ids
 from worker.app.settings import AuditSettings
-from worker.domain.audit.findings import Problem, Status
+from worker.domain.audit.findings import ChainProblem, ChainStatus
 
 SEED = b"seed of the audit trail for test"
 COPY = Subjects("copy")
@@ -87,13 +87,15 @@ async def test_the_trail_of_finished_requests_is_whole_and_signed(tmp_path, key_
     async with two_requests(tmp_path, key_file) as (run, keys):
         report = await Auditing(run.nc, run.subjects).check([public()])
         assert ([], 2, 2, 2) == (report.findings, report.requests, report.ends, report.signed)
-        assert {Status.COMPLETE: 2} == dict(report.chains)
+        assert {ChainStatus.COMPLETE: 2} == dict(report.chains)
         assert (2, len(await stored(run, "audit_stream"))) == (report.checked_results, report.events)
         other_key = await Auditing(run.nc, run.subjects).check([public(b"x" * 32)], only=keys[1])
-        assert [(keys[1], Problem.UNKNOWN_KEY)] == [(f.request_key, f.problem) for f in other_key.findings]
+        assert [(keys[1], ChainProblem.UNKNOWN_KEY)] == [
+            (f.request_key, f.problem) for f in other_key.findings
+        ]
         unsigned = await Auditing(run.nc, run.subjects).check([], only=keys[0])
         [chain] = unsigned.notable
-        assert (Status.COMPLETE, chain.events) == (chain.status, unsigned.events)
+        assert (ChainStatus.COMPLETE, chain.events) == (chain.status, unsigned.events)
 
 
 def dropped(nth):
@@ -124,12 +126,12 @@ async def test_what_was_done_to_a_copy_of_the_trail_is_named(tmp_path, key_file)
         assert ([], 2) == (report.findings, report.signed)
         last = report.events // 2
         for change, which, sequence, problem in (
-            (dropped(3), 1, 4, Problem.MISSING),
-            (dropped(0), 1, 1, Problem.MISSING),
-            (dropped(-1), 1, last, Problem.TRUNCATED),
-            (rewritten, 0, 3, Problem.CHANGED),
-            (swapped, 1, 3, Problem.MISSING),
-            (emptied, 1, 1, Problem.NO_EVENTS),
+            (dropped(3), 1, 4, ChainProblem.MISSING),
+            (dropped(0), 1, 1, ChainProblem.MISSING),
+            (dropped(-1), 1, last, ChainProblem.TRUNCATED),
+            (rewritten, 0, 3, ChainProblem.CHANGED),
+            (swapped, 1, 3, ChainProblem.MISSING),
+            (emptied, 1, 1, ChainProblem.NO_EVENTS),
         ):
             report = await copied(run, lambda events, change=change: change(events, *keys))
             found = [(f.request_key, f.sequence, f.problem) for f in report.findings]
@@ -142,7 +144,7 @@ async def test_a_result_that_was_replaced_is_named(tmp_path, key_file):
         result = json.loads((await js.get_last_msg(run.subjects.results_stream, subject)).data)
         await js.publish(subject, json.dumps({**result, "analysis": "all is well"}).encode())
         report = await Auditing(run.nc, run.subjects).check([])
-    assert [(keys[0], Problem.OTHER_RESULT)] == [(f.request_key, f.problem) for f in report.findings]
+    assert [(keys[0], ChainProblem.OTHER_RESULT)] == [(f.request_key, f.problem) for f in report.findings]
 
 
 async def test_a_request_that_still_waits_is_open_however_long(tmp_path):
@@ -152,11 +154,13 @@ async def test_a_request_that_still_waits_is_open_however_long(tmp_path):
         for body in bodies(chain(KEY, [accepted()], start=begun)):
             await case.js.publish("rca.audit.request.accepted", body)
         in_two_days = begun + timedelta(days=2)
-        assert {Status.OPEN: 1} == (await auditing.check([], now=in_two_days)).chains
+        assert {ChainStatus.OPEN: 1} == (await auditing.check([], now=in_two_days)).chains
         await case.js.purge_stream("RCA_REQUESTS")
-        assert {Status.OPEN: 1} == (await auditing.check([])).chains
+        assert {ChainStatus.OPEN: 1} == (await auditing.check([])).chains
         report = await auditing.check([], now=in_two_days)
-    assert [(KEY, 2, Problem.TRUNCATED)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
+    assert [(KEY, 2, ChainProblem.TRUNCATED)] == [
+        (f.request_key, f.sequence, f.problem) for f in report.findings
+    ]
 
 
 async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may_become(tmp_path):
@@ -167,7 +171,9 @@ async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may
             await case.js.publish("rca.audit.policy.decided", body)
         await case.js.purge_stream("RCA_AUDIT", keep=2)
         report = await Auditing(case.nc, Subjects()).check([])
-    assert [(KEY, 1, Problem.MISSING)] == [(f.request_key, f.sequence, f.problem) for f in report.findings]
+    assert [(KEY, 1, ChainProblem.MISSING)] == [
+        (f.request_key, f.sequence, f.problem) for f in report.findings
+    ]
 
 
 @pytest.mark.process

@@ -17,7 +17,7 @@ from schemas.taxonomy import RequestKind
 from worker.adapters.ed25519_keys import read_public_key
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import Facts, Report, StoredResult
+from worker.domain.audit.findings import AuditFacts, Report, StoredResult
 from worker.domain.audit.record import read_record
 from worker.domain.values.ports import SignatureCheck
 
@@ -60,7 +60,7 @@ class Auditing:
         async for message in archive.messages(extent):
             check.add(message.sequence, message.body, message.stored_at)
             progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
-        return check.finish(Facts(now, results, queue.oldest, extent.kept_since))
+        return check.finish(AuditFacts(now, results, queue.oldest, extent.kept_since))
 
     async def events(self, *, only: str = "") -> AsyncIterator[bytes]:
         """The events as they are stored, oldest first; with `only` those of one request key."""
@@ -100,7 +100,7 @@ def check_file(
         check.add(number, line.removesuffix(b"\n"))
         done += len(line)
         progress(done, size)
-    return check.finish(Facts(datetime.now(UTC), kept_since=kept_since))
+    return check.finish(AuditFacts(datetime.now(UTC), kept_since=kept_since))
 
 
 def public_keys(paths: Sequence[Path]) -> list[SignatureCheck]:

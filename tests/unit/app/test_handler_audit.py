@@ -18,8 +18,7 @@ from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import Facts, StoredResult
-from worker.domain.audit.findings import Status as Chained
+from worker.domain.audit.findings import AuditFacts, ChainStatus, StoredResult
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import Retry, RetryReason, Unavailable
 from worker.domain.values.ports import Step
@@ -46,7 +45,7 @@ def checked(world, keys=()):
     check = AuditCheck(keys)
     for position, event in enumerate(world.events.bodies.values(), start=1):
         check.add(position, event)
-    return check.finish(Facts(world.clock.now(), results))
+    return check.finish(AuditFacts(world.clock.now(), results))
 
 
 def whole(world, **chains):
@@ -282,4 +281,4 @@ async def test_what_is_refused_before_a_run_begins_leaves_no_event():
     await desk.take(body(description="another question"), sequence=9)  # under the same key
     assert (2, told) == (len(desk.world.events.rejections), len(desk.world.events.audits))
     assert whole(desk.world)
-    assert Chained.COMPLETE in checked(desk.world).chains
+    assert ChainStatus.COMPLETE in checked(desk.world).chains

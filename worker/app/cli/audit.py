@@ -18,7 +18,7 @@ from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
     from worker.app.auditing import Auditing
-    from worker.domain.audit.findings import ChainReport, Finding, Report
+    from worker.domain.audit.findings import AuditFinding, ChainReport, Report
 
 NOTHING = "there is no event and no result of the request {request}: they have expired, or the key is a different one"
 SHOWN = 20
@@ -159,7 +159,7 @@ def _print(report: Report) -> None:
         typer.echo(f"signatures were not verified ({signed} have one): --key names the key")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: AuditFinding) -> str:
     where = f", at {finding.position}" if finding.position else ""
     if not finding.sequence:
         return f"message {finding.position}: {finding.problem}: {finding.detail}"

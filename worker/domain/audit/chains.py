@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from schemas.chain import genesis
-from worker.domain.audit.findings import Finding, Problem
+from worker.domain.audit.findings import AuditFinding, ChainProblem
 from worker.domain.audit.link import End, Link
 
 HASH_BYTES: Final = 32
@@ -54,7 +54,7 @@ class Chain:
         self.first_type = link.event_type
         self.continues, self.replayed = link.continues, link.replayed
         self.ends: list[End] = []
-        self.bad: Finding | None = None
+        self.bad: AuditFinding | None = None
         self.seen = self.republished = 0
         self._hashes = bytearray()
 
@@ -76,28 +76,30 @@ class Chain:
         """Take the next event, which is intact. Whether it is a new one of the unbroken part."""
         at = (link.sequence - self.first) * HASH_BYTES
         if link.sequence < self.first:
-            self.wrong(link.sequence, Problem.MISSING, "it comes after events that follow it", position)
+            self.wrong(link.sequence, ChainProblem.MISSING, "it comes after events that follow it", position)
         elif at < len(self._hashes):
             if self._hashes[at : at + HASH_BYTES].hex() == link.hash:
                 self.republished += 1
             else:
                 self.wrong(
-                    link.sequence, Problem.TWO_EVENTS, "two different events have this number", position
+                    link.sequence, ChainProblem.TWO_EVENTS, "two different events have this number", position
                 )
         elif link.sequence > self.next:
-            self.wrong(self.next, Problem.MISSING, f"the next one that is there is {link.sequence}", position)
+            self.wrong(
+                self.next, ChainProblem.MISSING, f"the next one that is there is {link.sequence}", position
+            )
         elif not self._links(link):
             detail = "it does not follow the event before it: one of the two is not the original"
-            self.wrong(link.sequence, Problem.NOT_LINKED, detail, position)
+            self.wrong(link.sequence, ChainProblem.NOT_LINKED, detail, position)
         else:
             self._take(link, position, stored_at)
             return True
         return False
 
-    def wrong(self, sequence: int, problem: Problem, detail: str, position: int = 0) -> None:
+    def wrong(self, sequence: int, problem: ChainProblem, detail: str, position: int = 0) -> None:
         """Note a problem; the one with the lowest sequence stays, of these the first."""
         if self.bad is None or sequence < self.bad.sequence:
-            self.bad = Finding(self.key, self.name, sequence, problem, detail, position)
+            self.bad = AuditFinding(self.key, self.name, sequence, problem, detail, position)
 
     def _links(self, link: Link) -> bool:
         if self._hashes:

@@ -13,7 +13,15 @@ from typing import Final
 
 from schemas.audit import EventType
 from worker.domain.audit.chains import Chain
-from worker.domain.audit.findings import ChainReport, Facts, Finding, Problem, Report, Status, StoredResult
+from worker.domain.audit.findings import (
+    AuditFacts,
+    AuditFinding,
+    ChainProblem,
+    ChainReport,
+    ChainStatus,
+    Report,
+    StoredResult,
+)
 from worker.domain.audit.link import End, Link, read_link
 from worker.domain.values.ports import SignatureCheck
 
@@ -37,8 +45,8 @@ class AuditCheck:
     def __init__(self, keys: Sequence[SignatureCheck] = (), *, only: str = "") -> None:
         self._keys, self._only = {key.key_id: key for key in keys}, only
         self._chains: dict[str, dict[str, Chain]] = {}
-        self._loose: dict[tuple[str, str], Finding] = {}
-        self._unreadable: list[Finding] = []
+        self._loose: dict[tuple[str, str], AuditFinding] = {}
+        self._unreadable: list[AuditFinding] = []
         self._signed = self._ends = 0
 
     def add(self, position: int, body: bytes, stored_at: datetime | None = None) -> None:
@@ -47,7 +55,7 @@ class AuditCheck:
             link = read_link(body)
         except ValueError as e:
             if not self._only and len(self._unreadable) < LISTED:
-                self._unreadable.append(Finding("", "", 0, Problem.UNREADABLE, str(e), position))
+                self._unreadable.append(AuditFinding("", "", 0, ChainProblem.UNREADABLE, str(e), position))
             return
         if self._only and link.request_key != self._only:
             return
@@ -62,16 +70,16 @@ class AuditCheck:
             return
         if stored_at is not None and link.time - stored_at > CLOCKS:
             detail = f"it says {link.time.isoformat()}, and was stored at {stored_at.isoformat()}"
-            chain.wrong(link.sequence, Problem.IN_THE_FUTURE, detail, position)
+            chain.wrong(link.sequence, ChainProblem.IN_THE_FUTURE, detail, position)
         if link.end is not None:
             self._check_end(chain, link.end, position)
 
-    def finish(self, facts: Facts) -> Report:
+    def finish(self, facts: AuditFacts) -> Report:
         """What is wrong, the first of each chain."""
-        notable, count = list[ChainReport](), Counter[Status]()
+        notable, count = list[ChainReport](), Counter[ChainStatus]()
         for chain, status in self._judged(facts):
             count[status] += 1
-            if status is not Status.BAD and (status is not Status.COMPLETE or self._only):
+            if status is not ChainStatus.BAD and (status is not ChainStatus.COMPLETE or self._only):
                 notable.append(ChainReport(chain.key, chain.name, status, chain.seen, chain.head))
         chains = [chain for chains in self._chains.values() for chain in chains.values()]
         bad = [self._told(chain.bad) for chain in chains if chain.bad]
@@ -88,13 +96,13 @@ class AuditCheck:
             checked_results=None if facts.results is None else len(facts.results),
         )
 
-    def _judged(self, facts: Facts) -> Iterator[tuple[Chain, Status]]:
+    def _judged(self, facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:
         for chains in self._chains.values():
             for chain, status in _judged(list(chains.values()), facts):
                 changed = (chain.key, chain.name) in self._loose
-                yield chain, Status.BAD if chain.bad or changed else status
+                yield chain, ChainStatus.BAD if chain.bad or changed else status
 
-    def _told(self, bad: Finding) -> Finding:
+    def _told(self, bad: AuditFinding) -> AuditFinding:
         """An event that was changed is missing from its chain; that it is there, and changed, says more."""
         changed = self._loose.pop((bad.request_key, bad.chain), None)
         return changed if changed is not None and changed.sequence == bad.sequence else bad
@@ -105,32 +113,32 @@ class AuditCheck:
         known = self._loose.get(place)
         if known is None or link.sequence < known.sequence:
             detail = "its content is not what its hash says"
-            self._loose[place] = Finding(*place, link.sequence, Problem.CHANGED, detail, position)
+            self._loose[place] = AuditFinding(*place, link.sequence, ChainProblem.CHANGED, detail, position)
 
     def _check_end(self, chain: Chain, end: End, position: int) -> None:
         self._ends += 1
         if not self._keys:
             self._signed += bool(end.key_id)
         elif not end.key_id:
-            chain.wrong(end.sequence, Problem.UNSIGNED, "the end of the chain is not signed", position)
+            chain.wrong(end.sequence, ChainProblem.UNSIGNED, "the end of the chain is not signed", position)
         elif (key := self._keys.get(end.key_id)) is None:
             detail = f"signed with the key {end.key_id[:80]!r}"
-            chain.wrong(end.sequence, Problem.UNKNOWN_KEY, detail, position)
+            chain.wrong(end.sequence, ChainProblem.UNKNOWN_KEY, detail, position)
         elif not key.good(end.text, end.signature):
-            chain.wrong(end.sequence, Problem.FORGED, "the signature is wrong", position)
+            chain.wrong(end.sequence, ChainProblem.FORGED, "the signature is wrong", position)
         else:
             self._signed += 1
 
-    def _without_events(self, facts: Facts) -> Iterator[Finding]:
+    def _without_events(self, facts: AuditFacts) -> Iterator[AuditFinding]:
         for key, result in (facts.results or {}).items():
             if key in self._chains or (self._only and key != self._only):
                 continue
             since = facts.kept_since
             if since is None or result.stored_at is None or result.stored_at >= since:
-                yield Finding(key, "", 1, Problem.NO_EVENTS, "there is a result, and no event")
+                yield AuditFinding(key, "", 1, ChainProblem.NO_EVENTS, "there is a result, and no event")
 
 
-def _judged(chains: Sequence[Chain], facts: Facts) -> Iterator[tuple[Chain, Status]]:
+def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:
     """The chains of one request, in the order in which they begin; their problems are noted in them."""
     for chain in chains:
         _not_in_the_future(chain, facts)
@@ -138,69 +146,69 @@ def _judged(chains: Sequence[Chain], facts: Facts) -> Iterator[tuple[Chain, Stat
         if chain.first > 1:
             expired = _may_have_expired(chain, facts)
             if not expired:
-                chain.wrong(1, Problem.MISSING, f"the first one that is there is {chain.first}")
+                chain.wrong(1, ChainProblem.MISSING, f"the first one that is there is {chain.first}")
         if chain is chains[-1]:
             status = _last(chains, facts)
         else:
             status = _earlier(chain, chains[chains.index(chain) + 1])
-        yield chain, Status.EXPIRED if expired and status is Status.COMPLETE else status
+        yield chain, ChainStatus.EXPIRED if expired and status is ChainStatus.COMPLETE else status
 
 
-def _not_in_the_future(chain: Chain, facts: Facts) -> None:
+def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
     """Events without a server's time as well: whoever may choose any time could keep a cut chain open for ever."""
     time, sequence, position = chain.latest
     if time - facts.now > CLOCKS:
         detail = f"it says {time.isoformat()}, which is still to come"
-        chain.wrong(sequence, Problem.IN_THE_FUTURE, detail, position)
+        chain.wrong(sequence, ChainProblem.IN_THE_FUTURE, detail, position)
 
 
-def _may_have_expired(chain: Chain, facts: Facts) -> bool:
+def _may_have_expired(chain: Chain, facts: AuditFacts) -> bool:
     """Nobody goes on with a chain after a day, so what is missing is at most so much older than what is there."""
     return facts.kept_since is not None and chain.first_time <= facts.kept_since + RESUMABLE + CLOCKS
 
 
-def _earlier(chain: Chain, following: Chain) -> Status:
+def _earlier(chain: Chain, following: Chain) -> ChainStatus:
     """A chain after which another one begins: it has an end, or there is a reason why it has none."""
     if chain.ended:
-        return Status.COMPLETE
+        return ChainStatus.COMPLETE
     if following.first > 1:
-        return Status.ABANDONED
+        return ChainStatus.ABANDONED
     if following.first_type == EventType.REQUEST_RESUMED:
         if not following.continues or chain.knows(following.continues):
-            return Status.ABANDONED
+            return ChainStatus.ABANDONED
     elif not following.replayed and following.first_time - chain.last_at > RESUMABLE - CLOCKS:
-        return Status.ABANDONED
-    chain.wrong(chain.next, Problem.TRUNCATED, "it has no end, and the next chain does not say why")
-    return Status.BAD
+        return ChainStatus.ABANDONED
+    chain.wrong(chain.next, ChainProblem.TRUNCATED, "it has no end, and the next chain does not say why")
+    return ChainStatus.BAD
 
 
-def _last(chains: Sequence[Chain], facts: Facts) -> Status:
+def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
     chain = chains[-1]
     stored = (facts.results or {}).get(chain.key)
     if chain.ended:
         _compare(chains, stored, facts)
-        return Status.COMPLETE
+        return ChainStatus.COMPLETE
     is_open = chain.last_at > facts.now - RESUMABLE or _may_wait(chain, facts)
     if stored is not None:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:
             after = answered[-1][1] + 1 if answered[-1][0] is chain else chain.first
-            chain.wrong(after, Problem.AFTER_THE_END, "the request was answered before")
-            return Status.BAD
+            chain.wrong(after, ChainProblem.AFTER_THE_END, "the request was answered before")
+            return ChainStatus.BAD
         is_open = is_open and bool(answered)
     if not is_open:
         detail = "it has no end" if stored is None else "it has no end, and there is a result"
-        chain.wrong(chain.next, Problem.TRUNCATED, detail)
-        return Status.BAD
-    return Status.OPEN
+        chain.wrong(chain.next, ChainProblem.TRUNCATED, detail)
+        return ChainStatus.BAD
+    return ChainStatus.OPEN
 
 
-def _may_wait(chain: Chain, facts: Facts) -> bool:
+def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
     """A request that old is in the queue: no worker has run for a day, or all of them were told to wait."""
     return facts.waiting_since is not None and facts.waiting_since - CLOCKS < chain.first_time
 
 
-def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: Facts) -> None:
+def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditFacts) -> None:
     """The stored result is that of the last end; an earlier one while a dead letter that was sent again is answered."""
     chain, end = chains[-1], chains[-1].ends[-1]
     if stored is None or stored.sha256 == end.result_sha256:
@@ -208,4 +216,4 @@ def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: Facts)
     known = any(e.result_sha256 == stored.sha256 for c in chains for e in c.ends)
     if known and stored.failed and end.time > facts.now - CLOCKS:
         return
-    chain.wrong(end.sequence, Problem.OTHER_RESULT, "the stored result is not the one of this event")
+    chain.wrong(end.sequence, ChainProblem.OTHER_RESULT, "the stored result is not the one of this event")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 
-class Problem(enum.StrEnum):
+class ChainProblem(enum.StrEnum):
     """What is wrong. Every one of them means that somebody has touched the trail, or that a part of it is lost."""
 
     UNREADABLE = "unreadable"
@@ -26,7 +26,7 @@ class Problem(enum.StrEnum):
     IN_THE_FUTURE = "in_the_future"
 
 
-class Status(enum.StrEnum):
+class ChainStatus(enum.StrEnum):
     """What a chain looks like. `abandoned`: the journal was gone or unreadable, so a later chain does without its end."""
 
     COMPLETE = "complete"
@@ -37,7 +37,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """The first thing that is wrong with a chain, or with a message that belongs to none (sequence 0).
 
     `position` is where it was seen: the sequence in the stream, or the line of the file; 0 for what is missing.
@@ -46,7 +46,7 @@ class Finding:
     request_key: str
     chain: str
     sequence: int
-    problem: Problem
+    problem: ChainProblem
     detail: str
     position: int = 0
 
@@ -61,7 +61,7 @@ class StoredResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AuditFacts:
     """What is known besides the events.
 
     `now`: when the reading of the events began. `results` by request key; None when they were not read. They have to be
@@ -82,7 +82,7 @@ class ChainReport:
 
     request_key: str
     chain: str
-    status: Status
+    status: ChainStatus
     events: int
     head: str
 
@@ -95,12 +95,12 @@ class Report:
     chains that are neither complete nor bad. `checked_results`: how many there were; None when they were not read.
     """
 
-    findings: Sequence[Finding] = ()
+    findings: Sequence[AuditFinding] = ()
     notable: Sequence[ChainReport] = ()
     events: int = 0
     republished: int = 0
     requests: int = 0
-    chains: Mapping[Status, int] = field(default_factory=dict)
+    chains: Mapping[ChainStatus, int] = field(default_factory=dict)
     ends: int = 0
     signed: int = 0
     checked_signatures: bool = False

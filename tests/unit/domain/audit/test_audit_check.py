@@ -25,7 +25,7 @@ from tests.fakes.audit_chains import (
 from tests.fakes.messages import NOON
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import Facts, Problem, Status, StoredResult
+from worker.domain.audit.findings import AuditFacts, ChainProblem, ChainStatus, StoredResult
 
 SIGNER = Ed25519Signer(b"s" * 32)
 KEY = Ed25519Check(bytes(SIGNER._key.verify_key))
@@ -62,7 +62,7 @@ def test_whole_chains_are_good_and_counted():
         report.events,
         report.republished,
         report.requests,
-        report.chains[Status.COMPLETE],
+        report.chains[ChainStatus.COMPLETE],
         report.ends,
         report.signed,
     )
@@ -103,19 +103,19 @@ def test_a_dead_letter_that_was_sent_again_when_the_journal_was_gone_has_a_secon
     second = chain("rr-1", [accepted(replayed=True), complete("rr-1")], name="run-2", start=LATER)
     assert check(bodies(first, second), facts("rr-1")).good
     cut = check(bodies(first[:1], second), facts("rr-1"))
-    assert [("rr-1", 2, Problem.TRUNCATED)] == problems(cut)
+    assert [("rr-1", 2, ChainProblem.TRUNCATED)] == problems(cut)
 
 
 def test_a_chain_is_open_while_its_request_has_no_result():
     begun = bodies(chain("rr-1", [accepted(), decided(1)]))
     soon = NOON + timedelta(hours=1)
-    report = check(begun, Facts(now=soon, results={}))
-    assert (True, 1, 2) == (report.good, report.chains[Status.OPEN], report.notable[0].events)
-    assert check(begun, Facts(now=LATER, results={}, waiting_since=NOON - timedelta(days=1))).good
-    younger = Facts(now=LATER, results={}, waiting_since=NOON + timedelta(days=1))
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, younger))
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, Facts(now=LATER, results={})))
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(begun, facts("rr-1", now=soon)))
+    report = check(begun, AuditFacts(now=soon, results={}))
+    assert (True, 1, 2) == (report.good, report.chains[ChainStatus.OPEN], report.notable[0].events)
+    assert check(begun, AuditFacts(now=LATER, results={}, waiting_since=NOON - timedelta(days=1))).good
+    younger = AuditFacts(now=LATER, results={}, waiting_since=NOON + timedelta(days=1))
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(check(begun, younger))
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(check(begun, AuditFacts(now=LATER, results={})))
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(check(begun, facts("rr-1", now=soon)))
 
 
 def stored(messages, at, known):
@@ -131,16 +131,16 @@ def stored(messages, at, known):
 @pytest.mark.parametrize("waiting_since", [None, NOON])
 def test_a_cut_chain_is_not_kept_open_by_times_that_are_still_to_come(start, waiting_since):
     cut = bodies(chain("rr-1", [accepted(), decided(1)], start=start))
-    known = Facts(now=LATER, results={}, waiting_since=waiting_since)
-    assert [("rr-1", 2, Problem.IN_THE_FUTURE)] == problems(check(cut, known))
-    assert [("rr-1", 1, Problem.IN_THE_FUTURE)] == problems(stored(cut, LATER, known))
+    known = AuditFacts(now=LATER, results={}, waiting_since=waiting_since)
+    assert [("rr-1", 2, ChainProblem.IN_THE_FUTURE)] == problems(check(cut, known))
+    assert [("rr-1", 1, ChainProblem.IN_THE_FUTURE)] == problems(stored(cut, LATER, known))
 
 
 def test_a_time_that_was_to_come_when_the_event_was_stored_is_found_when_it_has_passed():
     messages = bodies(whole("rr-1", 3, start=NOON + timedelta(hours=1)))
     assert check(messages, facts("rr-1")).good
     report = stored(messages, NOON, facts("rr-1"))
-    assert [("rr-1", 1, Problem.IN_THE_FUTURE)] == problems(report)
+    assert [("rr-1", 1, ChainProblem.IN_THE_FUTURE)] == problems(report)
 
 
 @pytest.mark.parametrize(("minutes", "good"), [(9, True), (11, False)])
@@ -151,26 +151,28 @@ def test_clocks_may_differ_a_little(minutes, good):
 
 def test_a_chain_is_as_old_as_the_server_says():
     begun = bodies(chain("rr-1", [accepted(), decided(1)]))
-    known = Facts(now=LATER, results={})
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(stored(begun, NOON, known))
+    known = AuditFacts(now=LATER, results={})
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(stored(begun, NOON, known))
     assert stored(begun, LATER - timedelta(hours=1), known).good  # published late, after the broker was away
     newer = bodies(chain("rr-1", [accepted(), decided(1)], start=LATER - timedelta(hours=23, minutes=55)))
     day_ago = LATER - timedelta(hours=24, minutes=1)
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(stored(newer, day_ago, known))
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(stored(newer, day_ago, known))
 
 
 def test_a_dead_letter_in_work_again_is_open():
     first = chain("rr-1", [accepted(), failed("rr-1")])
     going = chain("rr-1", [resumed()], after=first[-1])
     stored = {"rr-1": StoredResult(result_of("failed rr-1"), failed=True)}
-    report = check(bodies(first, going), Facts(now=NOON + timedelta(hours=1), results=stored))
-    assert (True, 1) == (report.good, report.chains[Status.OPEN])
+    report = check(bodies(first, going), AuditFacts(now=NOON + timedelta(hours=1), results=stored))
+    assert (True, 1) == (report.good, report.chains[ChainStatus.OPEN])
     answered = chain("rr-1", [complete("rr-1")], after=going[-1])
     messages = bodies(first, going, answered)
     assert check(
-        messages, Facts(now=NOON, results=stored)
+        messages, AuditFacts(now=NOON, results=stored)
     ).good  # its result was published after the results were read
-    assert [("rr-1", 4, Problem.OTHER_RESULT)] == problems(check(messages, Facts(now=LATER, results=stored)))
+    assert [("rr-1", 4, ChainProblem.OTHER_RESULT)] == problems(
+        check(messages, AuditFacts(now=LATER, results=stored))
+    )
 
 
 # -- More than one chain
@@ -180,18 +182,22 @@ def test_a_chain_whose_journal_was_lost_is_abandoned():
     first = chain("rr-1", [accepted(), decided(1)])
     much_later = chain("rr-1", [accepted(), complete("rr-1")], name="run-2", start=NOON + timedelta(hours=25))
     report = check(bodies(first, much_later), facts("rr-1"))
-    assert (True, 1, 1) == (report.good, report.chains[Status.ABANDONED], report.chains[Status.COMPLETE])
+    assert (True, 1, 1) == (
+        report.good,
+        report.chains[ChainStatus.ABANDONED],
+        report.chains[ChainStatus.COMPLETE],
+    )
     soon = chain("rr-1", [accepted(), complete("rr-1")], name="run-2", start=NOON + timedelta(hours=5))
-    assert [("rr-1", 3, Problem.TRUNCATED)] == problems(check(bodies(first, soon), facts("rr-1")))
+    assert [("rr-1", 3, ChainProblem.TRUNCATED)] == problems(check(bodies(first, soon), facts("rr-1")))
 
 
 def test_a_chain_after_an_unreadable_journal_names_the_last_event_that_was_read():
     first = chain("rr-1", [accepted(), decided(1), decided(2)])
     second = chain("rr-1", [resumed(first[1].hash), complete("rr-1")], name="run-2")
     report = check(bodies(first, second), facts("rr-1"))
-    assert (True, 1) == (report.good, report.chains[Status.ABANDONED])
+    assert (True, 1) == (report.good, report.chains[ChainStatus.ABANDONED])
     cut = check(bodies(first[:1], second), facts("rr-1"))
-    assert [("rr-1", 2, Problem.TRUNCATED)] == problems(cut)
+    assert [("rr-1", 2, ChainProblem.TRUNCATED)] == problems(cut)
     nothing_read = chain("rr-1", [resumed(), complete("rr-1")], name="run-2")
     assert check(bodies(first, nothing_read), facts("rr-1")).good
 
@@ -199,13 +205,13 @@ def test_a_chain_after_an_unreadable_journal_names_the_last_event_that_was_read(
 def test_a_chain_that_begins_after_the_answer_is_not_ours():
     added = chain("rr-1", [accepted(), decided(1)], name="forged", start=NOON + timedelta(hours=1))
     report = check(bodies(whole("rr-1", 3), added), facts("rr-1", now=NOON + timedelta(hours=2)))
-    assert [("rr-1", 1, Problem.AFTER_THE_END)] == problems(report)
+    assert [("rr-1", 1, ChainProblem.AFTER_THE_END)] == problems(report)
 
 
 def test_a_second_answer_is_not_ours():
     added = chain("rr-1", [accepted(), complete("another")], name="forged", start=LATER)
     report = check(bodies(whole("rr-1", 3), added), facts("rr-1"))
-    assert [("rr-1", 2, Problem.OTHER_RESULT)] == problems(report)
+    assert [("rr-1", 2, ChainProblem.OTHER_RESULT)] == problems(report)
 
 
 # -- What was done to one chain
@@ -225,7 +231,7 @@ def test_a_flipped_bit_is_found(where, data):
     messages[index] = bytes(flipped)
     report = check(messages, facts("rr-1", "rr-2"))
     assert index + 1 == first_bad(report)
-    assert report.chains[Status.COMPLETE] == 1
+    assert report.chains[ChainStatus.COMPLETE] == 1
 
 
 FIELDS = sorted(documents(bodies(whole("rr-1", 2, signer=SIGNER)))[1])
@@ -269,7 +275,7 @@ def test_the_same_content_in_other_bytes_is_found(where):
         messages = bodies(whole("rr-1", length))
         messages[index] = write(json.loads(messages[index]))
         report = check(messages, facts("rr-1"))
-        assert (index + 1, Problem.UNREADABLE) == (first_bad(report), report.findings[0].problem)
+        assert (index + 1, ChainProblem.UNREADABLE) == (first_bad(report), report.findings[0].problem)
 
 
 @given(WHERE)
@@ -295,15 +301,15 @@ def test_swapped_events_are_found(where, distance):
 def test_a_chain_that_was_cut_is_found(where):
     length, index = where
     report = check(bodies(whole("rr-1", length)[:index], whole("rr-2", 2)), facts("rr-1", "rr-2"))
-    assert [(Problem.TRUNCATED if index else Problem.NO_EVENTS, index + 1)] == [
+    assert [(ChainProblem.TRUNCATED if index else ChainProblem.NO_EVENTS, index + 1)] == [
         (f.problem, f.sequence) for f in report.findings
     ]
 
 
 @pytest.mark.parametrize("left", range(1, 5))
 def test_a_cut_chain_is_found_without_results_as_well(left):
-    report = check(bodies(whole("rr-1", 5)[:left]), Facts(now=LATER))
-    assert [("rr-1", left + 1, Problem.TRUNCATED)] == problems(report)
+    report = check(bodies(whole("rr-1", 5)[:left]), AuditFacts(now=LATER))
+    assert [("rr-1", left + 1, ChainProblem.TRUNCATED)] == problems(report)
 
 
 @given(WHERE, st.integers(0, 10))
@@ -346,18 +352,18 @@ def test_an_event_that_was_replaced_with_right_hashes_is_found(where):
 def test_a_chain_made_anew_is_only_found_by_its_signature():
     forged = bodies(whole("rr-1", 4))
     assert check(forged, facts("rr-1")).good
-    assert [("rr-1", 4, Problem.UNSIGNED)] == problems(check(forged, facts("rr-1"), [KEY]))
+    assert [("rr-1", 4, ChainProblem.UNSIGNED)] == problems(check(forged, facts("rr-1"), [KEY]))
     by_another = bodies(whole("rr-1", 4, signer=OTHERS))
-    assert [("rr-1", 4, Problem.UNKNOWN_KEY)] == problems(check(by_another, facts("rr-1"), [KEY]))
+    assert [("rr-1", 4, ChainProblem.UNKNOWN_KEY)] == problems(check(by_another, facts("rr-1"), [KEY]))
     *rest, end = documents(bodies(whole("rr-1", 4, signer=SIGNER)))
     moved = canonical(
         resealed(end, signature=documents(bodies(whole("rr-2", 4, signer=SIGNER)))[-1]["signature"])
     )
     report = check([*map(canonical, rest), moved], facts("rr-1"), [KEY])
-    assert [("rr-1", 4, Problem.FORGED)] == problems(report)
+    assert [("rr-1", 4, ChainProblem.FORGED)] == problems(report)
     for value in ("", "x", "AAAA", 7, None):
         broken = canonical(resealed(end, signature={"key_id": SIGNER.key_id, "value": value}))
-        assert [("rr-1", 4, Problem.FORGED)] == problems(
+        assert [("rr-1", 4, ChainProblem.FORGED)] == problems(
             check([*map(canonical, rest), broken], facts("rr-1"), [KEY])
         )
 
@@ -371,12 +377,12 @@ def test_signatures_are_counted_and_checked_only_with_a_key():
 
 def test_a_result_that_was_replaced_is_found():
     known = {"rr-1": StoredResult("0" * 64)}
-    report = check(bodies(whole("rr-1", 3)), Facts(now=LATER, results=known))
-    assert [("rr-1", 3, Problem.OTHER_RESULT)] == problems(report)
+    report = check(bodies(whole("rr-1", 3)), AuditFacts(now=LATER, results=known))
+    assert [("rr-1", 3, ChainProblem.OTHER_RESULT)] == problems(report)
 
 
 def test_a_request_whose_events_are_all_gone_is_found():
-    assert [("rr-1", 1, Problem.NO_EVENTS)] == problems(check([], facts("rr-1")))
+    assert [("rr-1", 1, ChainProblem.NO_EVENTS)] == problems(check([], facts("rr-1")))
     assert check([], facts("rr-1", kept_since=LATER + timedelta(days=1))).good
 
 
@@ -386,16 +392,16 @@ def test_a_request_whose_events_are_all_gone_is_found():
 @pytest.mark.parametrize(
     ("kept_since", "status"),
     [
-        (None, Status.BAD),
-        (NOON - timedelta(days=2), Status.BAD),
-        (NOON - timedelta(hours=23), Status.EXPIRED),
-        (NOON + timedelta(days=1), Status.EXPIRED),
+        (None, ChainStatus.BAD),
+        (NOON - timedelta(days=2), ChainStatus.BAD),
+        (NOON - timedelta(hours=23), ChainStatus.EXPIRED),
+        (NOON + timedelta(days=1), ChainStatus.EXPIRED),
     ],
 )
 def test_a_beginning_may_have_expired_when_it_is_old_enough(kept_since, status):
     report = check(bodies(whole("rr-1", 5)[2:]), facts("rr-1", kept_since=kept_since))
     assert {status: 1} == dict(report.chains)
-    expected = [("rr-1", 1, Problem.MISSING)] if status is Status.BAD else []
+    expected = [("rr-1", 1, ChainProblem.MISSING)] if status is ChainStatus.BAD else []
     assert expected == problems(report)
 
 
@@ -403,7 +409,7 @@ def test_after_an_expired_beginning_everything_is_checked():
     events = bodies(whole("rr-1", 6)[2:])
     del events[1]
     report = check(events, facts("rr-1", kept_since=NOON))
-    assert [("rr-1", 4, Problem.MISSING)] == problems(report)
+    assert [("rr-1", 4, ChainProblem.MISSING)] == problems(report)
 
 
 # -- What comes from anywhere
@@ -412,7 +418,7 @@ def test_after_an_expired_beginning_everything_is_checked():
 @given(st.lists(st.binary(max_size=40) | st.sampled_from(bodies(whole("rr-1", 3))), max_size=6))
 def test_any_bytes_are_told_by_their_position(messages):
     report = check(messages, facts())
-    unreadable = [f.position for f in report.findings if f.problem is Problem.UNREADABLE]
+    unreadable = [f.position for f in report.findings if f.problem is ChainProblem.UNREADABLE]
     mine = bodies(whole("rr-1", 3))
     assert [n for n, m in enumerate(messages, 1) if m not in mine] == unreadable
 
@@ -434,7 +440,7 @@ def test_any_bytes_are_told_by_their_position(messages):
 def test_an_event_without_what_a_chain_needs_is_unreadable(change):
     event = json.loads(bodies(whole("rr-1", 2))[0])
     messages = [canonical({**event, **change})]
-    assert [Problem.UNREADABLE] == [f.problem for f in check(messages, Facts(now=NOON)).findings]
+    assert [ChainProblem.UNREADABLE] == [f.problem for f in check(messages, AuditFacts(now=NOON)).findings]
 
 
 JSON = st.recursive(
@@ -458,7 +464,7 @@ def test_no_content_breaks_the_check(field, value, payload):
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b'{"a":"\\ud800"}'])
 def test_hostile_json_is_unreadable(body):
-    assert [Problem.UNREADABLE] == [f.problem for f in check([body], Facts(now=NOON)).findings]
+    assert [ChainProblem.UNREADABLE] == [f.problem for f in check([body], AuditFacts(now=NOON)).findings]
 
 
 def test_only_one_request_is_looked_at():
@@ -467,12 +473,12 @@ def test_only_one_request_is_looked_at():
     report = check(messages, known, only="rr-1")
     [told] = report.notable
     assert (True, 3, json.loads(messages[3])["hash"]) == (report.good, told.events, told.head)
-    assert [("rr-2", 1, Problem.MISSING)] == problems(check(messages, known, only="rr-2"))
-    assert [("rr-3", 1, Problem.NO_EVENTS)] == problems(check(messages, known, only="rr-3"))
+    assert [("rr-2", 1, ChainProblem.MISSING)] == problems(check(messages, known, only="rr-2"))
+    assert [("rr-3", 1, ChainProblem.NO_EVENTS)] == problems(check(messages, known, only="rr-3"))
 
 
 def test_the_first_event_is_bound_to_request_and_chain():
     first = json.loads(bodies(whole("rr-1", 2))[0])
     assert genesis("rr-1", "run-1") == first["prev"]
     moved = [canonical(resealed(first, chain="run-9"))]
-    assert [("rr-1", 1, Problem.NOT_LINKED)] == problems(check(moved, Facts(now=NOON)))
+    assert [("rr-1", 1, ChainProblem.NOT_LINKED)] == problems(check(moved, AuditFacts(now=NOON)))
