@@ -58,22 +58,22 @@ class Desk:
         """Another process, with the same broker."""
         world = self.world
         ports = Ports(
-            world.events,
-            MemoryResults(world.events),
-            world.journal,
-            self.requests,
-            self.cancellations,
-            world.clock,
+            events=world.events,
+            results=MemoryResults(world.events),
+            journal=world.journal,
+            requests=self.requests,
+            cancellations=self.cancellations,
+            clock=world.clock,
         )
         self.admission = Admission(world.clock)
         rules = HandlerRules(world.rules, **self.rules)
         self.handler = RequestHandler(
             ports,
-            world.analysis(),
-            rules,
-            Subjects(),
-            self.metrics,
-            self.admission,
+            analysis=world.analysis(),
+            rules=rules,
+            subjects=Subjects(),
+            metrics=self.metrics,
+            admission=self.admission,
             new_token=self._token,
             jitter=lambda: 0.5,
         )

@@ -55,7 +55,7 @@ RELEASE_TRIES = 10
 log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """What the handler talks to."""
 
@@ -101,12 +101,12 @@ class RequestHandler:
     def __init__(
         self,
         ports: Ports,
+        *,
         analysis: Analysis,
         rules: HandlerRules,
         subjects: Subjects,
         metrics: WorkerMetrics,
         admission: Admission,
-        *,
         new_token: Callable[[], str],
         jitter: Callable[[], float],
     ) -> None:

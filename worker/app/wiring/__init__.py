@@ -29,9 +29,11 @@ from worker.app.settings import ConfigurationError, Settings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
-from worker.app.wiring.mounted import open_mcp
+from worker.app.wiring.mounted import Mounted, open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
+    OpenCatalog,
+    OpenPolicy,
     open_catalog,
     open_cluster,
     open_datastorage,
@@ -43,8 +45,9 @@ from worker.app.wiring.outside import (
 from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis
+from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.errors import Unavailable
-from worker.domain.values.ports import Outside, Signer
+from worker.domain.values.ports import Clock, Cluster, History, Metrics, Outside, Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,69 +75,114 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
     async with AsyncExitStack() as stack:
         signer, supervisor = read_signer(settings.audit), Supervisor()
         metrics, clock, subjects = WorkerMetrics(), SystemClock(), Subjects(settings.nats.prefix)
-        # What is only wrong in the settings is told before what has to be reached.
-        model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
-        mounted = await open_mcp(settings.mcp, stack)
-        catalog = await open_catalog(settings.catalog, stack, supervisor)
-        policy = await open_policy(settings.policy, stack, supervisor)
-        cluster = await open_cluster(settings, stack)
-        datastorage = await open_datastorage(settings.history, stack)
-        prometheus = await open_prometheus(settings.prometheus, stack)
-        watch = ClusterWatch(cluster)
-        await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
-        metrics.watch_catalog(lambda: bool(catalog.problem()))
-        metrics.watch_policy(lambda: bool(policy.problem()))
+        opened = await _open_outside(settings, clock, stack, supervisor)
+        metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
+        metrics.watch_policy(lambda: bool(opened.policy.problem()))
         admission = Admission(clock)
 
         async def open_handlers(nc: Client) -> Handlers:
-            outside = Outside(
-                cluster=within_scope(cluster, settings.kubernetes),
-                catalog=catalog.catalog,
-                model=model,
-                policy=policy.policy,
-                clock=clock,
-                jitter=random.random,
-                history=datastorage or own_history(nc, subjects),
-                metrics=prometheus,
-                external=mounted.tools,
-                shadow=shadow,
+            ports = _ports(
+                nc, subjects, clock=clock, cluster_name=settings.worker.cluster_name, signer=signer
             )
-            ports = _ports(nc, subjects, clock, settings.worker.cluster_name, signer)
             handler = RequestHandler(
                 ports,
-                Analysis(outside, analysis_rules(settings)),
-                handler_rules(settings),
-                subjects,
-                metrics,
-                admission,
+                analysis=Analysis(_outside(opened, nc, subjects, clock), analysis_rules(settings)),
+                rules=handler_rules(settings),
+                subjects=subjects,
+                metrics=metrics,
+                admission=admission,
                 new_token=lambda: secrets.token_hex(6),
                 jitter=random.random,
             )
             return Handlers(handler, ExhaustedHandler(ports.requests, handler))
 
-        intake = _intake(settings, subjects, open_handlers, admission, _needs(settings, watch), supervisor)
+        intake = _intake(
+            settings,
+            subjects,
+            open_handlers=open_handlers,
+            admission=admission,
+            needs=_needs(settings, opened.watch),
+            supervisor=supervisor,
+        )
         notices = {
-            "policy": policy.problem,
-            "catalog": catalog.notice,
-            "ranking": catalog.ranking,
-            "mcp": mounted.problem,
-            "model": lambda: "" if admission.blocked else model.problem(),
+            "policy": opened.policy.problem,
+            "catalog": opened.catalog.notice,
+            "ranking": opened.catalog.ranking,
+            "mcp": opened.mounted.problem,
+            "model": lambda: "" if admission.blocked else opened.model.problem(),
         }
-        yield Worker(intake, _checks(intake, watch, admission), notices, metrics)
+        yield Worker(intake, _checks(intake, opened.watch, admission), notices, metrics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What an analysis talks to besides NATS."""
+
+    model: ModelChain
+    shadow: ModelChain | None
+    mounted: Mounted
+    catalog: OpenCatalog
+    policy: OpenPolicy
+    cluster: Cluster
+    watch: ClusterWatch
+    datastorage: History | None
+    prometheus: Metrics | None
+
+
+async def _open_outside(
+    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor
+) -> _Opened:
+    """Open it. What is only wrong in the settings is reported before anything is reached over the network."""
+    model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
+    mounted = await open_mcp(settings.mcp, stack)
+    catalog = await open_catalog(settings.catalog, stack, supervisor)
+    policy = await open_policy(settings.policy, stack, supervisor)
+    cluster = await open_cluster(settings, stack)
+    datastorage = await open_datastorage(settings.history, stack)
+    prometheus = await open_prometheus(settings.prometheus, stack)
+    watch = ClusterWatch(cluster)
+    await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
+    return _Opened(
+        model=model,
+        shadow=shadow,
+        mounted=mounted,
+        catalog=catalog,
+        policy=policy,
+        cluster=within_scope(cluster, settings.kubernetes),
+        watch=watch,
+        datastorage=datastorage,
+        prometheus=prometheus,
+    )
+
+
+def _outside(opened: _Opened, nc: Client, subjects: Subjects, clock: Clock) -> Outside:
+    return Outside(
+        cluster=opened.cluster,
+        catalog=opened.catalog.catalog,
+        model=opened.model,
+        policy=opened.policy.policy,
+        clock=clock,
+        jitter=random.random,
+        history=opened.datastorage or own_history(nc, subjects),
+        metrics=opened.prometheus,
+        external=opened.mounted.tools,
+        shadow=opened.shadow,
+    )
 
 
 def _ports(
-    nc: Client, subjects: Subjects, clock: SystemClock, cluster_name: str, signer: Signer | None
+    nc: Client, subjects: Subjects, *, clock: Clock, cluster_name: str, signer: Signer | None
 ) -> Ports:
+    """What the handler talks to on this connection."""
     journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
-        NatsEvents(nc, subjects, cluster_name=cluster_name),
-        NatsResults(nc, subjects),
-        NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
-        NatsRequests(FencedStream(nc, subjects.requests_stream)),
-        NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
-        clock,
-        signer,
+        events=NatsEvents(nc, subjects, cluster_name=cluster_name),
+        results=NatsResults(nc, subjects),
+        journal=NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
+        requests=NatsRequests(FencedStream(nc, subjects.requests_stream)),
+        cancellations=NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
+        clock=clock,
+        signer=signer,
     )
 
 
@@ -162,6 +210,7 @@ def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
 def _intake(
     settings: Settings,
     subjects: Subjects,
+    *,
     open_handlers: Callable[[Client], Awaitable[Handlers]],
     admission: Admission,
     needs: Sequence[Need],
