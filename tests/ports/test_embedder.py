@@ -113,7 +113,7 @@ async def test_what_may_pass_is_tried_once_more(patient, server, status, after, 
 
 async def test_the_second_failure_is_told(patient, server):
     server.answers = [web.Response(status=503), web.Response(status=429)]
-    assert "small: the server answered 429: it is asked too much" == await refused(patient[0])
+    assert "small: the server answered 429: too many requests" == await refused(patient[0])
     assert 2 == len(server.requests)
 
 
