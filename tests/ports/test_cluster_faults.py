@@ -13,7 +13,7 @@ from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
 from worker.sandbox.cluster_faults import Fault, FaultPlan
-from worker.sandbox.cluster_server import SnapshotApi, write_kubeconfig
+from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 
@@ -91,6 +91,15 @@ class TestFaults:
         api.faults = FaultPlan([fault.model_copy(update={"times": 2})])
         assert (await cluster.get(POD))["metadata"]["name"] == "api-0"
         assert len(api.requests) == 3
+
+    async def test_what_another_host_answers_is_not_read(
+        self, real: KubernetesCluster, api: SnapshotApi
+    ) -> None:
+        other = small_api()
+        async with serve_api(other) as url:
+            api.faults = FaultPlan([Fault(redirect=f"{url}{POD_PATH}")])
+            assert await reason_of(real.get(POD)) == ClusterReason.UNAVAILABLE
+        assert [401] == [seen.status for seen in other.requests]  # it was asked without our credentials
 
     async def test_retry_after_is_waited_for(self, connect: Connect, api: SnapshotApi) -> None:
         pauses = Pauses()

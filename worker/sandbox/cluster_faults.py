@@ -21,6 +21,8 @@ class Fault(BaseModel):
     delay_seconds: float = Field(default=0.0, ge=0)
     status: int | None = Field(default=None, ge=400, le=599)
     retry_after_seconds: int | None = Field(default=None, ge=0)
+    redirect: str = ""
+    """Answers with a redirect to this address."""
     hang: bool = False
     """Never answers."""
     drop: bool = False

@@ -89,6 +89,8 @@ class SnapshotApi:
             failure = ApiFailure(fault.status, f"injected fault {fault.status}")
             after = fault.retry_after_seconds
             return _json_failure(failure, {} if after is None else {"Retry-After": str(after)})
+        if fault.redirect:
+            return web.Response(status=302, headers={"Location": fault.redirect})
         if fault.garbage:
             return web.Response(body=GARBAGE, content_type="application/json")
         response = self._answer(request)

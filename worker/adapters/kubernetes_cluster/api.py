@@ -163,6 +163,8 @@ class ApiReader:
         timeout = aiohttp.ClientTimeout(total=seconds)
         response = await self._client.call_api(*request, _request_timeout=timeout)
         async with response.response as answer:
+            if any(step.url.origin() != answer.url.origin() for step in answer.history):
+                raise ClusterError(ClusterReason.UNAVAILABLE, "the API server redirects to another host")
             if answer.status == 200:
                 return await consume(answer.content)
             error = failure_of(answer.status, await _read_start(answer.content, MAX_ERROR_BYTES))
