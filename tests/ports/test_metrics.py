@@ -69,11 +69,11 @@ async def test_what_prometheus_says_about_a_query_is_passed_on(metrics, server):
 @pytest.mark.parametrize(
     ("status", "expected", "passing"),
     [
-        (401, "token is not taken", False),
-        (403, "may not ask", False),
+        (401, "token is rejected", False),
+        (403, "may not query", False),
         (404, "no Prometheus API", False),
         (410, "answered 410", False),
-        (429, "asked too much", True),
+        (429, "too many requests", True),
         (500, "answered 500", True),
         (302, "answered 302", False),
     ],

@@ -1,6 +1,6 @@
-"""Asking an HTTP server for JSON, whatever it may answer: bounded in size, no redirect followed, no proxy of the environment.
+"""Requests JSON from an HTTP server: answers bounded in size, no redirects, no proxy from the environment.
 
-Shared by the adapters of HTTP APIs; what an answer means is theirs.
+Shared by the adapters of HTTP APIs, which decide what an answer means.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import httpx2
 
 CONNECTIONS = 8
 TRANSIENT = frozenset({429, 500, 502, 503, 504})
-"""Statuses with which the same question may be answered later (RFC 9110)."""
+"""Statuses after which the same request may succeed later (RFC 9110)."""
 
 
 class UnreachableError(Exception):
-    """There is no connection, or it broke. The message completes a sentence: `cannot be reached (ConnectError)`."""
+    """There is no connection, or it broke. The message is the end of a sentence: `cannot be reached (ConnectError)`."""
 
 
 class TooLongError(Exception):
@@ -28,8 +28,8 @@ class TooLongError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came. `after` is what the server asked to wait for (Retry-After), in seconds."""
+class ServerAnswer:
+    """An answer. `after` is the wait that the server asked for (Retry-After), in seconds."""
 
     status: int
     body: bytes
@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same question may be answered later."""
+        """Whether the same request may succeed later."""
         return self.status in TRANSIENT
 
     def json(self) -> Any:
@@ -53,7 +53,7 @@ class JsonServer:
 
     def __init__(self, url: str, *, token: str, call_seconds: float, max_bytes: int) -> None:
         self.url, self._max_bytes = url.rstrip("/"), max_bytes
-        plain = {"Accept-Encoding": "identity"}  # what is small on the wire may be huge once it is unpacked
+        plain = {"Accept-Encoding": "identity"}  # a small compressed body may be huge
         self._http = httpx2.AsyncClient(
             headers={**plain, "Authorization": f"Bearer {token}"} if token else plain,
             limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
@@ -61,18 +61,20 @@ class JsonServer:
             trust_env=False,
         )
 
-    async def get(self, path: str, params: Mapping[str, str]) -> Answer:
-        """What it answers to one GET. Raises UnreachableError, TooLongError for a good answer, TimeoutError."""
+    async def get(self, path: str, params: Mapping[str, str]) -> ServerAnswer:
+        """Send a GET. Raises UnreachableError, TimeoutError, and TooLongError for an answer with status 200."""
         return await self._ask("GET", path, params=dict(params))
 
-    async def post(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """What it answers to one POST of JSON. Raises as `get`."""
+    async def post(self, path: str, document: Mapping[str, Any]) -> ServerAnswer:
+        """Send a POST of JSON. Raises as `get` does."""
         return await self._ask("POST", path, json=dict(document))
 
-    async def _ask(self, method: str, path: str, **given: Any) -> Answer:
+    async def _ask(self, method: str, path: str, **given: Any) -> ServerAnswer:
         try:
             async with self._http.stream(method, f"{self.url}{path}", **given) as answer:
-                return Answer(answer.status_code, await self._body(answer), _retry_after(answer.headers))
+                return ServerAnswer(
+                    answer.status_code, await self._body(answer), _retry_after(answer.headers)
+                )
         except httpx2.TimeoutException as error:
             raise TimeoutError from error
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
@@ -100,7 +102,7 @@ class JsonServer:
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds or a date (RFC 9110, section 10.2.3), which counts from the server's own clock."""
+    """Seconds, or a date by the server's own clock (RFC 9110, section 10.2.3)."""
     said = headers.get("Retry-After", "").strip()
     if said.isdecimal() and len(said) < 8:
         return float(said)

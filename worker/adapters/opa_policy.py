@@ -15,7 +15,7 @@ from typing import Any, Self
 import structlog
 
 from schemas.analysis import Approval
-from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.ports import PolicyDecision
 from worker.domain.verdict.approval.policy_answer import NoDecision, approval_decision, fail_closed
@@ -97,7 +97,7 @@ class OpaPolicy:
         self._problem = ""
         return approval
 
-    async def _ask(self, question: Mapping[str, Any]) -> Answer:
+    async def _ask(self, question: Mapping[str, Any]) -> ServerAnswer:
         try:
             return await self._server.post(self._path, question)
         except UnreachableError:
@@ -111,7 +111,7 @@ class OpaPolicy:
         return fail_closed(problem)
 
 
-def _result(answer: Answer, document: str) -> Any:
+def _result(answer: ServerAnswer, document: str) -> Any:
     if 300 <= answer.status < 400:
         raise NoDecision(f"it answered {answer.status}; redirects are not followed")
     if answer.status != 200:
@@ -127,7 +127,7 @@ def _result(answer: Answer, document: str) -> Any:
     return found["result"]
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: ServerAnswer) -> str:
     """`message` of OPA's error document, or what the status usually means."""
     try:
         found = answer.json()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
 from worker.domain.catalog.ranking import Vector, unit_vectors
 from worker.domain.cluster.fields import mapping, mappings
 from worker.domain.values.errors import EmbedderUnavailable
@@ -115,7 +115,7 @@ class OpenAIEmbedder:
             raise EmbeddingRequestError("the answer is not JSON") from error
 
 
-def _error_of(answer: Answer) -> EmbeddingRequestError:
+def _error_of(answer: ServerAnswer) -> EmbeddingRequestError:
     message = f"the server answered {answer.status}{HINTS.get(answer.status, '')}"
     after = PAUSE_SECONDS if answer.after is None else answer.after
     return EmbeddingRequestError(message, again=answer.may_pass, after=after)

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from worker.adapters.json_server import Answer, JsonServer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
 from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
@@ -20,10 +20,10 @@ MAX_SERIES = 1_000
 MAX_POINTS = 200  # of one series; more were not asked for
 MAX_MESSAGE = 300  # characters
 HINTS = {
-    401: "the worker's token is not taken",
-    403: "the worker may not ask it",
+    401: "the worker's token is rejected",
+    403: "the worker may not query it",
     404: "there is no Prometheus API at the configured address",
-    429: "it is asked too much; try again later with a cheaper query",
+    429: "too many requests; try again later with a cheaper query",
 }
 
 
@@ -35,7 +35,7 @@ class PrometheusMetrics:
         self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
 
     async def __aenter__(self) -> Self:
-        """Opens nothing yet: connections are made with the first query."""
+        """Connections are made with the first query."""
         return self
 
     async def __aexit__(
@@ -79,21 +79,21 @@ def _seconds(moment: datetime) -> str:
     return f"{moment.timestamp():.3f}"
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def _document(answer: ServerAnswer) -> dict[str, Any]:
     try:
         return mapping(answer.json())
     except ValueError:
         return {}
 
 
-def _refused(answer: Answer, document: dict[str, Any]) -> MetricsError:
+def _refused(answer: ServerAnswer, document: dict[str, Any]) -> MetricsError:
     """What Prometheus says about the query (`parse error: ...`) helps best; a proxy in between says nothing useful."""
     said = one_line(text(document.get("error")), MAX_MESSAGE)
     kind = one_line(text(document.get("errorType")), 40)
     if said:
         return MetricsError(f"Prometheus says {kind or answer.status}: {said}", passing=answer.may_pass)
     if answer.status == 200:
-        return MetricsError("the answer is not one of Prometheus", passing=True)
+        return MetricsError("the answer is not a response of the Prometheus API", passing=True)
     hint = HINTS.get(answer.status, "it gave no reason")
     return MetricsError(f"Prometheus answered {answer.status}: {hint}", passing=answer.may_pass)
 

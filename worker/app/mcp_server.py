@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from worker.domain.investigation.toolbox.served import ServedAnswer, ServedTools
 
 CONCURRENT, WAITING = 8, 32
-"""Calls at once, and how many more may wait for their turn; others are told to come again."""
+"""Calls that run at once, and how many more may wait; further ones are rejected as busy."""
 CONNECTIONS = 64
 MAX_REQUEST_BYTES = 64 * 1024
 DRAIN_SECONDS = 5
@@ -49,7 +49,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class ToolHandlers:
-    """Takes calls, a bounded number at once."""
+    """Handles the requests of MCP clients, a bounded number at once."""
 
     def __init__(self, tools: ServedTools) -> None:
         self._tools = tools
@@ -59,7 +59,7 @@ class ToolHandlers:
     async def list_tools(
         self, _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """All of them, in one page."""
+        """All tools, in one page."""
         reads = types.ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
@@ -78,7 +78,7 @@ class ToolHandlers:
     async def call_tool(
         self, _: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """One call: its answer, and what it covers as a second text."""
+        """Call one tool. The first text is its answer, the second one says what the answer covers."""
         served = await self._served(asked)
         log.info("mcp_call", tool=asked.name[:64], ok=served.ok)
         texts = [text for text in (served.body, served.note) if text]
@@ -101,27 +101,27 @@ class ToolHandlers:
 
 
 class BearerGate:
-    """Lets only requests with the token through (RFC 6750)."""
+    """Rejects HTTP requests without the bearer token (RFC 6750)."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if scope["type"] == "http" and not self._knows(scope):
+        if scope["type"] == "http" and not self._authorized(scope):
             refusal = PlainTextResponse("token missing or wrong\n", 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _knows(self, scope: Scope) -> bool:
+    def _authorized(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
         return scheme.lower() == b"bearer" and hmac.compare_digest(token, self._expected)
 
 
 def make_server(tools: ServedTools) -> Server[Any]:
-    """The server, not yet bound to a transport."""
+    """A server that is not yet bound to a transport."""
     handlers = ToolHandlers(tools)
     return Server(
         "rca-worker",
@@ -134,7 +134,7 @@ def make_server(tools: ServedTools) -> Server[Any]:
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Until the other side closes our standard input, or a signal says stop."""
+    """Serve until the client closes standard input, or until SIGINT or SIGTERM."""
     async with contextlib.AsyncExitStack() as stack:
         lines = await stack.enter_async_context(_piped_lines())
         # The library only iterates over it; its own reader cannot be cancelled and has no limit.
@@ -156,9 +156,9 @@ async def serve_stdio(server: Server[Any]) -> None:
 async def serve_http(
     server: Server[Any], listening: socket.socket, *, token: str, hosts: list[str], ready: Callable[[], None]
 ) -> None:
-    """Until a signal says stop. `hosts` are the values of the Host header that are taken; an Origin never is.
+    """Serve until SIGINT or SIGTERM. `hosts` are the accepted values of the Host header; an Origin is never accepted.
 
-    Browsers send an Origin: a page that was rebound to our address (DNS rebinding) gets nothing.
+    Browsers send an Origin: a page that was rebound to this address (DNS rebinding) gets nothing.
     """
     app: ASGIApp = server.streamable_http_app(
         json_response=True,
@@ -186,7 +186,7 @@ async def serve_http(
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves signals to us: the library would raise them again at the end, and the process would die by them."""
+    """Leaves signals alone: uvicorn would raise them again at the end, and they would kill the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -195,7 +195,7 @@ class _QuietServer(uvicorn.Server):
 
 @contextlib.contextmanager
 def _on_stop(stop: Callable[[], object]) -> Iterator[None]:
-    """The first signal stops in order, a second one at once."""
+    """The first signal calls `stop`; a second one kills the process, as by default."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from worker.adapters.json_server import CONNECTIONS, Answer, JsonServer, TooLongError, UnreachableError
+from worker.adapters.json_server import CONNECTIONS, JsonServer, ServerAnswer, TooLongError, UnreachableError
 from worker.domain.investigation.models.breaker import (
     Breaker,
     BreakerRule,
@@ -71,7 +71,7 @@ class Exchange:
                     raise
             await self._sleep(wait)
 
-    async def _ask(self, path: str, params: Mapping[str, str]) -> Answer:
+    async def _ask(self, path: str, params: Mapping[str, str]) -> ServerAnswer:
         try:
             answer = await self._server.get(path, params)
         except UnreachableError as error:
@@ -155,7 +155,7 @@ class DataStorageClient:
         return self._failure(f"DataStorage at {self._server.url}: {why}")
 
 
-def _document(answer: Answer) -> Any:
+def _document(answer: ServerAnswer) -> Any:
     status = answer.status
     if status != 200:
         hint = ": redirects are not followed" if 300 <= status < 400 else HINTS.get(status, "")
@@ -172,7 +172,7 @@ def _document(answer: Answer) -> Any:
         raise RequestFailedError("the answer is not JSON") from error
 
 
-def _is_object(answer: Answer) -> bool:
+def _is_object(answer: ServerAnswer) -> bool:
     """Whether the body is a JSON object, as every error of the API is (RFC 7807)."""
     try:
         return isinstance(answer.json(), dict)

@@ -1,4 +1,4 @@
-"""One GET against the API server: bounded in time, size and number of tries, every failure in the domain's words."""
+"""GETs against the API server: bounded in time, size and number of attempts; failures are ClusterErrors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _TransientError(Exception):
 
 
 class _UnauthorizedError(Exception):
-    """401: the credentials of this generation are not taken."""
+    """401: the credentials of this generation are rejected."""
 
     def __init__(self, error: ClusterError, generation: int) -> None:
         super().__init__(str(error))
@@ -94,7 +94,7 @@ class ApiReader:
         await self._client.close()
 
     def deadline(self) -> float:
-        """When a call that starts now has to be done, by the monotonic clock."""
+        """When a call that starts now has to be finished, by the monotonic clock."""
         return self._monotonic() + self._limits.call_seconds
 
     async def json(

@@ -1,4 +1,4 @@
-"""Where the API server is and how the worker shows who it is: service account or kubeconfig, exec plugin included."""
+"""The address of the API server and the credentials: service account or kubeconfig, exec plugins included."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN = "BearerToken"  # noqa: S105 - the library's name for the header, not a t
 
 
 class ClusterCredentials:
-    """The client configuration of one cluster, kept usable.
+    """The client configuration of one cluster, with credentials that are kept fresh.
 
     `kubeconfig` is a path, or several joined as in `$KUBECONFIG`; None means the pod's service account.
     """
@@ -102,7 +102,7 @@ class ClusterCredentials:
 
 
 class ExecPlugin:
-    """A client-go credential plugin (client.authentication.k8s.io) that gives bearer tokens."""
+    """A client-go credential plugin (client.authentication.k8s.io) that issues bearer tokens."""
 
     def __init__(self, spec: Mapping[str, Any], *, seconds: float, now: Callable[[], datetime]) -> None:
         self._command = [str(spec["command"]), *(str(word) for word in spec.get("args") or ())]

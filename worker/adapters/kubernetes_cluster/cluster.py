@@ -209,7 +209,7 @@ class _Pages:
         return True
 
     def stop(self) -> None:
-        """There is more than what was read."""
+        """End the list; it is not complete."""
         self.done = True
         self.complete = False
 

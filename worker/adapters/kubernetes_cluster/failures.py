@@ -1,4 +1,4 @@
-"""What an answer that is not 200 means, in the domain's words."""
+"""Translates answers of the API server that are not 200 into ClusterErrors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _not_found(document: dict[str, Any], body: bytes, message: str) -> ClusterEr
         return ClusterError(ClusterReason.NOT_FOUND, message)
     if document or body.strip() == NOT_SERVED:
         return ClusterError(ClusterReason.UNKNOWN_KIND, "the cluster does not serve this resource")
-    return ClusterError(ClusterReason.UNAVAILABLE, "404 from something that is not an API server")
+    return ClusterError(ClusterReason.UNAVAILABLE, "404 from a server that is not a Kubernetes API server")
 
 
 def _status_object(body: bytes) -> dict[str, Any]:

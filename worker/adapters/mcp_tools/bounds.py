@@ -1,4 +1,4 @@
-"""What keeps MCP servers within bounds: the size of an HTTP answer, and what a process may write to its stderr."""
+"""Bounds for MCP servers: the size of an HTTP answer, and what a process writes to its stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.domain.untrusted.evidence import one_line
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_LINES, MAX_LINE = 100, 300
-"""Of one connection; what a process writes beyond is read and forgotten."""
+"""For one connection; what a process writes beyond them is read and dropped."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             read += len(chunk)
             if read > MAX_BODY_BYTES:
-                # An error that the library takes as one of this answer alone: the connection goes on.
+                # The library treats this error as one of this answer alone and keeps the connection.
                 raise httpx2.StreamError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
             yield chunk
 
@@ -40,7 +40,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Answers end in an error where they get too long; compressed ones are refused. A stream of events is one answer."""
+    """Rejects answers that are too long or compressed. A stream of events is one answer."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -62,18 +62,18 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class ServerLog:
-    """What a server process says on its stderr: logged, and its last line kept for whoever asks why it ended."""
+    """Logs what a server process writes to its stderr, and keeps the last line to explain why it ended."""
 
     def __init__(self, server: str) -> None:
         self._server, self._last = server, ""
 
     def last(self) -> str:
-        """The last line, ready to be put behind a message; empty without one."""
-        return f"; its last words: {self._last}" if self._last else ""
+        """The last line, to be appended to a message; empty if there is none."""
+        return f"; last line of its stderr: {self._last}" if self._last else ""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[TextIO]:
-        """The end of a pipe for one process to write to."""
+        """The write end of a pipe for one process."""
         self._last = ""
         reading, writing = os.pipe()
         reader = asyncio.StreamReader(limit=MAX_LINE * 16)

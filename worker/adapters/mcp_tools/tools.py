@@ -1,9 +1,8 @@
-"""ExternalTools port on MCP servers: over streamable HTTP, or started as processes that speak over their stdin and stdout.
+"""ExternalTools port on MCP servers, over streamable HTTP or over the stdin and stdout of a process it starts.
 
-Each server has a task of its own that keeps the connection and makes it anew when it is lost: at once when somebody
-calls, else after a while. What a server says of a tool when it is first reached holds until the worker ends, so that it
-cannot be exchanged afterwards. Results are not checked against the output schemas of the server: a hostile schema can
-take any time.
+A task for each server keeps the connection, and reconnects when it is lost: at once when a tool is called, else after a
+pause. The description of a tool that the server gave first holds until the worker ends, so that it cannot be exchanged
+later. Results are not validated against the output schemas of the server: validating a hostile schema can take forever.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 from worker.domain.values.together import together
 
 CONCURRENT = 8
-"""Calls of one server at once; more of them wait."""
+"""Concurrent calls of one server; further ones wait."""
 MAX_PAGES = 10
-"""Of a list of tools."""
+"""Pages of a list of tools that are read."""
 PAUSE_SECONDS, RETRY_SECONDS = 1.0, 30.0
-"""Between two tries to connect: at least, and when nobody asks."""
+"""Between two attempts to connect: with and without a call that waits."""
 PROBE_SECONDS = 2.0
 CLOSING_SECONDS = 8.0
-"""What the library may need to end a process that does not want to."""
+"""How long the library may take to end a process that does not exit."""
 CONNECTIONS = 8
 MAX_MESSAGE = 300  # characters
 BROKEN = (
@@ -56,7 +55,7 @@ BROKEN = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,
 )
-"""What the library raises when a server or the way to it fails."""
+"""What the library raises when a server or the connection to it fails."""
 
 
 log = structlog.stdlib.get_logger(__name__)
@@ -66,8 +65,8 @@ log = structlog.stdlib.get_logger(__name__)
 class McpServer:
     """A server to mount: `url` of a streamable HTTP endpoint, or the `command` that starts it.
 
-    `tools` are the names of those that may be called; `vouched` those of them that an operator says only read, whatever
-    the server says. `token_file` holds a bearer token for `url` and is read at each connection.
+    `tools` are the names of the tools that may be called, `vouched` those of them that the operator declares read-only,
+    whatever the server says. `token_file` holds a bearer token for `url` and is read for each connection.
     """
 
     name: str
@@ -79,7 +78,7 @@ class McpServer:
 
 
 class McpTools:
-    """Tools of some servers. `call_seconds` bounds one call, and one try to connect."""
+    """Tools of mounted servers. `call_seconds` bounds one call, and one attempt to connect."""
 
     def __init__(self, servers: Sequence[McpServer], *, call_seconds: float = 10.0) -> None:
         self._mounted = {server.name: _Mounted(server, call_seconds) for server in servers}
@@ -87,7 +86,7 @@ class McpTools:
         self._patience = call_seconds + CLOSING_SECONDS
 
     async def __aenter__(self) -> Self:
-        """Tries each server once; those that cannot be reached are tried again in the background."""
+        """Connect to each server; those that cannot be reached are retried in the background."""
         self._tasks = [asyncio.create_task(mounted.run()) for mounted in self._mounted.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
@@ -97,21 +96,21 @@ class McpTools:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the connections, and the processes behind them."""
+        """Close the connections and end the processes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def tools(self) -> Sequence[ExternalTool]:
-        """Those that may be called, also of servers that are away."""
+        """The tools that may be called, those of unreachable servers included."""
         return [tool for mounted in self._mounted.values() for tool in mounted.tools()]
 
     async def call(self, server: str, name: str, arguments: Mapping[str, Any]) -> ExternalAnswer:
-        """What the tool answers. Raises ExternalToolError."""
+        """Call a tool. Raises ExternalToolError."""
         return await self._mounted[server].call(name, arguments)
 
     def problem(self) -> str:
-        """What a person should mend; empty when all tools that were asked for are there."""
+        """What an operator should repair; empty if all configured tools are available."""
         said = ((name, mounted.problem()) for name, mounted in self._mounted.items())
         return "; ".join(f"{name}: {wrong}" for name, wrong in said if wrong)
 
@@ -121,7 +120,7 @@ class _Lost(Exception):  # noqa: N818 - a state: the connection is gone
 
 
 class _Mounted:
-    """One server: its connection and what is known of its tools."""
+    """One server: its connection, and what is known about its tools."""
 
     def __init__(self, server: McpServer, call_seconds: float) -> None:
         self._server, self._seconds = server, call_seconds
@@ -164,7 +163,7 @@ class _Mounted:
             if self._trouble != known:
                 log.warning("mcp_server_unavailable", server=self._server.name, error=self._trouble)
             if self._tries == before:
-                await self._tell()
+                await self._announce_attempt()
             await asyncio.sleep(PAUSE_SECONDS)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), RETRY_SECONDS)
@@ -175,12 +174,12 @@ class _Mounted:
             limit.reschedule(None)
             self._client, self._trouble = client, ""
             log.info("mcp_server_connected", server=self._server.name, refused=self._refused)
-            await self._tell()
+            await self._announce_attempt()
             await self._lost.wait()
             self._trouble = "the connection was lost"
 
     async def tried(self) -> None:
-        """Wait for the end of the first try to connect."""
+        """Wait for the end of the first attempt to connect."""
         async with self._news:
             await self._news.wait_for(lambda: self._tries > 0)
 
@@ -188,7 +187,7 @@ class _Mounted:
         message = f"no answer within {self._seconds:g} s"
         try:
             async with asyncio.timeout(self._seconds), self._room:
-                # A connection that ended while nobody looked is made anew, once.
+                # A connection that was lost while idle is made anew, once.
                 with contextlib.suppress(_Lost):
                     return await self._ask(name, arguments)
                 return await self._ask(name, arguments)
@@ -216,7 +215,7 @@ class _Mounted:
                 raise _Lost(_reason(error)) from error
             raise ExternalToolError(f"it says: {error.message}", passing=True) from error
         except ValidationError as error:
-            raise ExternalToolError("its answer is not one of a tool", passing=True) from error
+            raise ExternalToolError("its answer is not a tool result", passing=True) from error
         except BROKEN as error:
             self._drop(client)
             raise _Lost(_reason(error)) from error
@@ -233,7 +232,7 @@ class _Mounted:
         return self._client
 
     async def _probe(self) -> None:
-        """After a call that took too long: a server that answers nothing at all is started or connected anew."""
+        """After a call that took too long: reconnect to a server that answers nothing at all."""
         client = self._client
         if client is None:
             return
@@ -248,8 +247,8 @@ class _Mounted:
             self._client = None
             self._lost.set()
 
-    async def _tell(self) -> None:
-        """A try to connect has ended, this way or that."""
+    async def _announce_attempt(self) -> None:
+        """Announce that an attempt to connect has ended."""
         async with self._news:
             self._tries += 1
             self._news.notify_all()
@@ -270,7 +269,7 @@ class _Mounted:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
-        """A session with the server, from the first word to the last."""
+        """A session with the server."""
         async with AsyncExitStack() as stack:
             if self._server.url:
                 http = await stack.enter_async_context(self._http())
@@ -296,7 +295,7 @@ class _Mounted:
 
 
 async def _listed(client: Client, wanted: Sequence[str]) -> dict[str, types.Tool]:
-    """Those of the wanted tools that the server has."""
+    """The wanted tools that the server has, by name."""
     found: dict[str, types.Tool] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -321,7 +320,7 @@ def _answer(result: types.CallToolResult) -> ExternalAnswer:
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause of a group, in a few words."""
+    """The type and message of an error; of a group its first one."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     said = one_line(str(error), MAX_MESSAGE)

@@ -1,6 +1,6 @@
-"""Detected labels: characteristics of the target and of what it belongs to, read from the cluster (DD-WORKFLOW-001).
+"""Detected labels: characteristics of the target and of its owners, read from the cluster (DD-WORKFLOW-001).
 
-Each detection stands alone. One that cannot be made is named in `failed_detections`: unknown is not false. Marks of
+Detections are independent. One that fails is named in `failed_detections`: unknown is not false. Marks of
 GitOps tools and Helm sit on the top object, so the whole owner chain is looked at (Argo CD resource tracking, Flux
 ownership labels, Helm's own release annotations).
 """
@@ -40,7 +40,7 @@ MESH_CONTAINERS = {"istio-proxy": "istio", "linkerd-proxy": "linkerd"}
 
 @dataclass(frozen=True, slots=True)
 class DetectionTarget:
-    """What is looked at: the owner chain, and one pod of it (its template where there is no pod)."""
+    """The owner chain, and one pod of it, or the pod template if there is no pod."""
 
     chain: OwnerChain
     pod_meta: Mapping[str, Any]
@@ -270,4 +270,4 @@ DETECTIONS: dict[str, Callable[[Cluster, DetectionTarget], Awaitable[str | bool]
     "resource_quota_constrained": _resource_quota_constrained,
 }
 FROM_THE_CHAIN = ("gitops_managed", "gitops_tool", "hpa_enabled", "helm_managed", "stateful")
-"""What a member of the chain that could not be read might still have: unknown unless found elsewhere."""
+"""Labels that a member of the chain could carry: unknown if one could not be read, unless found elsewhere."""

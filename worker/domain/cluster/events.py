@@ -33,7 +33,7 @@ UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event, or several that say the same of the same object. Times are UTC; NEVER when the event has none."""
+    """One event, or several with the same message about the same object. Times are UTC; NEVER if there is none."""
 
     first: datetime
     last: datetime
@@ -45,7 +45,7 @@ class Happening:
 
     @property
     def warning(self) -> bool:
-        """Whether it is more than a normal step of work."""
+        """Whether its type is not Normal."""
         return self.type != "Normal"
 
     def line(self) -> str:
@@ -57,7 +57,7 @@ class Happening:
 
 
 def happenings(events: Iterable[Manifest]) -> list[Happening]:
-    """Events of either API, each stored event once, those that say the same folded, oldest first."""
+    """Events of both APIs, oldest first: each stored event once, repeats folded."""
     unique: dict[str, Happening] = {}
     for number, event in enumerate(events):
         head = meta(event)
@@ -115,7 +115,7 @@ def _same_event(one: Happening, other: Happening) -> Happening:
 
 
 def fold(items: Iterable[Happening]) -> list[Happening]:
-    """Merge what says the same of the same object but for durations and hashes, oldest first."""
+    """Merge events of one object whose messages differ only in durations and hashes. Oldest first."""
     merged: dict[tuple[str, ...], Happening] = {}
     for item in items:
         about = item.about
@@ -150,7 +150,7 @@ class Timeline:
 
 
 def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
-    """Newest events within the budget. Warnings go first: a normal event is only shown where room is left."""
+    """The newest events within the budget. Warnings take precedence: normal events get the room that is left."""
     room, shown = max_tokens, set[int]()
     by_worth = sorted(range(len(items)), key=lambda i: (not items[i].warning, -i))
     for index in by_worth:

@@ -1,4 +1,4 @@
-"""Reading JSON that may hold anything: API answers are taken apart without ever raising.
+"""Reads fields of JSON that may hold anything, without ever raising.
 
 An aggregated API, a broken controller or an attacker may put a list where the Kubernetes API documents an object. A
 value of the wrong type counts as absent.

@@ -1,7 +1,7 @@
 """What was done to a resource before, and what came of it (ADR-055, DD-HAPI-016).
 
-Looked up for the top owner of the resource the model named, together with the hash of its present spec, and told in a
-few lines. The hash serves the look-up only: it is shown nowhere.
+The history of the top owner of the resource is looked up together with the hash of its present spec, and shown to the
+model in a few lines. The hash serves the look-up only and is never shown.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What a look-up gave: the last 90 days, oldest first; one without a time counts as old.
+class KnownHistory:
+    """Remediations of the last 90 days, oldest first; one without a time counts as old.
 
-    `problem` says why nothing is known, empty when the store has answered.
+    `problem` says why nothing is known; it is empty if the store has answered.
     """
 
     spec_hash: str = ""
@@ -52,23 +52,23 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """Looks back for one request, which was received at `now`."""
+    """Looks up the history for one request, which was received at `now`."""
 
     history: History
     cluster: Cluster
     now: datetime
 
-    async def known(self, chain: OwnerChain) -> Known:
-        """The history of the top owner and the hash of its spec, read at the same time.
+    async def look_up(self, chain: OwnerChain) -> KnownHistory:
+        """Read the history of the top owner and hash its spec, at the same time.
 
         Never raises for the outside world.
         """
         hashing = asyncio.ensure_future(spec_hash_of(self.cluster, chain))
         try:
             past = await self.history.past(chain.root, hashing)
-            return Known(await hashing, in_order(past.remediations, self.now), past.regression)
+            return KnownHistory(await hashing, in_order(past.remediations, self.now), past.regression)
         except HistoryUnavailable as error:
-            return Known(await hashing, problem=str(error))
+            return KnownHistory(await hashing, problem=str(error))
         finally:
             hashing.cancel()
 
@@ -92,7 +92,7 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
 
 
 async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
-    """Any failure counts as absent, as executors do it: names that come and go must not look like changes."""
+    """Any failure counts as absent, as it does for executors: names that come and go must not look like changes."""
     try:
         return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace)))
     except ClusterError:
@@ -100,7 +100,7 @@ async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
-    """What is kept of a result. Parameters are told apart by their digest: values may be confidential."""
+    """What the history keeps of a result. Parameters are compared by their digest: values may be confidential."""
     chosen, cause = result.selected_workflow, result.root_cause_analysis
     return PastRemediation(
         id=result.request_key,
@@ -114,7 +114,7 @@ def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
     )
 
 
-def failed_here(known: Known) -> tuple[PastRemediation, ...]:
+def failed_here(known: KnownHistory) -> tuple[PastRemediation, ...]:
     """Executions that did not help although the spec was what it is now, oldest first."""
     on_this = {SpecMatch.BEFORE, SpecMatch.AFTER}
     return tuple(
@@ -133,7 +133,7 @@ def same_as_before(
     )
 
 
-def regressions(known: Known) -> list[PastRemediation]:
+def regressions(known: KnownHistory) -> list[PastRemediation]:
     """Executed remediations whose effect on the spec is gone: it is again what it was before them."""
     return [
         item
@@ -145,7 +145,7 @@ def regressions(known: Known) -> list[PastRemediation]:
 
 
 def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]:
-    """Actions that worked less each time: at least three scores, strictly falling. Oldest first is given."""
+    """Actions whose effectiveness falls strictly over at least three scores. `remediations` are oldest first."""
     scores: dict[str, list[float]] = {}
     for item in remediations:
         if item.action and item.score is not None and not item.drifted:
@@ -159,7 +159,7 @@ def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """An action that completed again and again for the same signal. `futile`: it is not known ever to have helped."""
+    """An action that completed repeatedly for the same signal. `futile`: it is not known to have helped even once."""
 
     action: str
     signal_type: str
@@ -196,8 +196,8 @@ SPEC = {
 }
 
 
-def describe(known: Known, now: datetime) -> dict[str, Any] | str:
-    """What is known of the past of a resource; a sentence when there is nothing to list."""
+def describe(known: KnownHistory, now: datetime) -> dict[str, Any] | str:
+    """The history as the model sees it, warnings first, newest last; a sentence if there is nothing to list."""
     if known.problem:
         return (
             f"unknown: {one_line(known.problem, 200)}; go on without it, but do not take this for no history"
@@ -215,8 +215,8 @@ def describe(known: Known, now: datetime) -> dict[str, Any] | str:
     return {name: value for name, value in told.items() if value}
 
 
-def warnings(known: Known, recent: Sequence[PastRemediation]) -> list[str]:
-    """What a person would hold against doing the same again."""
+def warnings(known: KnownHistory, recent: Sequence[PastRemediation]) -> list[str]:
+    """Reasons against repeating what was done before."""
     found, lines = known.remediations, list[str]()
     undone = regressions(known)
     if undone:

@@ -1,4 +1,4 @@
-"""Which pods, and which workload, stand behind an object of any kind: where the enrichment looks."""
+"""Finds the pods and the workload behind an object of any kind, for the first look."""
 
 from __future__ import annotations
 

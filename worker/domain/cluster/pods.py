@@ -23,7 +23,7 @@ class Container:
     """One container and its status.
 
     `kind` is `init`, `sidecar` (an init container that keeps running), `app`, or `ephemeral` (added for debugging: it
-    has no part in the state of the pod).
+    has no influence on the state of the pod).
     """
 
     name: str
@@ -175,7 +175,7 @@ def pod_failing(pod: Manifest) -> bool:
 
 
 def pod_reason(pod: Manifest, limit: int = 160) -> str:
-    """Why, in one line: how containers ended, what they wait for, why the pod is not scheduled. Empty in good health."""
+    """Why it fails, in one line: how containers ended, what they wait for, why it is not scheduled. Empty if healthy."""
     status = mapping(dig(pod, "status"))
     counted = (c for c in containers(pod) if c.kind != "ephemeral")
     parts = [part for c in counted if (part := container_reason(c))]
@@ -188,7 +188,7 @@ def pod_reason(pod: Manifest, limit: int = 160) -> str:
 
 
 def container_reason(container: Container) -> str:
-    """`app: OOMKilled exit 137, ended 2026-06-04T15:30:00Z`, or an empty text when there is nothing to tell."""
+    """`app: OOMKilled exit 137, ended 2026-06-04T15:30:00Z`, or an empty text if all is well."""
     told: list[str] = []
     if container.waiting and container.failing:
         message = text(container.waiting.get("message"))

@@ -1,7 +1,7 @@
-"""What of the cluster may be looked at: namespaces and kinds, by the operator's lists. A limit on top of RBAC.
+"""Which namespaces and kinds of the cluster may be read, by the operator's lists: a limit on top of RBAC.
 
-It stands before every read, the first look and the checks of the answer included, so that no tool and no rule can get
-around it. What lies outside is as good as forbidden: it is unknown, never absent.
+It applies to every read, those of the first look and of the checks included, so that no tool and no rule can bypass it.
+What lies outside counts as forbidden: it is unknown, never absent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery,
 from worker.domain.values.ports import Cluster
 
 NAMESPACE = ("Namespace", "v1")
-OUTSIDE = "outside of what this worker may look at; whether it exists is unknown"
+OUTSIDE = "outside the scope of this worker; whether it exists is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,20 @@ class Scope:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is limited."""
+        """Whether there are no limits."""
         return not (self.namespaces or self.denied_namespaces or self.denied_kinds)
 
     def allows_namespace(self, name: str) -> bool:
-        """Whether objects in this namespace may be looked at."""
+        """Whether objects in this namespace may be read."""
         allowed = not self.namespaces or _matches(name, self.namespaces)
         return allowed and not _matches(name, self.denied_namespaces)
 
     def allows_kind(self, *names: str) -> bool:
-        """Whether objects of this kind may be looked at. All names of it: as it was asked for, its plural."""
+        """Whether objects of this kind may be read. All names of it: as it was asked for, its plural."""
         return {_plain(name) for name in self.denied_kinds}.isdisjoint(map(_plain, names))
 
     def allows(self, kind: KindInfo, name: str, namespace: str) -> bool:
-        """Whether this object may be looked at. Without a namespace it is taken to be of cluster scope."""
+        """Whether this object may be read. Without a namespace it is taken to be of cluster scope."""
         if not self.allows_kind(kind.kind, kind.plural):
             return False
         place = name if (kind.kind, kind.api_version) == NAMESPACE else namespace
@@ -57,8 +57,8 @@ class Scope:
 class ScopedCluster:
     """The Cluster port, within a scope. Raises ClusterError FORBIDDEN for what lies outside.
 
-    What a kind is, discovery says: every spelling that it understands is judged by what it means, and read as that. A
-    list of all namespaces leaves the objects outside out and is not complete then.
+    Discovery resolves the kind first, so that every spelling is judged by what it means. A list of all namespaces leaves
+    out the objects outside the scope and is incomplete then.
     """
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:

@@ -1,7 +1,7 @@
 """The first look at the cluster, before the model is asked: which facts are gathered for which kind of object.
 
-Only observable facts, no conclusions. Sources are read concurrently inside one deadline and fail one by one: a source
-that failed is named as unknown, never as absent, and never stops the run. Failing things get the room first.
+Only observable facts, no conclusions. Sources are read concurrently within one deadline and fail independently: a source
+that failed is named as unknown, never as absent, and never stops the run. Failing objects get the room first.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _EnrichmentRun:
         self.open.discard(name)
 
     def result(self) -> Enrichment:
-        """What there is, whether or not all of it came in time."""
+        """What was found in time."""
         look = self._look()
         if not self.gathering:
             self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")

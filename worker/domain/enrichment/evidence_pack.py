@@ -1,4 +1,4 @@
-"""Pieces of evidence that share one budget: each gets what it needs up to a cap, then the most important get the rest."""
+"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, then the most important the rest."""
 
 from __future__ import annotations
 

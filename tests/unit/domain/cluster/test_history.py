@@ -15,7 +15,7 @@ from tests.fakes.memory_history import MemoryHistory
 from tests.fakes.messages import NOON, review_result
 from worker.domain.cluster.fields import reference
 from worker.domain.cluster.history import (
-    Known,
+    KnownHistory,
     Lookback,
     Recurrence,
     declining,
@@ -53,7 +53,7 @@ def done(hours=1.0, /, **fields):
 def known(*remediations, spec_hash=THIS, **fields):
     shuffled = list(remediations)
     random.Random(7).shuffle(shuffled)
-    return Known(spec_hash, in_order(shuffled, NOW), **fields)
+    return KnownHistory(spec_hash, in_order(shuffled, NOW), **fields)
 
 
 def told(*remediations, **fields):
@@ -101,14 +101,14 @@ async def test_a_look_back_asks_for_the_top_owner():
     revision = replica_set(api, "7d9", 1)
     cluster, chain = await chain_of(pod("api-7d9-x", owner=revision), revision, api)
     history = MemoryHistory.of(reference(api), done())
-    found = await Lookback(history, cluster, NOW).known(chain)
-    assert Known(fingerprint(api), (done(),)) == found
+    found = await Lookback(history, cluster, NOW).look_up(chain)
+    assert KnownHistory(fingerprint(api), (done(),)) == found
     assert [(("Deployment", "shop", "api"), fingerprint(api))] == history.asked
 
 
 async def test_a_store_that_is_down_is_told_and_ends_nothing():
     cluster, chain = await chain_of(deployment("api"))
-    found = await Lookback(MemoryHistory(down=True), cluster, NOW).known(chain)
+    found = await Lookback(MemoryHistory(down=True), cluster, NOW).look_up(chain)
     assert (fingerprint(deployment("api")), "the store is down") == (found.spec_hash, found.problem)
 
 
@@ -131,7 +131,7 @@ async def test_hash_and_history_are_read_at_the_same_time():
 
     cluster = Cluster([with_config(), obj("ConfigMap", "api-config")])
     chain = await owner_chain(cluster, reference(deployment("api")))
-    found = await asyncio.wait_for(Lookback(History(), cluster, NOW).known(chain), 5)
+    found = await asyncio.wait_for(Lookback(History(), cluster, NOW).look_up(chain), 5)
     assert found.spec_hash
 
 
@@ -272,7 +272,7 @@ def test_what_completes_again_and_again_recurs(changes, expected):
 def test_nothing_known_and_nothing_there_are_told_apart():
     assert "none in the last 90 days" == told()
     assert "none in the last 90 days" == told(done(24 * 91))
-    unknown = describe(Known(problem="connection refused"), NOW)
+    unknown = describe(KnownHistory(problem="connection refused"), NOW)
     assert unknown == "unknown: connection refused; go on without it, but do not take this for no history"
 
 
@@ -380,7 +380,7 @@ REMEDIATIONS = st.builds(
 
 @given(st.lists(REMEDIATIONS, max_size=30))
 def test_whatever_a_store_says_is_told_in_lines_and_without_hashes(remediations):
-    shown = describe(Known(THIS, in_order(remediations, NOW)), NOW)
+    shown = describe(KnownHistory(THIS, in_order(remediations, NOW)), NOW)
     lines = [shown] if isinstance(shown, str) else [line for part in shown.values() for line in part]
     assert lines
     assert not any("\n" in line or THIS in line or OLD in line for line in lines)

@@ -49,7 +49,7 @@ def within(**lists: tuple[str, ...]) -> ScopedCluster:
 async def refused(asked) -> ClusterReason:
     with pytest.raises(ClusterError) as caught:
         await asked
-    assert "may look at" in caught.value.message
+    assert "scope of this worker" in caught.value.message
     return caught.value.reason
 
 

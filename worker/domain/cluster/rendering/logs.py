@@ -1,4 +1,4 @@
-"""A container's log as text for a reader: decoded, cleaned, repeats folded, cut to a budget.
+"""A container's log as text for the model: decoded, cleaned, repeats folded, cut to a budget.
 
 The end of a log is worth most, its beginning says what was started, and in between lines that report errors count.
 """
@@ -253,7 +253,7 @@ def _bounded(lines: list[str]) -> list[str]:
 
 
 def most_interesting(found: list[Container]) -> Container:
-    """The container whose log tells most: one that fails, an init container at work, one that crashed, an app."""
+    """The container whose log to read first: one that fails, a running init container, one that crashed, an app."""
     apps = [c for c in found if c.kind == "app"] or found
     failing = [c for c in found if c.failing]
     at_work = [c for c in found if c.kind == "init" and c.running]

@@ -1,4 +1,4 @@
-"""An object of the Kubernetes API without what says nothing: noise of the machinery and the API server's defaults.
+"""Prunes objects of the Kubernetes API: bookkeeping and defaults of the API server are left out.
 
 What is left out is either a default of the Kubernetes API reference or bookkeeping (uids, versions, field ownership).
 Field ownership is folded into one fact, `metadata.lastChange`: who changed which fields of the object last, and when.
@@ -92,7 +92,7 @@ def _order(key: str) -> int:
 
 
 def _by_kind(kind: str, status: dict[str, Any]) -> None:
-    """What only one kind has too much of."""
+    """Prune what only one kind has."""
     if kind == "Node":
         for key in ("images", "volumesInUse", "volumesAttached"):
             status.pop(key, None)
@@ -101,7 +101,7 @@ def _by_kind(kind: str, status: dict[str, Any]) -> None:
 
 
 def _telling(conditions: list[Any]) -> list[Any]:
-    """Conditions of a Pod without those that say nothing, or only what Ready says."""
+    """Conditions of a Pod without those that say nothing beyond Ready."""
     ready = next((c for c in mappings(conditions) if c.get("type") == "Ready"), {})
     same = ("status", "reason", "message")
     return [

@@ -1,6 +1,6 @@
 """Objects of one kind as a table: a header row, then one row an object, cells separated by ` | `.
 
-Failing objects come first, so that what is cut when the table is too long is what matters least.
+Failing objects come first: where the table is too long, the end is cut.
 """
 
 from __future__ import annotations
@@ -97,5 +97,5 @@ def unhealthy(item: Manifest) -> bool:
 
 
 def only_unhealthy(items: Iterable[Manifest]) -> list[Manifest]:
-    """Those of the objects something is wrong with."""
+    """The unhealthy ones of the objects."""
     return [item for item in items if unhealthy(item)]

@@ -35,10 +35,10 @@ SENDER_TOKENS = {
 """How much of each text of the sender is shown, in tokens."""
 TURN_TOKENS = 3_450
 SHARES = (1.0, 0.5, 0.2, 0.05)
-"""What is tried, of the above, until the turn fits."""
+"""Fractions of these limits, tried in order until the turn fits."""
 LEAST_TOKENS = 20
 SOURCE_CHARS = 300
-TOLD = {
+SHOWN_SAFETY_FIELDS = {
     "priority",
     "environment",
     "service",
@@ -48,7 +48,7 @@ TOLD = {
     "user_impact",
     "rego_policy",
 }
-"""What of the safety context the model sees: constraints and impact, never the sender's `task`."""
+"""Fields of the safety context that the model sees: constraints and impact, never the sender's `task`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class PromptFacts:
 
 
 def opening_turn(request: Signal, facts: PromptFacts) -> str:
-    """The whole turn, Markdown. Text of the sender and of the cluster is redacted, bounded and fenced.
+    """The whole turn as Markdown. Texts of the sender and of the cluster are redacted, bounded and fenced.
 
-    Where all of it is long, what the sender wrote is cut shorter, so that the evidence keeps its room.
+    If the turn is too long, the texts of the sender are cut shorter, so that the evidence keeps its room.
     """
     texts = _Texts()
     turn = ""
@@ -77,7 +77,7 @@ def opening_turn(request: Signal, facts: PromptFacts) -> str:
 
 
 class _Texts:
-    """Texts of the sender: searched for secrets once, then cut as often as it takes."""
+    """Texts of the sender: redacted once, then cut as often as necessary."""
 
     def __init__(self) -> None:
         self._redacted: dict[str, str] = {}
@@ -89,7 +89,7 @@ class _Texts:
 
 
 def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str]) -> str:
-    """`shown(name, text)` is what may be seen of a text of the sender, `sender(name, text)` the same in a fence."""
+    """`shown(name, text)` is a text of the sender, redacted and cut; `sender(name, text)` is the same in a fence."""
 
     def sender(name: str, text: str) -> str:
         return fence(Evidence(source="sender", scope=name, body=shown(name, text)), facts.fence_token)
@@ -115,10 +115,10 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
 
 
 def safety_section(context: SafetyContext | None, shown: Callable[[str, str], str]) -> str:
-    """The safety context as compact self-documenting JSON: policy for the choice, no evidence about the cause."""
+    """The safety context as compact JSON: policy for the choice of a workflow, no evidence about the cause."""
     if context is None:
         return ""
-    told = told_of(context)
+    told = shown_safety_context(context)
     if not told:
         return ""
     text = shown("safety_context", told)
@@ -126,14 +126,14 @@ def safety_section(context: SafetyContext | None, shown: Callable[[str, str], st
     return f"{title}\n{one_line(text, 12 * SENDER_TOKENS['safety_context'])}"
 
 
-def told_of(context: SafetyContext) -> str:
-    """What the model is told of the safety context, as compact JSON; empty when that is nothing."""
-    told = context.model_dump(mode="json", include=TOLD, exclude_defaults=True)
+def shown_safety_context(context: SafetyContext) -> str:
+    """The fields of the safety context that the model sees, as compact JSON; empty if none is set."""
+    told = context.model_dump(mode="json", include=SHOWN_SAFETY_FIELDS, exclude_defaults=True)
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""
 
 
 def evidence_pack(facts: PromptFacts) -> str:
-    """What was read from the cluster before the first call; sources that failed are unknown, not absent."""
+    """The evidence gathered before the first call. Sources that failed are named as unknown, not as absent."""
     lines = ["## Evidence gathered so far"]
     lines += [fence(_clean(item), facts.fence_token) for item in facts.evidence]
     if not facts.evidence:

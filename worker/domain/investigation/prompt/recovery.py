@@ -1,4 +1,4 @@
-"""What a recovery is told first: the attempt that failed, and what to make of it (DD-RECOVERY-003).
+"""The first section of a recovery: the attempt that failed, and how to treat it (DD-RECOVERY-003).
 
 The only place where an earlier conclusion is shown to the model: the handoff requires it. Reasons are Kubernetes reason
 codes; the advice belongs to the code, never to the message.

@@ -246,12 +246,12 @@ def storm(request: Signal, shown: Callable[[str, str], str]) -> str:
         lines.append(f"- Alert Count: {request.storm_alert_count}")
     if request.affected_resources:
         more = len(request.affected_resources) - SHOWN_RESOURCES
-        names = shown("affected_resources", stormy_resources(request))
+        names = shown("affected_resources", storm_resources(request))
         lines.append(f"- Affected Resources: {names}" + (f" and {more} more" if more > 0 else ""))
     return "\n".join(lines)
 
 
-def stormy_resources(request: Signal) -> str:
+def storm_resources(request: Signal) -> str:
     """The first resources of a storm."""
     return ", ".join(word(name) for name in request.affected_resources[:SHOWN_RESOURCES])
 

@@ -1,4 +1,4 @@
-"""Everything of the sender that the prompt shows, by field: what has to be searched for orders to the model."""
+"""The sender's texts that the prompt shows, by field, so that they can be searched for instructions to the model."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from schemas.enrichment import EnrichmentResults
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from worker.domain.intake.context import sent_enrichment
-from worker.domain.investigation.prompt.incident import told_of
+from worker.domain.investigation.prompt.incident import shown_safety_context
 from worker.domain.investigation.prompt.recovery import first_factors, first_parameters
 from worker.domain.investigation.prompt.sections import (
     custom_filters,
     known_filters,
     pairs,
     resource_path,
-    stormy_resources,
+    storm_resources,
 )
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle
 
 SENDER_TOKENS = 800
-"""More than the prompt shows of any text of the sender, however it is cut."""
+"""For each text: more than the prompt ever shows of it."""
 
 
 def sender_texts(request: Signal) -> tuple[Evidence, ...]:
-    """What the sender wrote, as far as the model is shown it or further; the id is the field's path.
+    """At least what the model is shown of each text of the sender; the id is the path of the field.
 
-    Searched for secrets before it is cut, as the prompt does: otherwise the two would not show the same part.
+    Texts are redacted before they are cut, as in the prompt: otherwise the two would not hold the same part.
     """
     return tuple(
         Evidence("sender", name, cut_middle(redact(text), SENDER_TOKENS).text, id=name)
@@ -37,7 +37,7 @@ def sender_texts(request: Signal) -> tuple[Evidence, ...]:
 
 
 def sender_fields(request: Signal, sent: EnrichmentResults | None) -> Mapping[str, str]:
-    """Texts by the path of their field, uncut. `sent` is what the sender found out. Empty fields are left out."""
+    """Uncut texts by the path of their field. `sent` is the enrichment of the sender. Empty fields are left out."""
     fields = {
         "signal_type": request.signal_type,
         "signal_source": request.signal_source,
@@ -49,10 +49,10 @@ def sender_fields(request: Signal, sent: EnrichmentResults | None) -> Mapping[st
         "business_category": request.business_category or "",
         "cluster_name": request.cluster_name,
         "storm_window": request.storm_window,
-        "affected_resources": stormy_resources(request),
+        "affected_resources": storm_resources(request),
         "signal_labels": pairs(request.signal_labels),
         "signal_annotations": pairs(request.signal_annotations),
-        "safety_context": told_of(request.safety_context) if request.safety_context else "",
+        "safety_context": shown_safety_context(request.safety_context) if request.safety_context else "",
         **_enrichment(sent),
         **(_previous(request) if isinstance(request, RecoveryRequest) else {}),
     }

@@ -110,7 +110,7 @@ async def list_available_actions(run: ToolContext, asked: ListAvailableActions) 
         "signal_types_in_catalog": sorted(signal_types_of(everything)),
     }
     if not actions:
-        shown["note"] = "no workflow fits; to choose none is right then"
+        shown["note"] = "no workflow fits: selecting none is the right answer"
     return _output(run, shown, context)
 
 
@@ -170,7 +170,7 @@ def _output(run: ToolContext, shown: dict[str, Any], context: SelectionContext) 
 
 
 def with_target(context: SelectionContext, target: Target | None) -> SelectionContext:
-    """The context narrowed by what is known of a target: its owner chain and its detected labels."""
+    """The context narrowed by the owner chain and the detected labels of a target."""
     if target is None:
         return context
     return replace(

@@ -189,7 +189,7 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
 async def _history(run: ToolContext, chain: OwnerChain) -> dict[str, Any] | str:
     if run.lookback is None:
         return NO_HISTORY
-    return describe(await run.lookback.known(chain), run.now)
+    return describe(await run.lookback.look_up(chain), run.now)
 
 
 async def _changes(run: ToolContext, root: ObjectRef) -> list[str]:
@@ -207,7 +207,7 @@ async def _kind(run: ToolContext, asked: OfKind) -> KindInfo:
 
 
 async def _similar(run: ToolContext, ref: ObjectRef) -> str:
-    """Names of the same kind that are close, for a name that does not exist; empty when they can't be read."""
+    """Similar names of the same kind, for a name that does not exist; empty if they cannot be read."""
     try:
         listing = await run.cluster.list(ListQuery(ref.kind, ref.namespace, ref.api_version))
     except ClusterError:
@@ -226,7 +226,7 @@ async def _similar(run: ToolContext, ref: ObjectRef) -> str:
 
 
 def problem_of(error: ClusterError, scope: str) -> ToolProblem:
-    """A failure of the cluster in words that help: what it means, and that it says nothing about the object."""
+    """A failure of the cluster, with a hint at what it means and that it says nothing about the object."""
     hints = {
         ClusterReason.FORBIDDEN: "the worker may not read this; whether it exists is unknown",
         ClusterReason.UNKNOWN_KIND: "the cluster does not know this kind; give api_version or check the spelling",

@@ -1,7 +1,8 @@
-"""Tools of other servers that operators have mounted: how they are named, shown to the model, called and answered.
+"""Tools of MCP servers that operators have mounted: how they are named, shown to the model and called.
 
-Everything about them is hostile: names, descriptions and schemas stand in the prompt and are bounded, cleaned and searched
-for instructions; answers are evidence from outside (`mcp:<server>`), which proves nothing about the cluster.
+Nothing that such a server says is trusted. Names, descriptions and schemas become part of the prompt, so they are bounded,
+cleaned, reduced to what every model provider accepts, and searched for instructions. Answers are evidence from outside
+(`mcp:<server>`), which proves nothing about the cluster.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from worker.domain.values.tokens import fits
 
 MAX_TOOLS = 16
 SPEC_TOKENS = 200
-"""Of one tool, its description and schema each at most half: all of them together cost at most 3,200 tokens."""
+"""For one tool; its description and its schema get half each. All tools together cost at most 3,200 tokens."""
 MAX_DESCRIPTION = 300  # characters
 MAX_ARGUMENTS = 4_000  # characters of JSON
 MAX_DEPTH = 8
 MAX_TEXT = 100_000
-"""Characters of an answer that are looked at at all. What is shown is far less."""
+"""Characters of an answer that are examined; far fewer are shown."""
 NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
-"""Longest name of a tool that the providers' APIs take; they take only letters, digits, `_` and `-`."""
+"""Longest tool name that the providers accept. They accept only letters, digits, `_` and `-`."""
 NOT_REACHED = "its server has not been reached yet: nothing is known about it"
 WITHHELD = "its description is withheld: it reads like instructions to its reader"
 NO_TEXT = "the answer holds no text"
@@ -42,7 +43,7 @@ ANYTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 class ExternalArguments(RootModel[dict[str, Any]]):
-    """Arguments of a mounted tool: any JSON object within bounds. Its server checks the rest."""
+    """Arguments of a mounted tool: any JSON object within bounds. The server validates the rest."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,7 +80,7 @@ def _defined(external: ExternalTools, tool: ExternalTool) -> ToolDef:
 
 
 async def _call(external: ExternalTools, tool: ExternalTool, asked: ExternalArguments) -> ToolOutput:
-    """Its answer, cut to what is looked at. No secret leaves in the arguments, wherever the model has it from."""
+    """Call the tool. Secrets are removed from the arguments, wherever the model has them from; the answer is cut."""
     server, name = tool.server, tool.name
     arguments = redact_json(asked.root)
     scope = f"{server}.{name} {one_line(json.dumps(arguments), 160)}"
@@ -106,7 +107,7 @@ def _description(tool: ExternalTool) -> str:
 
 
 def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The most telling form of the schema that is short enough and holds no instructions."""
+    """The most detailed form of the schema that is short enough and holds no instructions."""
     for depth, described in ((3, True), (3, False), (1, False)):
         plain = plain_schema(schema, depth, described=described)
         text = json.dumps(plain)
@@ -117,17 +118,17 @@ def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array"})
 PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Names of properties that the providers' APIs take."""
+"""Property names that the providers accept."""
 MAX_PROPERTIES, MAX_VALUES = 20, 20
 MAX_WORDS, MAX_VALUE = 120, 60  # characters
 MAX_NUMBER = 2**53
-"""Beyond it JSON readers no longer agree on a number (RFC 8259, section 6)."""
+"""Beyond it JSON parsers no longer agree on a number (RFC 8259, section 6)."""
 REFERENCE = "#/$defs/"
 DEEPEST = 32
 
 
 def depth_of(value: Any) -> int:
-    """How deep objects and lists are nested; at most 33 is counted."""
+    """How deep objects and lists are nested; counted up to 33."""
     level, depth = [value], 0
     while depth <= DEEPEST:
         inner = [child for item in level for child in _children(item)]
@@ -144,7 +145,7 @@ def _children(value: Any) -> Sequence[Any]:
 
 
 def plain_schema(schema: Mapping[str, Any], depth: int, *, described: bool) -> dict[str, Any]:
-    """The schema of an object, `depth` levels of it. What is left out is free: the server checks what it gets."""
+    """The first `depth` levels of the schema of an object. What is left out is unconstrained: the server validates."""
     definitions = schema.get("$defs")
     known = definitions if isinstance(definitions, Mapping) else {}
     plain = _plain({**schema, "type": "object"}, known, depth, described=described)
@@ -177,7 +178,7 @@ def _plain(schema: Any, known: Mapping[str, Any], depth: int, *, described: bool
 
 
 def _resolved(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema behind one reference and one choice: of several forms the first that is not null."""
+    """The schema behind a reference or a choice; of several forms the first one that is not null."""
     if not isinstance(schema, Mapping):
         return {}
     found = _referenced(schema, known)
@@ -203,13 +204,13 @@ def _type(stated: Any) -> str:
 
 
 def _values(stated: Any) -> list[Any]:
-    """The values if they are short and few: a part of a list would be wrong."""
+    """The enum values if they are few and short; a part of the list would be wrong."""
     values = stated if isinstance(stated, list) and len(stated) <= MAX_VALUES else []
     return values if all(map(_sendable, values)) else []
 
 
 def _sendable(value: Any) -> bool:
-    """Whether a value is short, and every JSON writer can write it."""
+    """Whether a value is short and can be written by every JSON library."""
     if isinstance(value, int):
         return abs(value) < MAX_NUMBER
     if isinstance(value, float):

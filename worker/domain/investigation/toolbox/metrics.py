@@ -1,4 +1,4 @@
-"""The tool that asks Prometheus. Offered only where one is configured; read-only, bounded in time range and size."""
+"""The tool that queries Prometheus, offered only where one is configured. Bounded in time range and size."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _nothing(
             f"{page.weaker} fit with a confidence below {query.min_confidence:g}: lower min_confidence to see them"
         )
     elif query.signal_type.lower() in {name.lower() for name in signal_types}:
-        why.append("no workflow fits; to choose none is right then")
+        why.append("no workflow fits: selecting none is the right answer")
     else:
         near = difflib.get_close_matches(query.signal_type, signal_types, NEAR_SPELLINGS)
         others = (

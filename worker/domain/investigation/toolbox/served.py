@@ -1,8 +1,8 @@
-"""Tools for other agents: the workflow catalog and the context of a resource, answered by the code our own model uses.
+"""Tools for other agents: the workflow catalog and the context of a resource, run by the code the worker's model uses.
 
-In a run of our own the business labels come from the request, and component and detected labels from the last
-get_resource_context. Here the caller says them with each call: nothing is kept between two calls, so that agents cannot
-disturb each other. A caller is no model under our gate: what it chooses is for whoever runs it to check.
+In an investigation of the worker, business labels come from the request, and component and detected labels from the last
+get_resource_context. Other agents state them with each call. Nothing is kept between calls, so agents cannot disturb each
+other. What an agent chooses is not checked here; whoever runs the agent has to.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _priority(value: str) -> str:
 
 
 class Circumstances(Arguments):
-    """What a caller may say of the incident beside the arguments of a catalog tool. What is not said constrains nothing."""
+    """What a caller may state about the incident besides a catalog tool's arguments. What is missing constrains nothing."""
 
     environment: Annotated[Word, AfterValidator(_environment)] = Field(
         default="", description="e.g. production"
@@ -81,7 +81,7 @@ class Circumstances(Arguments):
 
     @property
     def look_up(self) -> ToolCall | None:
-        """The call that makes the affected object the target."""
+        """The call that makes the affected object the target; None if no object was named."""
         if not self.resource_name:
             return None
         parts = ("kind", "name", "namespace", "api_version")
@@ -95,7 +95,7 @@ CIRCUMSTANCES = frozenset(Circumstances.model_fields)
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """An answer. `body` is JSON unless it was cut or begins with `error: `; `note` says what was covered and left out."""
+    """`body` is JSON unless it was cut or begins with `error: `. `note` says what was covered and what was left out."""
 
     body: str
     note: str = ""
@@ -103,18 +103,18 @@ class ServedAnswer:
 
 
 class ServedTools:
-    """Answers calls, each by itself. `history` may be missing."""
+    """Answers each call independently of all others. Without a `history`, past remediations are unknown."""
 
     def __init__(self, cluster: Cluster, catalog: Catalog, clock: Clock, history: History | None) -> None:
         self._cluster, self._catalog, self._clock, self._history = cluster, catalog, clock, history
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools by name."""
+        """The tools, sorted by name."""
         return tuple(ToolSpec(tool.name, tool.served_as, _parameters(tool)) for tool in SERVED.values())
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ServedAnswer:
-        """What the tool answers; an error is an answer too."""
+        """Call a tool. Errors are answers too: it never raises for the outside world."""
         if (tool := SERVED.get(name)) is None:
             return ServedAnswer(f"error: unknown tool; there are: {', '.join(SERVED)}", ok=False)
         if not tool.uses_target and _of_secret(arguments):
@@ -139,8 +139,8 @@ class ServedTools:
 
 
 def _of_secret(arguments: Mapping[str, Any]) -> bool:
-    """Our own model may make a Secret that is missing its target. A caller who asks for its context would only hear back
-    what it said: nothing of a Secret is read, not even whether it exists.
+    """Whether the arguments name a Secret. Its context would be empty: nothing of a Secret is read, not even whether it
+    exists. Only the worker's own model may name a missing Secret as the target.
     """
     kind = arguments.get("kind")
     return isinstance(kind, str) and is_secret(kind)
@@ -158,7 +158,7 @@ def _parameters(tool: ToolDef) -> Mapping[str, Any]:
 
 
 def _circumstances(arguments: Mapping[str, Any]) -> Circumstances:
-    """What was said by arguments of their own, else among the `filters` of a search (the form of DD-LLM-001)."""
+    """Labels given as arguments of their own, else those among the `filters` of a search (the form of DD-LLM-001)."""
     filters = arguments.get("filters")
     among = {label_name(k): v for k, v in filters.items()} if isinstance(filters, Mapping) else {}
     said = {label: among[label] for label in BUSINESS_LABELS if isinstance(among.get(label), str)}

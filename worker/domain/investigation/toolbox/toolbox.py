@@ -1,7 +1,7 @@
-"""Running what the model asks for: arguments checked, bounded in time and size, never twice, always fenced.
+"""Runs the tool calls of a model: arguments checked, bounded in time and size, never repeated, always fenced.
 
-Whatever goes wrong in the outside world becomes a text that tells the model what would work; nothing it asks for can
-end a run. Results are cut before they are sent for the first time and are never changed later.
+A failure of the outside world becomes an error text that tells the model what would work; no call can end a run. Results
+are cut before they are first sent and never change afterwards, so that providers can cache the conversation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from worker.domain.values.workflow_search import Target
 
 DEADLINE_SECONDS = 20.0
 MAX_ALIKE = 5
-"""Calls of one tool about one object that differ only in how much is shown. More of them are refused."""
+"""How many calls of one tool about one object may differ only in how much is shown; further ones are rejected."""
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
 ALIKE = (
@@ -43,7 +43,7 @@ ALIKE = (
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the toolbox has learned from one turn of calls, to be kept beside their results.
+    """What a successor must know of one turn of calls beside their results.
 
     `answers`: what was asked -> position of its answer in the turn. `alike`: how often each object was asked about, in
     all turns until now. `target`: the target after the turn.
@@ -56,7 +56,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What becomes of one call: refused with a text, answered from memory, or run. `tool` is None for an unknown one."""
+    """How one call is treated: rejected with a text, answered from memory, or run. `tool` is None if it is unknown."""
 
     call: ToolCall
     key: str
@@ -94,11 +94,11 @@ class Toolbox:
         return self._context.target
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """The answer to one call. Never raises for anything the model or the outside world does."""
+        """Run one call. Never raises for anything that the model or the outside world does."""
         return (await self.run_all((call,)))[0]
 
     async def run_all(self, calls: Sequence[ToolCall]) -> tuple[ToolResult, ...]:
-        """Answers in the order of the calls, which run at the same time.
+        """Run the calls at the same time. Returns their results in the order of the calls.
 
         Tools that use the target run after the others, so that they see the one a get_resource_context beside them sets.
         """
@@ -120,13 +120,13 @@ class Toolbox:
         return tuple(self._settle(plan, found.get(plan.key)) for plan in plans)
 
     def remembered(self, results: Sequence[ToolResult]) -> Remembered:
-        """What a successor needs to know beside these results, the last that `run_all` gave."""
+        """What a successor must know beside these results, which `run_all` returned last."""
         position = {id(result): at for at, result in enumerate(results)}
         answers = {key: position[id(kept)] for key, kept in self._answers.items() if id(kept) in position}
         return Remembered(answers, dict(self._alike), self._context.target)
 
     def recall(self, results: Sequence[ToolResult], memory: Remembered) -> None:
-        """Take over one turn of calls that an earlier run has made, in place of running them."""
+        """Restore the state after a turn of calls that an earlier run has made."""
         self._answers |= {key: results[at] for key, at in memory.answers.items() if at < len(results)}
         self._alike, self._context.target = Counter(memory.alike), memory.target
 

@@ -16,7 +16,7 @@ from schemas.safety import SafetyContext
 from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.catalog.selection import for_final_choice, signal_types_of
 from worker.domain.cluster.detected_labels import detect_labels
-from worker.domain.cluster.history import Known, Lookback, failed_here
+from worker.domain.cluster.history import KnownHistory, Lookback, failed_here
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
@@ -187,11 +187,11 @@ class FactFinder:
             (f"Pod in {home}:", f"Pod in {home} ", f"Pod {home}/", "Pod in all namespaces")
         )
 
-    async def _history(self, answer: Answer, chain: OwnerChain | None) -> Known:
+    async def _history(self, answer: Answer, chain: OwnerChain | None) -> KnownHistory:
         """Past remediations of the top owner; empty when no workflow was chosen."""
         if self.lookback is None or chain is None or answer.selected_workflow is None:
-            return Known()
-        return await self.lookback.known(chain)
+            return KnownHistory()
+        return await self.lookback.look_up(chain)
 
     async def _signal_types(self) -> frozenset[str]:
         return signal_types_of(await self.catalog.actions(SelectionContext())) | self.extra_signal_types

@@ -147,7 +147,7 @@ async def test_when_nothing_fits_the_labels_that_left_workflows_out_are_counted(
     assert ([], 0) == (shown["workflows"], shown["total_results"])
     assert {"environment": 2, "priority": 1} == shown["left_out_by"]
     assert {"environment": 1} == shown["left_out_only_by"]
-    assert "to choose none is right" in shown["notes"][-1]
+    assert "selecting none is the right answer" in shown["notes"][-1]
 
 
 async def test_a_signal_type_of_no_workflow_brings_those_that_are_near():
