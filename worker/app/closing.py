@@ -43,7 +43,7 @@ class Closing:
         self._events, self._clock, self._metrics = events, clock, metrics
 
     async def answer(self, result: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
-        """Publish the result, once; whoever published it, the message is done."""
+        """Publish the result unless it is published already; either way the message is done."""
         stored = await self._events.result(result, replace_failed=accepted.replayed)
         if stored.request_digest != accepted.digest:
             return await self.conflict(accepted, answered(stored))

@@ -1,8 +1,8 @@
 """One chain of audit events as it is read: in the order of the stream, in little memory (32 bytes for each event).
 
-An event that was published before is there again when a worker took the request over: the same bytes, and no problem.
-The first time, events come in the order of their numbers, since each is confirmed before the next one is published. So
-an event that comes too early tells at once that others are missing or were moved.
+A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come in the
+order of their numbers, since each is confirmed before the next one is published. So an event that comes too early shows
+at once that others are missing or were moved.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ HASH_BYTES: Final = 32
 class Chain:
     """What is known of one chain.
 
-    `first` is the sequence of its first event that was seen, above 1 when the beginning is missing; `next` the sequence
-    that should come now, or the first one that is missing. `last_at`: when the newest event was stored; its own time, which
-    whoever wrote it has chosen, only when that is not known. `latest`: of the event that says to be the youngest, its time,
-    sequence and position.
+    `first` is the sequence of the first event seen, above 1 when the beginning is missing; `next` the sequence that is
+    expected now, or the first one that is missing. `last_at`: when the newest event was stored, or its own time when that
+    is unknown. `latest`: time, sequence and position of the event with the latest time of its own.
     """
 
     __slots__ = (
@@ -73,7 +72,7 @@ class Chain:
         return any(known.hex() == event_hash for known in self._all())
 
     def follow(self, link: Link, position: int, stored_at: datetime | None = None) -> bool:
-        """Take the next event, which is intact. Whether it is a new one of the unbroken part."""
+        """Take the next intact event. Returns True if it is new and extends the unbroken part."""
         at = (link.sequence - self.first) * HASH_BYTES
         if link.sequence < self.first:
             self.wrong(link.sequence, ChainProblem.MISSING, "it comes after events that follow it", position)
@@ -97,7 +96,7 @@ class Chain:
         return False
 
     def wrong(self, sequence: int, problem: ChainProblem, detail: str, position: int = 0) -> None:
-        """Note a problem; the one with the lowest sequence stays, of these the first."""
+        """Note a problem. The first one with the lowest sequence is kept."""
         if self.bad is None or sequence < self.bad.sequence:
             self.bad = AuditFinding(self.key, self.name, sequence, problem, detail, position)
 

@@ -1,7 +1,7 @@
-"""Whether audit events are all there, unchanged and in order, and belong to the results that were published.
+"""Checks that audit events are complete, unchanged and in order, and belong to the published results.
 
-A chain without a key shows every change but one: whoever may write can compute all hashes of a whole chain anew. That is
-what signatures are for, and heads that are kept elsewhere.
+Hashes alone show every change but one: an attacker who may write to the stream can recompute the hashes of a whole
+chain. Signatures, and heads of chains that are kept elsewhere, show this as well.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from worker.domain.audit.link import End, Link, read_link
 from worker.domain.values.ports import SignatureCheck
 
 RESUMABLE: Final = timedelta(hours=24)
-"""How long a journal is kept: later nobody goes on with a chain."""
+"""How long a journal is kept: after that no run continues a chain."""
 
 LISTED: Final = 10_000
-"""How many messages that are no events are listed."""
+"""How many unreadable messages are listed."""
 
 CLOCKS: Final = timedelta(minutes=10)
-"""How much clocks of workers and of this check may differ."""
+"""How much the clocks of workers and of this check may differ."""
 
 
 class AuditCheck:
-    """Reads events in the order of the stream, then says what is wrong. Per event it keeps 32 bytes.
+    """Reads events in the order of the stream, then reports what is wrong. It keeps 32 bytes per event.
 
-    `keys` are those that may sign. With some, each end of a chain has to have a good signature. With `only`, a request
-    key, everything else is passed over.
+    With `keys`, each end of a chain must have a valid signature by one of them. With `only`, a request key, all other
+    events are skipped.
     """
 
     def __init__(self, keys: Sequence[SignatureCheck] = (), *, only: str = "") -> None:
@@ -50,7 +50,7 @@ class AuditCheck:
         self._signed = self._ends = 0
 
     def add(self, position: int, body: bytes, stored_at: datetime | None = None) -> None:
-        """Read the next message. `position` is where it stands, for people; `stored_at` the server's time of it."""
+        """Read the next message. `position` is its place, for the report; `stored_at` the time at which it was stored."""
         try:
             link = read_link(body)
         except ValueError as e:
@@ -75,14 +75,14 @@ class AuditCheck:
             self._check_end(chain, link.end, position)
 
     def finish(self, facts: AuditFacts) -> Report:
-        """What is wrong, the first of each chain."""
+        """The report: the first thing that is wrong with each chain."""
         notable, count = list[ChainReport](), Counter[ChainStatus]()
         for chain, status in self._judged(facts):
             count[status] += 1
             if status is not ChainStatus.BAD and (status is not ChainStatus.COMPLETE or self._only):
                 notable.append(ChainReport(chain.key, chain.name, status, chain.seen, chain.head))
         chains = [chain for chains in self._chains.values() for chain in chains.values()]
-        bad = [self._told(chain.bad) for chain in chains if chain.bad]
+        bad = [self._most_telling(chain.bad) for chain in chains if chain.bad]
         return Report(
             [*self._unreadable, *bad, *self._loose.values(), *self._without_events(facts)],
             notable,
@@ -102,13 +102,13 @@ class AuditCheck:
                 changed = (chain.key, chain.name) in self._loose
                 yield chain, ChainStatus.BAD if chain.bad or changed else status
 
-    def _told(self, bad: AuditFinding) -> AuditFinding:
-        """An event that was changed is missing from its chain; that it is there, and changed, says more."""
+    def _most_telling(self, bad: AuditFinding) -> AuditFinding:
+        """A changed event is also missing from its chain; of the two findings, report the change."""
         changed = self._loose.pop((bad.request_key, bad.chain), None)
         return changed if changed is not None and changed.sequence == bad.sequence else bad
 
     def _changed(self, link: Link, position: int) -> None:
-        """Which event it was cannot be told for sure: what it says about that may be what was changed."""
+        """Note a changed event. Its own key, chain and sequence may be what was changed."""
         place = (link.request_key, link.chain)
         known = self._loose.get(place)
         if known is None or link.sequence < known.sequence:
@@ -139,7 +139,7 @@ class AuditCheck:
 
 
 def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:
-    """The chains of one request, in the order in which they begin; their problems are noted in them."""
+    """The status of each chain of one request, in the order in which they begin. Notes problems in the chains."""
     for chain in chains:
         _not_in_the_future(chain, facts)
         expired = False
@@ -155,7 +155,7 @@ def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain,
 
 
 def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
-    """Events without a server's time as well: whoever may choose any time could keep a cut chain open for ever."""
+    """Checks events without a stored time as well: with a time of the writer's choice a cut chain could stay open."""
     time, sequence, position = chain.latest
     if time - facts.now > CLOCKS:
         detail = f"it says {time.isoformat()}, which is still to come"
@@ -163,12 +163,12 @@ def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
 
 
 def _may_have_expired(chain: Chain, facts: AuditFacts) -> bool:
-    """Nobody goes on with a chain after a day, so what is missing is at most so much older than what is there."""
+    """No run continues a chain after a day, so missing events are at most a day older than those that are left."""
     return facts.kept_since is not None and chain.first_time <= facts.kept_since + RESUMABLE + CLOCKS
 
 
 def _earlier(chain: Chain, following: Chain) -> ChainStatus:
-    """A chain after which another one begins: it has an end, or there is a reason why it has none."""
+    """A chain that another one follows: it has an end, or there is a reason why it has none."""
     if chain.ended:
         return ChainStatus.COMPLETE
     if following.first > 1:
@@ -204,7 +204,7 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
 
 
 def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
-    """A request that old is in the queue: no worker has run for a day, or all of them were told to wait."""
+    """A request this old is in the queue: no worker has run for a day, or all of them had to wait."""
     return facts.waiting_since is not None and facts.waiting_since - CLOCKS < chain.first_time
 
 

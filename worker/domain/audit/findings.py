@@ -9,7 +9,7 @@ from datetime import datetime
 
 
 class ChainProblem(enum.StrEnum):
-    """What is wrong. Every one of them means that somebody has touched the trail, or that a part of it is lost."""
+    """What is wrong with a chain. Each means that the trail was tampered with, or that a part of it is lost."""
 
     UNREADABLE = "unreadable"
     CHANGED = "changed"
@@ -27,7 +27,7 @@ class ChainProblem(enum.StrEnum):
 
 
 class ChainStatus(enum.StrEnum):
-    """What a chain looks like. `abandoned`: the journal was gone or unreadable, so a later chain does without its end."""
+    """The state of a chain. `abandoned`: the journal was gone or unreadable, so a later chain replaced this one."""
 
     COMPLETE = "complete"
     OPEN = "open"
@@ -38,9 +38,9 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first thing that is wrong with a chain, or with a message that belongs to none (sequence 0).
+    """The first problem of a chain, or of a message that belongs to none (sequence 0).
 
-    `position` is where it was seen: the sequence in the stream, or the line of the file; 0 for what is missing.
+    `position` is the sequence in the stream or the line of the file; 0 for a missing event.
     """
 
     request_key: str
@@ -64,10 +64,9 @@ class StoredResult:
 class AuditFacts:
     """What is known besides the events.
 
-    `now`: when the reading of the events began. `results` by request key; None when they were not read. They have to be
-    read before the events are: then every event of a stored result is there. `waiting_since`: when the oldest request
-    in the queue was stored, None for an empty queue. `kept_since`: events from before may have expired; None when none
-    can have.
+    `now`: when reading the events began. `results` by request key; None when they were not read. Read them before the
+    events, so that every event of a stored result is there. `waiting_since`: when the oldest request in the queue was
+    stored; None for an empty queue. `kept_since`: older events may have expired; None when none can have.
     """
 
     now: datetime
@@ -78,7 +77,7 @@ class AuditFacts:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """One chain. `head` is the hash of its last event, which may be kept elsewhere as a proof."""
+    """One chain. `head` is the hash of its last event; kept elsewhere, it proves the chain."""
 
     request_key: str
     chain: str
@@ -89,10 +88,10 @@ class ChainReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check has found. `events` counts each once, `republished` how often one was read again.
+    """The result of a check. `events` counts each event once, `republished` the further copies.
 
-    `signed` counts the ends with a signature: a good one, when keys were given (`checked_signatures`). `notable` are the
-    chains that are neither complete nor bad. `checked_results`: how many there were; None when they were not read.
+    `signed` counts the ends with a signature; with keys (`checked_signatures`) only valid ones. `notable` are the chains
+    that are neither complete nor bad. `checked_results`: the number of results; None when they were not read.
     """
 
     findings: Sequence[AuditFinding] = ()

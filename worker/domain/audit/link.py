@@ -1,4 +1,4 @@
-"""One published audit event as a link of a chain: read strictly, since whatever is not canonical was not written by us."""
+"""One published audit event as a link of a chain. Read strictly: a worker writes canonical JSON only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HASHES: Final = ("prev", "hash")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What the last event of a chain says of its result, and who signed it. `key_id` is empty when nobody did."""
+    """The end of a chain: the digest of its result, and its signature. `key_id` is empty when it is not signed."""
 
     sequence: int
     time: datetime
@@ -34,7 +34,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An event. `intact`: its content has the hash that it says. `continues` and `replayed` only in a first event."""
+    """An event. `intact`: its content matches its hash. Only a first event has `continues` and `replayed`."""
 
     request_key: str
     chain: str
@@ -50,7 +50,7 @@ class Link:
 
 
 def read_link(body: bytes) -> Link:
-    """The event in a message. Raises ValueError for what is none, or is one written in another way than ours."""
+    """The event in a message. Raises ValueError for anything that is not an event in canonical form."""
     try:
         event: Any = json.loads(body)
         same = canonical(event) == body

@@ -1,4 +1,4 @@
-"""An audit event as bytes: canonical JSON, so that whoever publishes it again publishes the same."""
+"""An audit event as bytes: canonical JSON, so that every run publishes the same bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record_of(event: AuditEvent) -> AuditRecord:
 
 
 def finished(event: AuditEvent, signer: Signer | None) -> AuditEvent:
-    """The event with its hash, and signed if it ends a chain and somebody signs."""
+    """The event with its hash, signed if it ends a chain and there is a signer."""
     if signer is not None and event.event_type in ENDS:
         value = base64.b64encode(signer.sign(head_text(event.model_dump(mode="json")))).decode()
         event = event.model_copy(update={"signature": Signature(key_id=signer.key_id, value=value)})
@@ -33,9 +33,9 @@ def finished(event: AuditEvent, signer: Signer | None) -> AuditEvent:
 
 
 def read_record(body: bytes) -> AuditRecord:
-    """An event that was published or kept, perhaps by another version: only what headers and chain need is read.
+    """A stored event, perhaps of another version: only what headers and chain need is read.
 
-    Raises ValueError for anything that is no event.
+    Raises ValueError for anything that is not an event.
     """
     try:
         event: Any = json.loads(body)

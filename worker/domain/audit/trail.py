@@ -202,6 +202,6 @@ def _text(turn: Turn) -> str:
 
 
 def _tool_calls(run: RecordedSteps) -> int:
-    """How many tool calls earlier runs have told of."""
-    told = (record.event_type for step in run.past for record in step.events)
-    return sum(event_type == audit.EventType.LLM_TOOL_CALL for event_type in told)
+    """How many tool calls earlier runs recorded."""
+    recorded = (record.event_type for step in run.past for record in step.events)
+    return sum(event_type == audit.EventType.LLM_TOOL_CALL for event_type in recorded)

@@ -71,7 +71,7 @@ CALL_INSTEAD_OF_ANSWER = Problem(
 
 
 class Observer(Protocol):
-    """Is told about each step that is taken, before it is recorded. Replayed steps were told by an earlier run."""
+    """Learns of each step before it is recorded. Replayed steps were observed by an earlier run."""
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
     async def replied(self, call: int, reply: Reply) -> None: ...

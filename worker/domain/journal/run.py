@@ -2,7 +2,7 @@
 
 An event is recorded first, kept with the next step, and published when that step is stored. So every published event is
 in the journal, byte for byte, and a successor publishes it again as it is in case the first attempt failed. An event
-that did not reach the journal was never published, and its step is recorded anew. Events cost no write of their own.
+that did not reach the journal was never published, and its step is recorded again. Events cost no write of their own.
 
 This is also why their chain cannot fork: a fenced run cannot store its step, so its events are never published, and the
 run that fenced it continues from the last event in the journal.
@@ -142,12 +142,12 @@ class Run:
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
         """Store a step with the events recorded since the last one, then publish them."""
-        told = (*self._recorded, *events)
+        records = (*self._recorded, *events)
         self._recorded = []
-        await self._journal.append(kind, data, events=told, **notes)
-        self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, told))
-        self._tail = told[-1] if told else self._tail
-        for record in told:
+        await self._journal.append(kind, data, events=records, **notes)
+        self.steps.append(Step(len(self.steps) + 1, kind, self.name, data, notes, records))
+        self._tail = records[-1] if records else self._tail
+        for record in records:
             await self._events.audit(record)
 
     async def conclude(self, result: AnalysisResult, **kept: Any) -> None:

@@ -1,11 +1,11 @@
-"""What the steps of a request say: what was done already, who owns the next step, how earlier runs ended.
+"""What the steps of a request show: what is done already, which run owns the next step, how earlier runs ended.
 
-A run begins with a BEGIN step, which fences every older run: its next append meets a taken number. A CLAIM step
-precedes each paid call, so that a run that was replaced while it was frozen finds out before it spends. A run that
-ends in an orderly way writes END; a run without one was killed, or fenced while frozen, which looks the same.
+A run begins with a BEGIN step, which fences every older run: the next append of an older run finds its number taken. A
+CLAIM step precedes each paid call, so that a run that was replaced while it was frozen finds out before it spends. A run
+that ends in an orderly way writes END; a run without one was killed, or fenced while frozen, which looks the same.
 
-BEGIN says for which message and which question the run is. One with the note `afresh` says that what stands before
-it is not gone on from: a step of it could not be read.
+BEGIN names the message and the digest of the request that the run is for. With the note `afresh`, runs do not continue
+from the steps before it, because one of these could not be read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ INTERNAL_ERROR = "internal_error"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Read from the steps, so a count can neither be lost nor raced.
+    """How earlier runs ended. Read from the steps, so that no count can be lost or raced.
 
-    `failures`: runs that ended with a handled failure, `errors` those of them with an internal error. `deaths`: runs
-    without an end. `deaths_alone`: of these, the ones that ran alone; only they count towards poison. `suspect`: the
-    last run has no end, or the last but those that were asked to stop, which proves nothing. `since`: when the first
-    run began.
+    `failures`: runs that ended with a handled failure, `errors`: those of them with an internal error. `deaths`: runs
+    without an end. `deaths_alone`: those of them that ran in isolation; only they count towards the limit. `suspect`:
+    the last run has no end, leaving out runs that were asked to stop, which proves nothing. `since`: when the first run
+    began.
     """
 
     failures: int = 0
@@ -47,7 +47,7 @@ class Counts:
 def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
     """What the steps say about the runs so far; with `message`, about the runs for that message only.
 
-    Ask before the own `begin`, or the own run counts as a death.
+    Count before the caller's own run begins, or it counts as a death.
     """
     ends: list[Step] = []
     last, since, suspect = "", "", False
@@ -83,7 +83,7 @@ class Owner:
 
 
 def owner(steps: Sequence[Step]) -> Owner | None:
-    """Of the last run that says so; None before the first."""
+    """The last run that names its message; None before the first."""
     for step in reversed(steps):
         if step.kind == BEGIN and (message := MessageId.from_notes(step.notes)):
             return Owner(step.run, str(step.notes.get("digest", "")), message)
@@ -91,13 +91,13 @@ def owner(steps: Sequence[Step]) -> Owner | None:
 
 
 def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """What a successor goes on from: the steps since the last fresh start; none when one of them cannot be read."""
+    """The steps a successor continues from: those since the last fresh start; none when one of them is unreadable."""
     since = _since_fresh_start(steps)
     return () if any(step.kind == UNREADABLE for step in since) else since
 
 
 def flaw(steps: Sequence[Step]) -> str:
-    """Why a successor cannot go on from these steps; empty when it can."""
+    """Why a successor cannot continue from these steps; empty when it can."""
     since = _since_fresh_start(steps)
     return next((str(step.notes.get("why", "")) for step in since if step.kind == UNREADABLE), "")
 
@@ -105,8 +105,8 @@ def flaw(steps: Sequence[Step]) -> str:
 def unconfirmed(steps: Sequence[Step]) -> Iterator[AuditRecord]:
     """The events that may not have been published, in order.
 
-    A run publishes what earlier runs left, then begins; it publishes the events of each step before it does the next
-    one. So whatever stands before the last step that is no begin and no end is published.
+    A run publishes what earlier runs left before it begins, and the events of each step before it takes the next one.
+    So every event before the last step that is neither a BEGIN nor an END is published.
     """
     working = [n for n, step in enumerate(steps) if step.kind not in {BEGIN, END, UNREADABLE}]
     for step in steps[working[-1] if working else 0 :]:
@@ -114,7 +114,7 @@ def unconfirmed(steps: Sequence[Step]) -> Iterator[AuditRecord]:
 
 
 def done(run: JournalRun, kind: str) -> list[Step]:
-    """The earlier runs' steps of this kind, in order: to be used instead of doing them again."""
+    """The steps of this kind that earlier runs took, in order: use them instead of doing them again."""
     return [step for step in run.past if step.kind == kind]
 
 

@@ -1,4 +1,4 @@
-"""What is said between the worker and a model, free of any provider's format."""
+"""The conversation between the worker and a model, independent of any provider's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model asked for. `problem` is set when its arguments are no JSON object; then it is not run."""
+    """A tool call that the model made. When its arguments are not a JSON object, `problem` says so and it is not run."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolTurn:
-    """Answers to all calls of the reply before, and a note that goes with them (may be empty)."""
+    """Results of all tool calls of the reply before, and a note to the model (may be empty)."""
 
     results: tuple[ToolResult, ...]
     note: str = ""
@@ -95,7 +95,7 @@ Turn = UserTurn | Reply | ToolTurn
 class ModelRequest:
     """One call: the constant prefix (tools, system) and everything said so far.
 
-    `urgency` is the number of the request's lane, 0 for the most urgent: it decides who goes first, nothing else.
+    `urgency` is the number of the request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
     """
 
     system: str

@@ -1,4 +1,4 @@
-"""What one investigation may spend, and what it has spent. Pure: the loop asks, these functions answer."""
+"""The budget of one investigation, and what it has spent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.analysis import Usage
 from worker.domain.values.conversation import CallUsage
 
 WRAP_UP_SHARE = 0.8
-"""From this share of any limit on, the model is told to answer without further tools."""
+"""From this share of any limit on, the model must answer without further tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits) -> str:
-    """Which limit is used up, in words for a person; empty while there is something left of each."""
+    """Which limit is used up, as text for the result; empty while something is left of each."""
     for name, used, limit in _pairs(spent, limits):
         if used >= limit:
             return f"{name} used up ({_number(used)} of {_number(limit)})"
@@ -59,7 +59,7 @@ def exhausted(spent: Spent, limits: Limits) -> str:
 
 
 def must_wrap_up(spent: Spent, limits: Limits) -> bool:
-    """Whether the next answer must be the final one: enough is kept back for every attempt at it."""
+    """Whether the next reply must be the final answer. One call is reserved for every attempt at it."""
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(
@@ -68,7 +68,7 @@ def must_wrap_up(spent: Spent, limits: Limits) -> bool:
 
 
 def seconds_for_call(spent: Spent, limits: Limits) -> float:
-    """How long the next call may take."""
+    """Seconds that the next call may take."""
     return max(1.0, min(limits.call_seconds, limits.wall_seconds - spent.wall_seconds))
 
 
@@ -88,7 +88,7 @@ def _number(value: float) -> str:
 
 
 def usage_of(spent: Spent) -> Usage:
-    """What was spent, as it is published."""
+    """What was spent, in the form of the contract."""
     return Usage(
         llm_calls=spent.llm_calls,
         tool_calls=spent.tool_calls,

@@ -1,4 +1,4 @@
-"""What the domain needs from the outside, named for the need. One suite in tests/ports runs against every one."""
+"""What the domain needs from the outside world. For each port one test suite (tests/ports) covers all adapters."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One audit event as it is published, byte for byte, and what its headers and its successor in the chain need.
+    """One audit event, byte for byte as published, with what its headers and the next event of the chain need.
 
     `body` is canonical JSON. `hash` is empty for an event of a version without chains.
     """
@@ -153,7 +153,7 @@ class AuditRecord:
 
 
 class Signer(Protocol):
-    """Vouches for texts: Ed25519, so the same text has the same signature of 64 bytes. `key_id` names the public key."""
+    """Signs texts with Ed25519: the same text has the same signature of 64 bytes. `key_id` names the public key."""
 
     @property
     def key_id(self) -> str: ...
@@ -161,7 +161,7 @@ class Signer(Protocol):
 
 
 class SignatureCheck(Protocol):
-    """The public side of a Signer."""
+    """Verifies the signatures of a Signer with its public key."""
 
     @property
     def key_id(self) -> str: ...
@@ -189,7 +189,7 @@ class Results(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One journaled step. `data` is what the step produced, `notes` small facts about it, `events` what is told of it."""
+    """One journaled step. `data` is what the step produced, `notes` small facts about it, `events` its audit events."""
 
     number: int
     kind: str
@@ -215,7 +215,7 @@ class JournalRun(Protocol):
 class Journal(Protocol):
     """Steps of all requests. `open` raises Unavailable without the broker.
 
-    A step that is gone or cannot be read stands in `past` as an UNREADABLE one, whose note `why` says more.
+    A step that is lost or cannot be decoded appears in `past` as an UNREADABLE one, whose note `why` gives the reason.
     """
 
     async def open(self, request_key: str, run: str) -> JournalRun: ...

@@ -1,4 +1,4 @@
-"""When a model, or another server, is left alone for a while: a circuit breaker as a pure state machine.
+"""A circuit breaker for a model or another server, as a pure state machine.
 
 Closed: calls go through. After `failures` unavailable answers in a row it opens, and no call is made for
 `open_seconds`, doubled each time it opens again. Then it is half open: one call at a time goes through; a success
@@ -14,14 +14,15 @@ from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 from worker.domain.values.errors import BLOCKING, GiveUp, Retry, RetryReason, believed
 
 PROBE_SECONDS = 1.0
-"""When to look again while somebody else's probe is on its way."""
+"""How long a call waits while another one probes the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerRule:
     """When a breaker opens, for how long at first, and for how long at most. Seconds.
 
-    `refused_seconds`: how long a model that refused the credentials or the spending is not asked: a person must act.
+    `refused_seconds`: how long a model is not called after it refused the credentials or the spending, which an operator
+    must resolve.
     """
 
     failures: int = 5

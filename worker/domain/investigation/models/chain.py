@@ -1,7 +1,7 @@
 """Several models as one: the first that answers. A Model over Models, and the decisions behind it as pure functions.
 
-The order is the operator's. A model whose breaker is open is skipped, what one refuses the next may accept, and all
-of them together have the deadline of the call.
+The operator sets the order. A model whose breaker is open is skipped, a request that one model refuses is sent to the
+next, and all of them share the deadline of the call.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, R
 from worker.domain.values.ports import Clock, Model
 
 FAIR_SECONDS = 5.0
-"""A model that was given less time than this, and did not answer in it, is not held to be down."""
+"""A model that was given less time than this and did not answer does not count as down."""
 
 ERROR_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class ModelNotice:
-    """A model is left alone for so many seconds, or (0) answers again. `why` is for people."""
+    """The breaker of a model opened for so many seconds, or (0) closed again. `why` is the error, as text."""
 
     model: str
     pause_seconds: float
@@ -144,7 +144,7 @@ def provider_of(name: str) -> str:
 
 
 def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
-    """Why a model is not asked. Nothing is sent, so no try is spent."""
+    """The error of a model whose breaker is open. Nothing was sent, so it does not count as a try."""
     if isinstance(breaker.why, GiveUp):
         return GiveUp(breaker.why.reason, breaker.why.message)
     reason, message = RetryReason.MODEL_UNAVAILABLE, "another call is finding out whether it answers again"
@@ -156,8 +156,8 @@ def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
 def outcome(errors: Sequence[Retry | GiveUp]) -> Retry | GiveUp:
     """What the failures of all models mean for the call.
 
-    A conversation that is too long goes first, as the caller can do something about it; then whatever may pass by
-    itself; then what a person must mend. Retry-After is kept: the longest that was asked for.
+    A conversation that is too long comes first, since the caller can shorten it; then failures that may pass; then those
+    that an operator must resolve. The longest Retry-After is kept.
     """
     message = "; ".join(e.message for e in errors)[:ERROR_CHARS]
     refusals = [e for e in errors if isinstance(e, GiveUp)]
