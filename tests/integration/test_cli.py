@@ -2,36 +2,58 @@
 
 import asyncio
 import json
+import re
+from importlib.metadata import version
 
 import aiohttp
 import pytest
+import typer
 
+from schemas.permissions import Role
 from tests.commands import rca
+from tests.contract.command_lines import find_command
 from tests.corpus_files import corpus_path
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE
 from tests.pipeline import CATALOG, final
 from tests.processes import ready, running
+from worker.app.cli.main import app
 
 
 async def test_help_teaches_and_needs_no_configuration():
     ended = await rca("--help")
     assert 0 == ended.code
-    assert "130 interrupted, 141 pipe closed" in " ".join(ended.out.split())
-    for command in (
-        "worker",
-        "provision",
-        "submit",
-        "demo",
-        "eval",
-        "settings",
-        "sandbox",
-        "dlq",
-        "cancel",
-        "permissions",
-    ):
-        assert command in ended.out
+    text = " ".join(ended.out.split())
+    assert "Start with rca demo" in text
+    assert "130 interrupted, 141 pipe closed" in text
+    commands = typer.main.get_command(app).commands
+    assert set(commands) <= set(text.split())
     assert max(len(line) for line in ended.out.splitlines()) <= 80
+
+
+def command_paths(command, path=()):
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from command_paths(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(command_paths(typer.main.get_command(app))), ids=" ".join)
+async def test_each_command_has_a_help_that_fits_the_screen(path):
+    ended = await rca(*path, "--help", env={"RCA_TYPO": "no configuration is read"})
+    assert (0, "") == (ended.code, ended.err)
+    assert max(len(line) for line in ended.out.splitlines()) <= 80
+    assert all(parameter.help for parameter in find_command(path)[0].params)
+
+
+async def test_the_version_is_printed():
+    assert f"rca {version('rca-worker')}\n" == (await rca("--version")).out
+
+
+async def test_the_help_of_permissions_names_every_role():
+    assert set(Role) <= set(re.findall(r"[a-z-]+", (await rca("permissions", "--help")).out))
+    ended = await rca("permissions", "nobody")
+    assert 2 == ended.code
+    assert "audit-reader" in ended.err
 
 
 async def test_an_unknown_option_is_a_usage_error():

@@ -1,4 +1,4 @@
-"""Credentials and TLS for NATS, from files. Whatever is wrong with a file is said with the variable that names it.
+"""Credentials and TLS for NATS, from files. An error in a file names the variable that names the file.
 
 Files are read once. After a renewal the server ends the connection of an old JWT, and the worker is started again.
 """
@@ -15,7 +15,7 @@ import nkeys  # type: ignore[import-untyped]  # it ships no types
 from faststream.nats import NatsCredentials, NatsNKey, NatsUserPassword
 from faststream.nats.security import NatsSecurity
 
-from worker.app.settings import ConfigurationError, NatsSettings
+from worker.app.settings import ConfigurationError, NatsSettings, read_text
 
 MAX_BYTES = 1_000_000
 JWT_BEGIN, SEED_BEGIN = "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED"
@@ -23,7 +23,7 @@ JWT_PARTS = 3
 
 
 def security(settings: NatsSettings) -> NatsSecurity:
-    """As FastStream wants it. Raises ConfigurationError."""
+    """Credentials and TLS as FastStream takes them. Raises ConfigurationError."""
     tls: dict[str, Any] = {
         "ssl_context": _context(settings),
         "tls_hostname": settings.tls_server_name or None,
@@ -33,7 +33,7 @@ def security(settings: NatsSettings) -> NatsSecurity:
         return NatsCredentials.from_raw(_credentials(settings.credentials_file), **tls)
     if settings.nkey_file:
         name = "RCA_NATS__NKEY_FILE"
-        return NatsNKey.from_seed(_seed(name, _text(name, settings.nkey_file)), **tls)
+        return NatsNKey.from_seed(_seed(name, read_text(name, settings.nkey_file, MAX_BYTES)), **tls)
     if settings.user:
         return NatsUserPassword(settings.user, settings.password.get_secret_value(), **tls)
     return NatsSecurity(**tls)
@@ -43,7 +43,7 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
     if not (settings.ca_file or settings.cert_file or settings.tls_first):
         return None  # a server that requires TLS is verified with the system's authorities
     if settings.ca_file:
-        _text("RCA_NATS__CA_FILE", settings.ca_file)
+        read_text("RCA_NATS__CA_FILE", settings.ca_file, MAX_BYTES)
     with _explained("RCA_NATS__CA_FILE: not a PEM certificate"):
         context = ssl.create_default_context(
             cafile=settings.ca_file
@@ -54,7 +54,7 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
             ("RCA_NATS__CERT_FILE", settings.cert_file),
             ("RCA_NATS__KEY_FILE", settings.key_file),
         ):
-            _text(name, path)
+            read_text(name, path, MAX_BYTES)
         with _explained(
             "RCA_NATS__CERT_FILE, RCA_NATS__KEY_FILE: not a PEM certificate and its key, without a pass phrase"
         ):
@@ -65,7 +65,7 @@ def _context(settings: NatsSettings) -> ssl.SSLContext | None:
 
 def _credentials(path: Path) -> str:
     name = "RCA_NATS__CREDENTIALS_FILE"
-    text = _text(name, path)
+    text = read_text(name, path, MAX_BYTES)
     jwt, seed = _after(JWT_BEGIN, text), _after(SEED_BEGIN, text)
     if jwt.count(".") != JWT_PARTS - 1:
         raise ConfigurationError(f"{name}: no user JWT in {path}")
@@ -90,20 +90,6 @@ def _seed(name: str, text: str) -> str:
     if not is_user:
         raise ConfigurationError(f"{name}: not the NKey seed of a user (SU...)") from None
     return seed
-
-
-def _text(name: str, path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode()
-    except OSError as e:
-        raise ConfigurationError(f"{name}: cannot read {path}: {e.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{name}: {path} is no text") from None
-    if len(content) > MAX_BYTES:
-        raise ConfigurationError(f"{name}: {path} is larger than {MAX_BYTES} bytes")
-    return text
 
 
 @contextmanager

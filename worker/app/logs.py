@@ -52,9 +52,11 @@ def configure(level: str, *, json_lines: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # tells each line of garbage with a traceback
+    logging.getLogger("mcp.client").setLevel(
+        logging.CRITICAL
+    )  # it logs each line it cannot parse with a traceback
     for name in NOISY:
         library = logging.getLogger(name)
-        library.handlers.clear()  # some bring a handler of their own, and then tell nobody else
+        library.handlers.clear()  # some bring a handler of their own and do not propagate
         library.propagate = True
         library.setLevel(max(logging.WARNING, root.level))

@@ -65,7 +65,7 @@ def test_files_that_cannot_be_read_are_named_with_their_variable(tmp_path, file,
     name = f"RCA_NATS__{field.upper()}"
     assert f"{name}: cannot read /none: No such file or directory" == refusal(**{field: "/none"})
     assert f"{name}: cannot read {tmp_path}: Is a directory" == refusal(**{field: tmp_path})
-    assert refusal(**{field: file(b"\xff\xfe")}).endswith("is no text")
+    assert refusal(**{field: file(b"\xff\xfe")}).endswith("is not UTF-8 text")
     assert refusal(**{field: file(b"x" * (MAX_BYTES + 1))}).endswith("is larger than 1000000 bytes")
 
 

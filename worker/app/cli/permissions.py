@@ -39,7 +39,7 @@ def permissions(
 ) -> None:
     """Print who may do what on NATS, as a part of the server's configuration (deploy/nats/roles.conf for any prefix).
 
-    Roles: worker, operator, gateway, aianalysis, executor, audit-reader.
+    Roles: worker, provisioner, operator, gateway, aianalysis, executor, audit-reader.
     """
     from schemas.permissions import Role, access
 

@@ -1,11 +1,18 @@
 """Configuration by environment: prefix `RCA_`, groups nested by `__` (`RCA_NATS__SERVERS`).
 
-The models are the documentation: `rca worker --help` and the README's table are made from the fields below. Unknown
-`RCA_` names are errors that name the nearest known one, except what Kubernetes injects for a Service called `rca-...`
-(service links: `RCA_WORKER_PORT`, `RCA_NATS_SERVICE_HOST` and the like).
+The models are the documentation: `rca settings` prints the docstrings of their fields. Unknown `RCA_` names are errors
+that name the nearest known one, except what Kubernetes injects for a Service called `rca-...` (service links:
+`RCA_WORKER_PORT`, `RCA_NATS_SERVICE_HOST` and the like).
 """
 
-from worker.app.settings.environment import ConfigurationError, documentation, load, unknown_names
+from worker.app.settings.environment import (
+    PREFIX,
+    ConfigurationError,
+    Settings,
+    documentation,
+    load,
+    read_text,
+)
 from worker.app.settings.groups import (
     AuditSettings,
     CatalogSettings,
@@ -22,7 +29,6 @@ from worker.app.settings.groups import (
     ShadowSettings,
     WorkerSettings,
 )
-from worker.app.settings.settings import PREFIX, Settings
 
 __all__ = [
     "PREFIX",
@@ -44,5 +50,5 @@ __all__ = [
     "WorkerSettings",
     "documentation",
     "load",
-    "unknown_names",
+    "read_text",
 ]

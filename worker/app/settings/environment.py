@@ -1,4 +1,7 @@
-"""The environment as settings: `load` explains what is wrong, `documentation` says what there is."""
+"""The environment as settings: `load` reports every mistake in it, `documentation` lists what there is.
+
+In place of a secret `<NAME>`, `<NAME>_FILE` may name a file that holds it, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,123 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
 
-from pydantic import SecretStr, ValidationError
-from pydantic_settings import SettingsError
+from pydantic import SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from worker.app.settings.groups import Group
-from worker.app.settings.secret_files import read_secret_files, secrets
-from worker.app.settings.settings import PREFIX, Settings
+from worker.app.settings.groups import (
+    AuditSettings,
+    CatalogSettings,
+    Group,
+    HistorySettings,
+    HttpSettings,
+    KubernetesSettings,
+    LlmSettings,
+    LogSettings,
+    McpSettings,
+    NatsSettings,
+    PolicySettings,
+    PrometheusSettings,
+    ShadowSettings,
+    WorkerSettings,
+)
 from worker.domain.values.errors import ReportedError
 
+PREFIX = "RCA_"
+FILE_SUFFIX = "_FILE"
+MAX_SECRET_BYTES = 65_536
 SERVICE_LINK = re.compile(
     r"RCA_(?:[A-Z0-9_]*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
 )
 SERVICE_PORT = re.compile(r"RCA_(?:[A-Z0-9_]*_)?PORT")
 SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
-"""What Kubernetes writes into `<NAME>_PORT`: with another value it is a setting that was misspelt."""
+"""What Kubernetes writes into `<NAME>_PORT`: with another value it is a misspelt setting."""
 
 OWN_WORDS = "Value error, "
 """What pydantic puts before the message of a validator's ValueError."""
 
 
 class ConfigurationError(ReportedError):
-    """The environment does not make a valid configuration. The message lists every problem."""
+    """The environment is not a valid configuration. The message lists every mistake."""
+
+
+class Settings(BaseSettings):
+    """All groups together, and what must hold between them. `load` makes it from the environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+    )
+
+    nats: NatsSettings = NatsSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    llm: LlmSettings = LlmSettings()
+    shadow: ShadowSettings = ShadowSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    history: HistorySettings = HistorySettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    mcp: McpSettings = McpSettings()
+    policy: PolicySettings = PolicySettings()
+    audit: AuditSettings = AuditSettings()
+    worker: WorkerSettings = WorkerSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Settings:
+        nats, catalog = self.nats, self.catalog
+        if bool(nats.user) != bool(nats.password.get_secret_value()):
+            raise ValueError("RCA_NATS__USER and RCA_NATS__PASSWORD must be set together")
+        if bool(nats.cert_file) != bool(nats.key_file):
+            raise ValueError("RCA_NATS__CERT_FILE and RCA_NATS__KEY_FILE must be set together")
+        _at_most_one(
+            RCA_NATS__USER=nats.user,
+            RCA_NATS__CREDENTIALS_FILE=nats.credentials_file,
+            RCA_NATS__NKEY_FILE=nats.nkey_file,
+        )
+        _at_most_one(
+            RCA_CATALOG__PATH=catalog.path,
+            RCA_CATALOG__URL=catalog.url,
+            RCA_CATALOG__DATABASE_URL=catalog.database_url.get_secret_value(),
+        )
+        if self.llm.call_seconds > self.llm.max_seconds:
+            raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
+        return self
+
+
+def _at_most_one(**settings: object) -> None:
+    names = [name for name, value in settings.items() if value]
+    if len(names) > 1:
+        raise ValueError(f"{' and '.join(names)} exclude each other: keep one")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingName:
+    """A setting, by its group and its field."""
+
+    group: str
+    field: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that holds it."""
+        return f"{PREFIX}{self.group}__{self.field}".upper()
+
+    @property
+    def file_variable(self) -> str:
+        """For a secret: the variable that names a file instead."""
+        return self.variable + FILE_SUFFIX
 
 
 def load() -> Settings:
-    """Settings from the environment. Raises ConfigurationError with every problem at once."""
-    problems = list(unknown_names(os.environ))
+    """Settings from the environment. Raises ConfigurationError with every mistake at once."""
+    problems = list(_unknown_names(os.environ))
     from_files, unreadable = read_secret_files(os.environ)
     problems += unreadable
     try:
@@ -41,7 +133,7 @@ def load() -> Settings:
     except ValidationError as e:
         # Between settings nothing is known to be wrong while a secret is missing only because of its file.
         errors = [error for error in e.errors() if error["loc"] or not unreadable]
-        problems += [_told(error["loc"], error["msg"]) for error in errors]
+        problems += [_problem(error["loc"], error["msg"]) for error in errors]
     except SettingsError as e:
         problems.append(str(e))
     if problems:
@@ -49,8 +141,44 @@ def load() -> Settings:
     return settings
 
 
-def unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
-    """One line for each `RCA_` variable that no setting reads, naming the nearest that one does."""
+def documentation() -> list[tuple[str, str, str]]:
+    """(variable, default, meaning) of every setting, in order: what `rca settings` prints."""
+    rows = []
+    for name, field in _fields():
+        rows.append((name.variable, _shown(field.get_default()), " ".join((field.description or "").split())))
+        if _is_secret(field):
+            rows.append(
+                (name.file_variable, "", f"File that holds `{name.field}`, in place of the variable.")
+            )
+    return rows
+
+
+def _fields() -> Iterator[tuple[SettingName, Any]]:
+    for group_name, described in Settings.model_fields.items():
+        group = described.annotation
+        if not (isinstance(group, type) and issubclass(group, Group)):
+            raise TypeError(f"{group_name} is not a group of settings")
+        for name, field in group.model_fields.items():
+            yield SettingName(group_name, name), field
+
+
+def _is_secret(field: Any) -> bool:
+    return SecretStr in {field.annotation, *get_args(field.annotation)}
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, SecretStr):
+        return ""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return "" if default is None else str(default)
+
+
+# -- mistakes
+
+
+def _unknown_names(environment: Mapping[str, str]) -> Iterator[str]:
+    """One line for each `RCA_` variable that is not a setting, with the nearest one that is."""
     known = [name for name, _, _ in documentation()]
     for name, value in sorted(environment.items()):
         if not name.startswith(PREFIX) or name.upper() in known or _is_service_link(name, value):
@@ -65,36 +193,59 @@ def _is_service_link(name: str, value: str) -> bool:
     return bool(SERVICE_PORT.fullmatch(name) and SERVICE_ADDRESS.match(value))
 
 
-def documentation() -> list[tuple[str, str, str]]:
-    """(variable, default, meaning) of every setting, in order: the source of `--help` and of the README's table."""
-    rows = []
-    by_variable = {secret.variable: secret.file_variable for secret in secrets()}
-    for group_name, group_field in Settings.model_fields.items():
-        group = group_field.annotation
-        if not (isinstance(group, type) and issubclass(group, Group)):
-            raise TypeError(f"{group_name} is not a group of settings")
-        for name, field in group.model_fields.items():
-            variable = f"{PREFIX}{group_name}__{name}".upper()
-            meaning = " ".join((field.description or "").split())
-            rows.append((variable, _shown_default(field.get_default()), meaning))
-            if file_variable := by_variable.get(variable):
-                rows.append((file_variable, "", f"File that holds `{name}`, in place of the variable."))
-    return rows
-
-
-def _shown_default(value: Any) -> str:
-    if isinstance(value, SecretStr):
-        return ""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "" if value is None else str(value)
-
-
-def _told(location: tuple[int | str, ...], message: str) -> str:
-    """What a validator of ours says names the settings by itself: pydantic's prefix, and the group, would only hide that."""
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    """The message of a validator of ours names the settings itself."""
     own = message.removeprefix(OWN_WORDS)
-    return own if own != message and own.startswith(PREFIX) else f"{_variable(location)}: {own}"
+    if own != message and own.startswith(PREFIX):
+        return own
+    return f"{PREFIX + '__'.join(map(str, location)).upper() if location else 'configuration'}: {own}"
 
 
-def _variable(location: tuple[int | str, ...]) -> str:
-    return PREFIX + "__".join(str(part) for part in location).upper() if location else "configuration"
+# -- secrets in files
+
+
+def secrets() -> Iterator[SettingName]:
+    """All settings that are secrets."""
+    return (name for name, field in _fields() if _is_secret(field))
+
+
+def read_secret_files(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """(secrets by group and field, problems)."""
+    given = {name.upper(): value for name, value in environment.items() if value}
+    found: dict[str, dict[str, str]] = {}
+    problems: list[str] = []
+    for secret in secrets():
+        if secret.file_variable not in given:
+            continue
+        if secret.variable in given:
+            problems.append(f"{secret.file_variable}: {secret.variable} is set as well; keep one of them")
+            continue
+        try:
+            value = _read_secret(secret.file_variable, Path(given[secret.file_variable]))
+        except ConfigurationError as e:
+            problems.append(str(e))
+        else:
+            found.setdefault(secret.group, {})[secret.field] = value
+    return found, problems
+
+
+def _read_secret(variable: str, path: Path) -> str:
+    """Without the line break that editors put at the end."""
+    text = read_text(variable, path, MAX_SECRET_BYTES).rstrip("\r\n")
+    if not text:
+        raise ConfigurationError(f"{variable}: {path} is empty")
+    return text
+
+
+def read_text(variable: str, path: Path, max_bytes: int) -> str:
+    """The text of a file that a variable names. Raises ConfigurationError, which shows nothing of the content."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise ConfigurationError(f"{variable}: {path} is larger than {max_bytes} bytes")
+        return content.decode()
+    except OSError as e:
+        raise ConfigurationError(f"{variable}: cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{variable}: {path} is not UTF-8 text") from None

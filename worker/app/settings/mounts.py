@@ -13,12 +13,12 @@ SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """Names of tools (MCP specification)."""
 URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
-"""Credentials do not belong into an address: it stands in messages."""
+"""Credentials do not belong into an address: messages show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One server: `url`, or the `command` that starts it. `vouched` are those of its `tools` that an operator vouches for."""
+    """One server: `url`, or the `command` that starts it. `vouched`: those of its `tools` that the operator declares read-only."""
 
     name: str
     tools: tuple[str, ...]
@@ -31,7 +31,7 @@ class Mount:
 def read_mounts(
     servers: Sequence[str], tools: Sequence[str], read_only_tools: Sequence[str], tokens: Sequence[str]
 ) -> tuple[Mount, ...]:
-    """What the settings say. Raises ValueError with every problem."""
+    """The servers that the settings describe. Raises ValueError with every problem."""
     addresses, files = _pairs(servers), _pairs(tokens)
     allowed, vouched = _by_server(tools), _by_server(read_only_tools)
     problems = [
@@ -39,7 +39,7 @@ def read_mounts(
         *_malformed(tokens, "tokens", "NAME=FILE"),
         *_bad_addresses(addresses),
         *(
-            f"tools: {tool}: must be SERVER.TOOL with one of the servers"
+            f"tools: {tool}: must be SERVER.TOOL, with the name of one of the servers"
             for tool in (*tools, *read_only_tools)
             if not _is_tool_of(tool, addresses)
         ),
@@ -49,7 +49,7 @@ def read_mounts(
             if tool not in tools and _is_tool_of(tool, addresses)
         ),
         *(
-            f"tools: name at least one tool of {name} that may be used"
+            f"tools: name at least one tool of {name} that the model may use"
             for name in addresses
             if name not in allowed
         ),
@@ -95,9 +95,9 @@ def _malformed(values: Sequence[str], setting: str, form: str) -> Iterator[str]:
     names = [value.partition("=")[0].strip() for value in values]
     for value, name in zip(values, names, strict=True):
         if not SERVER_NAME.fullmatch(name) or not value.partition("=")[2].strip():
-            yield f"{setting}: {name[:40]}: must be {form}; a name has small letters, digits and -, at most 20"
+            yield f"{setting}: {name[:40]}: must be {form}, with a name of at most 20 small letters, digits and -"
         elif names.count(name) > 1:
-            yield f"{setting}: {name} is there twice"
+            yield f"{setting}: {name} is named twice"
 
 
 def _bad_addresses(addresses: Mapping[str, str]) -> Iterator[str]:
