@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas.analysis import Approval
 from worker.domain.values.ports import PolicyDecision
+from worker.domain.verdict.approval.policy_answer import fail_closed
 
 Rule = Callable[[Mapping[str, Any]], Approval]
 
@@ -25,5 +26,5 @@ class MemoryPolicy:
             json.dumps(dict(policy_input), allow_nan=False)
             approval = self._rule(policy_input)
         except Exception as e:  # noqa: BLE001 - whatever a rule raises means that there is no decision
-            approval = Approval(required=True, reasons=(f"the approval policy could not be evaluated: {e}",))
+            approval = fail_closed(str(e))
         return PolicyDecision(approval, "memory")

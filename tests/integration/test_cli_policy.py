@@ -43,13 +43,13 @@ def test_the_decision_is_shown_with_its_reasons(document):
     free = rca("policy", "test", str(DEPLOY / "approval.rego"), str(document))
     assert 0 == free.exit_code
     assert "approval required: no\n" in free.stdout
-    document.write_text(json.dumps(example_input()))
+    document.write_text(json.dumps(example_input() | {"unverified": True}))
     required = rca("policy", "test", str(DEPLOY / "approval.rego"), str(document))
     lines = required.stdout.splitlines()
     assert lines[0].startswith("policy: rego:approval.rego@")
     assert "approval required: yes" == lines[1]
-    assert "  because the analysis has warnings" in lines
-    assert "   60  the analysis has warnings" in lines
+    assert "  because the worker could not check whether the affected resource exists" in lines
+    assert "   40  the analysis has warnings" in lines
     assert lines[-1].startswith("time: ")
     assert lines[-1].endswith(" ms of 50 ms")
 
@@ -64,7 +64,7 @@ def test_what_is_misspelt_or_missing_in_the_input_is_told(document):
     assert "warning: the input of a worker always has environment as well\n" in ended.stderr
     told = json.loads(ended.stdout)
     assert ["environment"] == told["missing_fields"]
-    assert {"required", "reasons", "risk_factors"} == set(told["approval"])
+    assert {"required", "reasons", "factors", "risk_factors"} == set(told["approval"])
 
 
 def test_a_safety_policy_with_its_data(document):

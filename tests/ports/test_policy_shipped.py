@@ -45,9 +45,9 @@ def shipped():
 NODE = ObjectRef("Node", "worker-1")
 SHIPPED = {
     "restart in production": ({}, None),
-    "rolling back in production": ({"action_type": "RollbackDeployment"}, "not known to be low risk"),
-    "not quite sure in production": ({"confidence": 0.85}, "not known to be low risk"),
-    "long downtime": ({"estimated_downtime_seconds": 120}, "not known to be low risk"),
+    "rolling back in production": ({"action_type": "RollbackDeployment"}, "not among the changes"),
+    "not quite sure in production": ({"confidence": 0.85}, "not among the changes"),
+    "long downtime": ({"estimated_downtime_seconds": 120}, "not among the changes"),
     "short downtime": ({"estimated_downtime_seconds": 5}, None),
     "unknown environment": ({"environment": "unknown", "action_type": "RollbackDeployment"}, "in production"),
     "unheard-of environment": ({"environment": "eu-1", "action_type": "RollbackDeployment"}, "in production"),
@@ -55,11 +55,11 @@ SHIPPED = {
     "unsure in staging": ({"environment": "staging", "confidence": 0.75}, "confidence 0.75 is below 0.8"),
     "no confidence": ({"environment": "staging", "confidence": None}, "confidence 0"),
     "another threshold": ({"environment": "staging", "confidence": 0.75, "confidence_threshold": 0.7}, None),
-    "node": ({"affected": NODE, "action_type": "CordonDrainNode"}, "carries more than one workload"),
+    "node": ({"affected": NODE, "action_type": "CordonDrainNode"}, "more than one workload"),
     "node in staging": ({"affected": NODE, "environment": "staging", "action_type": "CordonDrainNode"}, None),
     "stateful set": ({"affected": ObjectRef("StatefulSet", "db", "shop")}, "holds state"),
     "stateful workload": ({"detected_labels": DetectedLabels(stateful=True)}, "stateful workload"),
-    "warnings": ({"warnings": ["the namespace differs"]}, "has warnings"),
+    "warnings": ({"warnings": ["the namespace differs"]}, None),
     "failed detections": ({"detected_labels": DetectedLabels(failed_detections=("hpaEnabled",))}, "hpaEnabled"),
     "failed detections in staging": (
         {"environment": "staging", "detected_labels": DetectedLabels(failed_detections=("hpaEnabled",))}, None),
@@ -68,7 +68,7 @@ SHIPPED = {
     "third recovery in staging": ({"recovery_attempt": 3, "environment": "staging"}, "recovery attempt 3"),
     "deletion in staging": ({"environment": "staging", "action_type": "DeletePersistentVolumeClaim"}, "hard to undo"),
     "injection in staging": ({"environment": "staging", "injection_suspected": True}, "reads like instructions"),
-    "unverified in staging": ({"environment": "staging", "unverified": True}, "could not be verified"),
+    "unverified in staging": ({"environment": "staging", "unverified": True}, "could not check"),
     "factor in staging": ({"environment": "staging", "approval_factors": [factor(FactorCode.RESOURCE_ABSENT, "Pod shop/a")]}, "Pod shop/a"),
     "no target": ({"environment": "staging", "affected": ObjectRef("", "")}, "not known"),
     "gitops in staging": ({"environment": "staging", "detected_labels": DetectedLabels(gitops_managed=True)}, None),
@@ -106,7 +106,9 @@ def test_an_empty_input_leads_to_approval(shipped):
 
 def test_information_is_given_without_approval(shipped):
     factors = shipped["gitops in staging"].risk_factors
-    assert [f.reason for f in factors] == ["managed by GitOps: a change beside the repository is reverted"]
+    assert [f.reason for f in factors] == [
+        "managed by GitOps, which reverts changes made outside of the repository"
+    ]
 
 
 async def test_the_shipped_policy_is_never_looser_in_production_than_elsewhere():

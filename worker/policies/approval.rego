@@ -1,11 +1,11 @@
-# Who must approve a remediation before anything is executed.
+# Whether a human must approve a remediation before it is executed.
 #
-# How to read it: each rule below adds one risk factor, a score from 0 to 100 and a sentence for the person on call.
-# Approval is required as soon as one factor scores `approval_score` or more; the others are shown for information.
-# To change a decision, change a score; to add one, add a rule. Nothing else has to be touched.
+# Each rule below adds one risk factor: a score from 0 to 100 and a reason for the person on call. Approval is required
+# if one factor scores `approval_score` or more; the others are shown for information. To change a decision, change a
+# score; to add one, add a rule.
 #
-# The worker can make a decision stricter, never looser: low confidence, a target it had to correct or a demand by the
-# sender require approval whatever is written here.
+# The worker can make a decision stricter, never looser: its own approval factors (`input.approval_factors`) require
+# approval whatever is written here.
 #
 # Conditions are written so that a missing field of `input` leads to approval: `not confident`, not `confidence < 0.8`.
 
@@ -37,7 +37,7 @@ risk_factors contains {"score": 90, "reason": "the affected resource is not know
 	not target_known
 }
 
-risk_factors contains {"score": 90, "reason": "it could not be verified that the affected resource exists"} if {
+risk_factors contains {"score": 90, "reason": "the worker could not check whether the affected resource exists"} if {
 	not target_verified
 }
 
@@ -46,7 +46,7 @@ risk_factors contains {"score": 70, "reason": reason} if {
 	reason := sprintf("confidence %v is below %v", [object.get(input, "confidence", "unknown"), confidence_threshold])
 }
 
-# Three failed remediations say that the cause is not understood.
+# After three failed remediations the cause is not understood.
 risk_factors contains {"score": 100, "reason": reason} if {
 	recovery_attempt >= 3
 	reason := sprintf("this is recovery attempt %v", [recovery_attempt])
@@ -56,7 +56,7 @@ risk_factors contains {"score": 60, "reason": reason} if {
 	some reason in object.get(input, "risk_factors", [])
 }
 
-# Not undone by doing the opposite: approval in every environment.
+# Cannot be undone by doing the opposite: approval in every environment.
 risk_factors contains {"score": 80, "reason": reason} if {
 	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "defrag", "shrink"}
 	startswith(action, word)
@@ -64,12 +64,12 @@ risk_factors contains {"score": 80, "reason": reason} if {
 }
 
 # --- Production ----------------------------------------------------------------------------------------------------
-# Whatever is not known to be something else is production.
+# An environment that is not known to be another one is production.
 
 risk_factors contains {"score": 80, "reason": reason} if {
 	is_production
 	input.affected_resource.kind in shared_kinds
-	reason := sprintf("a %v in production carries more than one workload", [input.affected_resource.kind])
+	reason := sprintf("a %v in production affects more than one workload", [input.affected_resource.kind])
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
@@ -84,15 +84,10 @@ risk_factors contains {"score": 60, "reason": "a stateful workload in production
 	not input.affected_resource.kind in stateful_kinds
 }
 
-risk_factors contains {"score": 60, "reason": "the analysis has warnings"} if {
-	is_production
-	count(object.get(input, "warnings", [])) > 0
-}
-
 risk_factors contains {"score": 60, "reason": reason} if {
 	is_production
 	count(object.get(input, "failed_detections", [])) > 0
-	reason := sprintf("it is not known whether it is %v", [concat(", ", sort(input.failed_detections))])
+	reason := sprintf("the worker could not detect %v of the affected resource", [concat(", ", sort(input.failed_detections))])
 }
 
 risk_factors contains {"score": 60, "reason": "an earlier remediation of this incident failed in production"} if {
@@ -100,20 +95,24 @@ risk_factors contains {"score": 60, "reason": "an earlier remediation of this in
 	recovery_attempt >= 1
 }
 
-# Any other change in production: what is clearly low risk may run by itself, the rest waits for a person.
+# Any other change in production: what is clearly low risk may run without approval, the rest may not.
 risk_factors contains {"score": 50, "reason": reason} if {
 	is_production
 	not low_risk
-	reason := sprintf("%v in production is not known to be low risk", [action])
+	reason := sprintf("%v is not among the changes that may run in production without approval", [action])
 }
 
 # --- For information -----------------------------------------------------------------------------------------------
 
-risk_factors contains {"score": 40, "reason": "managed by GitOps: a change beside the repository is reverted"} if {
+risk_factors contains {"score": 40, "reason": "the analysis has warnings"} if {
+	count(object.get(input, "warnings", [])) > 0
+}
+
+risk_factors contains {"score": 40, "reason": "managed by GitOps, which reverts changes made outside of the repository"} if {
 	detected("gitOpsManaged")
 }
 
-risk_factors contains {"score": 30, "reason": "a PodDisruptionBudget limits how many pods may be down"} if {
+risk_factors contains {"score": 30, "reason": "a PodDisruptionBudget limits how many pods may be unavailable"} if {
 	detected("pdbProtected")
 }
 
@@ -123,7 +122,7 @@ risk_factors contains {"score": 20, "reason": "a HorizontalPodAutoscaler changes
 
 risk_factors contains {"score": 20, "reason": "production"} if is_production
 
-# --- Words used above ----------------------------------------------------------------------------------------------
+# --- Terms used above ----------------------------------------------------------------------------------------------
 
 non_production := {
 	"ci", "demo", "dev", "development", "integration", "lab", "local", "preview", "qa",
@@ -132,9 +131,9 @@ non_production := {
 
 is_production if not lower(object.get(input, "environment", "")) in non_production
 
-# Low risk: the same pods, or more of them, behind the same Service. It can be stopped half-way and undone, no image
-# or setting changes, and the analysis is nearly sure. These actions roll: without a word in the catalog about downtime
-# there is none.
+# Low risk: the same pods, or more of them, behind the same Service. Such a change can be stopped half-way and undone, no
+# image or setting changes, and the confidence is high. These actions roll: if the catalog states no downtime, there is
+# none.
 low_risk if {
 	action in {"restart_deployment", "restart_pod", "restart_pods", "graceful_restart", "rollout_restart", "scale_up", "scale_out"}
 	input.affected_resource.kind in {"Deployment", "ReplicaSet", "Pod"}

@@ -98,7 +98,7 @@ async def test_after_its_age_a_request_goes_to_a_person():
         result.status,
         result.human_review_reason,
     )
-    assert "no model could be reached" in result.human_review_detail
+    assert "No model answered" in result.human_review_detail
 
 
 async def test_the_time_in_the_queue_is_no_age():

@@ -1,7 +1,7 @@
 """From how a run ended to status, review, reason and workflow: one table, as a pure function.
 
-A row that needs a person goes before the rows that need none; among the former the first one that holds decides.
-Flags are computed here and never taken from the model.
+The first row that requires human review decides; without one, the first of the others. Flags are computed here and never
+taken from the model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from schemas.analysis import ApprovalFactor, HumanReviewReason, Status
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.verdict.approval.factors import FactorCode, factor
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
 from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Rejected, Verdict
 
@@ -32,14 +32,14 @@ REASON_OF_PROBLEM = {
 class Stop(enum.StrEnum):
     """What ended a run before its attempts were used up."""
 
-    BUDGET_SPENT = "the budget of the investigation is spent"
-    MODELS_DOWN = "no model could be reached"
-    CONTEXT_FULL = "the conversation does not fit into the model"
-    CATALOG_DOWN = "the workflow catalog could not be read"
+    BUDGET_SPENT = "The budget of the investigation is spent"
+    MODELS_DOWN = "No model answered"
+    CONTEXT_FULL = "The conversation is too long for the model"
+    CATALOG_DOWN = "The workflow catalog could not be read"
 
 
 class WorkflowFate(enum.StrEnum):
-    """Where the chosen workflow goes."""
+    """What becomes of the chosen workflow."""
 
     KEPT = "kept"
     ALTERNATIVE = "alternative"
@@ -47,7 +47,7 @@ class WorkflowFate(enum.StrEnum):
 
 
 class ApprovalRule(enum.StrEnum):
-    """Who decides about approval: the policy may only add to `required`; nothing is to be approved for `not_needed`."""
+    """Whether approval is required, is up to the policy, or is not needed because nothing will be executed."""
 
     POLICY = "policy"
     REQUIRED = "required"
@@ -58,9 +58,9 @@ class ApprovalRule(enum.StrEnum):
 class Ending:
     """How a run ended. Several conditions may hold at once.
 
-    `verdict`: the accepted answer, or the last one of as many invalid answers as are allowed. With a `stop` an invalid
-    answer was not the last one allowed and does not decide. `dead_letter` is the reason of a dead letter, else empty.
-    `doubts` speak against an answer that finds nothing to do (`settled.doubts`).
+    `verdict`: the accepted answer, or the last of as many invalid answers as are allowed. With a `stop` an invalid answer
+    was not the last one allowed and does not decide. `dead_letter` is the reason of a dead letter, else empty. `doubts`
+    are sentences that speak against an answer that finds nothing to do.
     """
 
     verdict: Verdict | None = None
@@ -74,7 +74,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What the result says. `is_actionable` is None when that was not assessed."""
+    """What the result says. `detail` are sentences for a human. `is_actionable` is None when it was not assessed."""
 
     status: Status
     reason: HumanReviewReason | None = None
@@ -86,7 +86,7 @@ class Conclusion:
 
     @property
     def needs_human_review(self) -> bool:
-        """Whether a person must look."""
+        """Whether a human must review the result."""
         return self.reason is not None
 
 
@@ -94,7 +94,7 @@ def conclude(ending: Ending, min_confidence: float = DEFAULT_MIN_CONFIDENCE) -> 
     """The row of the table that applies."""
     accepted = ending.verdict if isinstance(ending.verdict, Accepted) else None
     if ending.dead_letter:
-        detail = f"the request was dead-lettered: {ending.dead_letter}"
+        detail = f"The request was dead-lettered: {ending.dead_letter}"
         return _review(HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail, Status.FAILED)
     for reason, detail in _reviews(ending, accepted, min_confidence):
         if reason is HumanReviewReason.LOW_CONFIDENCE and accepted is not None:
@@ -102,7 +102,7 @@ def conclude(ending: Ending, min_confidence: float = DEFAULT_MIN_CONFIDENCE) -> 
         return _review(reason, detail)
     if accepted is None:
         return _review(
-            HumanReviewReason.INVESTIGATION_INCONCLUSIVE, "the investigation ended without an answer"
+            HumanReviewReason.INVESTIGATION_INCONCLUSIVE, "The investigation ended without an answer."
         )
     return _without_review(accepted)
 
@@ -118,36 +118,39 @@ def _reviews(
     if accepted is not None and accepted.misaligned:
         yield HumanReviewReason.ALIGNMENT_CHECK_FAILED, accepted.misaligned
     if accepted is not None and ending.doubts:
-        said = f"the answer is {accepted.outcome}, which needs a person"
-        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"{said}: {'; '.join(ending.doubts)}"
+        said = f"The model concluded {accepted.outcome}, which the worker could not confirm."
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, " ".join((said, *ending.doubts))
     if ending.stop is not None:
-        detail = f"{ending.stop}: {ending.stop_detail}" if ending.stop_detail else str(ending.stop)
+        detail = f"{ending.stop}: {ending.stop_detail}" if ending.stop_detail else f"{ending.stop}."
         yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail
     if ending.expired:
-        yield HumanReviewReason.DECISION_EXPIRED, "the time for a decision (expires_at) is over"
+        yield (
+            HumanReviewReason.DECISION_EXPIRED,
+            "The request expired before there was a decision (expires_at).",
+        )
     if ending.cancelled:
-        yield HumanReviewReason.OPERATOR_ESCALATION, "the request was cancelled"
+        yield HumanReviewReason.OPERATOR_ESCALATION, "The request was cancelled."
 
 
 def _doubts(
     accepted: Accepted, min_confidence: float, *, catalog_was_read: bool
 ) -> Iterator[tuple[HumanReviewReason, str]]:
-    """Reasons that lie in the answer itself. A catalog that was never read offered no workflow to choose."""
+    """Reasons that lie in the answer itself. When the catalog could not be read, there was nothing to choose from."""
     chosen, outcome, confidence = accepted.workflow, accepted.outcome, accepted.confidence
     decides = chosen is not None or outcome in NOTHING_TO_DO
     if decides and confidence is not None and confidence < min_confidence:
-        detail = f"confidence {confidence:g} is under the minimum of {min_confidence:g}"
+        detail = f"{confidence:g} is under the minimum of {min_confidence:g}"
         yield HumanReviewReason.LOW_CONFIDENCE, detail
     if outcome in UNDECIDED:
         said = f": {accepted.answer.rationale}" if accepted.answer.rationale.strip() else ""
-        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"the investigation outcome is {outcome}{said}"
+        yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, f"The model concluded {outcome}{said}"
     elif not decides and catalog_was_read:
-        said = accepted.answer.rationale.strip() or "the answer selects no workflow"
+        said = accepted.answer.rationale.strip() or "The answer selects no workflow and gives no rationale."
         yield HumanReviewReason.NO_MATCHING_WORKFLOWS, said
 
 
 def review_reason(rejected: Rejected) -> HumanReviewReason:
-    """Why a person must look if this answer is the last one."""
+    """Why a human must review the result if this answer is the last one."""
     return _last_rejection(rejected)[0]
 
 
@@ -155,11 +158,12 @@ def _last_rejection(rejected: Rejected) -> tuple[HumanReviewReason, str]:
     order = list(REASON_OF_PROBLEM)
     first = min(rejected.problems, key=lambda p: order.index(p.kind), default=None)
     if first is None:
-        return HumanReviewReason.LLM_PARSING_ERROR, "no answer could be read"
+        return HumanReviewReason.LLM_PARSING_ERROR, "No answer could be read."
     others = len(rejected.problems) - 1
     where = f"{first.path}: " if first.path else ""
-    more = f" (and {others} more)" if others else ""
-    return REASON_OF_PROBLEM[first.kind], f"{where}{one_line(first.message, DETAIL_CHARS - 200)}{more}"
+    more = f" (and {others} more problems)" if others else ""
+    message = one_line(first.message, DETAIL_CHARS - 200)
+    return REASON_OF_PROBLEM[first.kind], f"The last answer was rejected. {where}{message}{more}"
 
 
 def _review(reason: HumanReviewReason, detail: str, status: Status = Status.NEEDS_HUMAN_REVIEW) -> Conclusion:
@@ -167,13 +171,14 @@ def _review(reason: HumanReviewReason, detail: str, status: Status = Status.NEED
 
 
 def _low_confidence(detail: str, accepted: Accepted) -> Conclusion:
+    low = factor(FactorCode.LOW_CONFIDENCE, detail)
     return Conclusion(
         Status.NEEDS_HUMAN_REVIEW,
         HumanReviewReason.LOW_CONFIDENCE,
-        detail,
+        sentence(low),
         WorkflowFate.ALTERNATIVE if accepted.workflow is not None else WorkflowFate.NONE,
         ApprovalRule.REQUIRED,
-        (factor(FactorCode.LOW_CONFIDENCE, detail.removeprefix("confidence ")), *accepted.approval_factors),
+        (low, *accepted.approval_factors),
     )
 
 

@@ -1,7 +1,7 @@
-"""The published result, put together from the verdict, the policy's decision and what was spent.
+"""Builds the published result from the verdict, the conclusion, the approval and what was spent.
 
-What the catalog knows about a workflow overwrites whatever the model said about it; flags come from `outcome`; all free
-text is redacted.
+What the catalog says about a workflow replaces what the model said about it; flags come from `outcome`; all free text is
+redacted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Ingredients:
 
 
 def build(parts: Ingredients) -> analysis.AnalysisResult:
-    """The result. Raises pydantic's ValidationError when the parts contradict each other: a programming error."""
+    """Build the result. Raises pydantic's ValidationError when the parts contradict each other, which is a bug."""
     accepted, conclusion = parts.accepted, parts.conclusion
     last = parts.attempts[-1] if parts.attempts else None
     return analysis.AnalysisResult(
@@ -95,7 +95,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
 def _resolution_notes(accepted: Accepted | None) -> list[str]:
     if accepted is None or actionable(accepted) == accepted.affected:
         return []
-    return [f"{accepted.affected} belongs to {accepted.root_owner}, which is named as the affected resource"]
+    return [f"{accepted.root_owner} is named as the affected resource, because it owns {accepted.affected}"]
 
 
 def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:

@@ -1,4 +1,4 @@
-"""What a check of an answer comes to: accepted with everything put right by code, or every problem at once."""
+"""The verdict on an answer: accepted, with what code can correct corrected, or rejected with every problem at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.domain.verdict.problems import Problem
 
 
 class InvestigationOutcome(enum.StrEnum):
-    """What an investigation came to, in the model's own words. Flags are never taken from the model."""
+    """What the model says an investigation came to."""
 
     ACTIONABLE = "actionable"
     NOT_ACTIONABLE = "not_actionable"
@@ -30,12 +30,11 @@ NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOut
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An answer that holds, with what code made of it.
+    """An answer that passed every check, with what code added.
 
-    `affected` is the resource as the model named it, in its true scope; `root_owner` what it belongs to in the end.
-    `target` is what the workflow acts on. `unverified`: the cluster did not say whether the affected resource exists, who
-    owns it, or how its pods are.
-    `misaligned` says which planted instruction the answer follows, empty when none.
+    `affected` is the resource as the model named it, in its true scope; `root_owner` is its topmost owner. `target` is what
+    the workflow acts on. `unverified`: the cluster did not say whether the affected resource exists, what owns it, or how
+    its pods are. `misaligned` says which planted instruction the answer follows, empty when none.
     """
 
     answer: Answer
@@ -58,7 +57,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An answer that does not hold: every problem, in the order in which the answer is read."""
+    """An answer that failed a check: every problem, in the order in which the answer is read."""
 
     problems: tuple[Problem, ...]
 
@@ -68,7 +67,7 @@ Verdict = Accepted | Rejected
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One final answer and what the judge said of it. `number` counts from 1."""
+    """One final answer and the verdict on it. `number` counts from 1."""
 
     number: int
     verdict: Verdict
@@ -80,7 +79,7 @@ POD_LIKE = {"pod", "replicaset"}
 
 
 def actionable(accepted: Accepted) -> ObjectRef:
-    """The affected resource. A pod or ReplicaSet stands for what it belongs to: nobody can mend it for long."""
+    """The affected resource. For a pod or ReplicaSet it is the topmost owner, which would recreate it."""
     if accepted.affected.kind.lower() in POD_LIKE:
         return accepted.root_owner
     return accepted.affected

@@ -132,7 +132,7 @@ def test_a_pod_stands_for_what_it_belongs_to(affected, expected):
     assert expected == actionable(verdict)
     result = built(verdict)
     assert (expected.kind, expected.name) == (result.affected_resource.kind, result.affected_resource.name)
-    assert (affected != expected) is any("belongs to" in note for note in result.notes)
+    assert (affected != expected) is any("is named as the affected resource" in note for note in result.notes)
 
 
 def test_low_confidence_moves_the_workflow_to_the_alternatives():

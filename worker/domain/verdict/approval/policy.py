@@ -1,7 +1,7 @@
-"""What approval rules are asked, and how their answer is joined with what the checks found.
+"""The input of an approval policy, and how its decision is merged with the approval factors of the worker.
 
-The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form the
-safety-aware investigation hands to `validate_action(action)`.
+The field names of the input are those of the Rego input of ADR-055 and BR-AI-085; `action` has the form that the
+safety-aware investigation passes to `validate_action(action)`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from worker.domain.verdict.verdict import Accepted, actionable
 PRODUCTION = "production"
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
-"""Of a list or map in the input."""
+"""Of a list or map in the input; more are cut."""
 UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
-"""When the cluster gave no answer: nothing is known, nothing is false."""
+"""When the cluster gave no answer: every label is unknown, none is false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
-    """Everything approval may depend on.
+    """Everything that approval may depend on.
 
     `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
     workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
@@ -71,7 +71,7 @@ def policy_facts(
     confidence_threshold: float,
     injection: bool,
 ) -> PolicyFacts:
-    """What approval may depend on, from the request and an accepted answer. `labels` are those of the resource."""
+    """What approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
     downtime = workflow.estimated_downtime_seconds if workflow else None
     if downtime is None and answered is not None:
@@ -102,9 +102,9 @@ def policy_facts(
 def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     """The `input` document of a policy evaluation, plain JSON.
 
-    An unknown environment is handed over as `production`, so that policies which compare with that word fail closed. A
-    confidence that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`;
-    an unknown downtime is left out too: in Rego `null` is smaller than any number.
+    An unknown environment becomes `production`, so that policies which compare with that word fail closed. A confidence
+    that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`; an unknown
+    downtime is left out too, since in Rego `null` is smaller than any number.
 
     Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, an approval
     factor says so: what stands behind the cut could have asked for approval. `risk_factors` are the approval factors as
@@ -144,18 +144,18 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "injection_suspected": facts.injection_suspected,
         "unverified": facts.unverified,
     }
-    return {name: _handed_over(value) for name, value in (whole | downtime).items()}
+    return {name: _bounded(value) for name, value in (whole | downtime).items()}
 
 
-def _handed_over(value: Any) -> Any:
-    """The value with its texts redacted, on one line and bounded."""
+def _bounded(value: Any) -> Any:
+    """The value with its texts redacted, each on one bounded line."""
     if isinstance(value, str):
         return one_line(redact(value), MAX_TEXT_CHARS)
     if isinstance(value, list):
-        return [_handed_over(part) for part in value[:MAX_PARTS]]
+        return [_bounded(part) for part in value[:MAX_PARTS]]
     if isinstance(value, dict):
         parts = itertools.islice(value.items(), MAX_PARTS)
-        return {_handed_over(name): _handed_over(part) for name, part in parts}
+        return {_bounded(name): _bounded(part) for name, part in parts}
     return value
 
 

@@ -1,6 +1,6 @@
-"""What a policy answered, as an approval: one reading for every evaluator. What is no decision is NoDecision.
+"""Reads the answer of a policy as an approval, in the same way for every evaluator.
 
-A decision document has `require_approval` (a boolean), and if it likes `reasons` (or one `reason`) and `risk_factors`
+A decision document has `require_approval` (a boolean), and optionally `reasons` (or one `reason`) and `risk_factors`
 (`score` 0 to 100, `reason`), as in BR-AI-085. A safety policy (safety-aware investigation) validates an action and may
 say that it requires approval.
 """
@@ -19,17 +19,17 @@ MAX_REASON_CHARS = 500
 
 
 class NoDecision(ValueError):  # noqa: N818 - a state, not a fault of the caller
-    """What a policy answered is no decision. The message says why."""
+    """The answer of a policy is not a decision. The message says why."""
 
 
 def fail_closed(detail: str) -> Approval:
-    """The decision when there is none."""
+    """The approval when the policy gave no decision: it is required."""
     failed = factor(FactorCode.POLICY_FAILED, detail)
     return Approval(required=True, reasons=(sentence(failed),), factors=(failed,))
 
 
 def approval_decision(document: Any, name: str) -> Approval:
-    """The decision in the document of the package `name`. Raises NoDecision when there is none."""
+    """The decision in the document of the package `name`. Raises NoDecision."""
     if not isinstance(document, dict) or not isinstance(document.get("require_approval"), bool):
         raise NoDecision(f"{name}.require_approval is not a boolean")
     required = document["require_approval"]
@@ -44,8 +44,8 @@ def approval_decision(document: Any, name: str) -> Approval:
 def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
     """The decision of a safety policy.
 
-    `values` are those of its rules that have one: `validate_action`, `requires_approval`, `reasons`, `risk_factors`.
-    Only a `validate_action` of true validates, and everything but false for `requires_approval` requires approval.
+    `values` are those of the rules that have one: `validate_action`, `requires_approval`, `reasons`, `risk_factors`.
+    Only a `validate_action` of true validates; any `requires_approval` but false requires approval.
     """
     factors = _risk_factors(values.get("risk_factors"))
     demanded = values.get("requires_approval", False) is not False
@@ -57,9 +57,9 @@ def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
 
 
 def strictest(decisions: Sequence[Approval]) -> Approval:
-    """All decisions as one: approval is required as soon as one requires it. Raises NoDecision for none at all."""
+    """All decisions as one: approval is required if one of them requires it. Raises NoDecision without any."""
     if not decisions:
-        raise NoDecision("the policy was asked nothing")
+        raise NoDecision("no rule of the policy was evaluated")
     factors = {factor for decision in decisions for factor in decision.risk_factors}
     reasons = dict.fromkeys(reason for decision in decisions for reason in decision.reasons)
     return Approval(
@@ -80,7 +80,7 @@ def _reasons(said: Any) -> tuple[str, ...]:
 
 
 def _risk_factors(found: Any) -> tuple[RiskFactor, ...]:
-    """The highest first. A factor of another form is a fault of the policy: NoDecision."""
+    """The risk factors, highest first. Raises NoDecision for one of another form."""
     if found is None:
         return ()
     if not isinstance(found, list):

@@ -1,4 +1,4 @@
-"""An example of what a policy is asked, and how a document somebody wrote differs from what policies are really asked."""
+"""An example input of a policy, and how a document that somebody wrote differs from the real input."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ EXAMPLE = PolicyFacts(
     estimated_risk="low",
 )
 SOMETIMES = frozenset({"estimated_downtime_seconds", "action.estimated_downtime_seconds"})
-"""Left out when nobody knows."""
+"""Left out when unknown."""
 OPEN_MAPS = frozenset({"custom_labels"})
-"""Any key may stand there."""
+"""May have any key."""
 LABELS = "detected_labels"
-"""Only labels that are known stand there, each in both spellings."""
+"""Has only the labels that are known, each in both spellings."""
 
 
 def example_input() -> dict[str, Any]:
-    """The `input` of a restart in production, as a policy is asked about it."""
+    """The `input` for a restart in production."""
     return policy_input(EXAMPLE)
 
 
 def unknown_fields(document: Mapping[str, Any]) -> list[str]:
-    """Fields no policy is ever asked with, each with the field that may have been meant."""
+    """Fields that no input has, each with the field that may have been meant."""
     known = [*_paths(example_input()), *(f"{LABELS}.{name}" for name in _label_names())]
     return [_suspected(path, known) for path in _paths(document) if path not in known]
 
 
 def missing_fields(document: Mapping[str, Any]) -> list[str]:
-    """Fields every policy is asked with that are not there; of an object that is missing, the object only."""
+    """Fields that every input has and the document lacks; of a missing object, only the object itself."""
     there = set(_paths(document))
     wanted = (path for path in _paths(example_input()) if not path.startswith(f"{LABELS}."))
     missing = [path for path in wanted if path not in there | SOMETIMES]

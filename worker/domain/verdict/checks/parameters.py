@@ -1,10 +1,11 @@
-"""Whether a value is what a workflow declares (ADR-043), and all of a workflow's values at once.
+"""Checks the parameters of a workflow against its declaration (ADR-043).
 
-Nothing is dropped or guessed: a number written as text is converted, everything else that does not fit is a problem
-with the way to mend it. Patterns run in the linear-time regex engine of pydantic.
+Nothing is dropped or guessed: a number written as text is converted, everything else that does not fit is a problem that
+says how to correct it. Patterns run in the linear-time regex engine of pydantic.
 
-A workflow may put a value into a command line, an environment file or a template: hidden characters and secrets are
-refused, and what has a meaning there needs a person unless a pattern or a list of values allows it.
+A workflow may put a value into a command line, an environment file or a template. Hidden characters and secrets are
+rejected; characters that a shell or a template interprets require approval unless a pattern or a list of values allows
+them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from worker.domain.verdict.problems import Problem, ProblemKind
 
 PARAMETERS_PATH = "selected_workflow.parameters"
 RUNS = re.compile(r"[;|&`<>]|\$[({]|\{\{|\{%")
-"""Starts something in a shell or a template."""
+"""Characters that start something in a shell or a template."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedValues:
-    """Converted values, what is wrong with the others, what was changed, and why a person should look at them."""
+    """The converted values, the problems of the others, notes on what was changed, and approval factors."""
 
     values: Mapping[str, Any]
     problems: tuple[Problem, ...] = ()
@@ -38,9 +39,9 @@ class CheckedValues:
 
 
 def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collection[str] = ()) -> CheckedValues:
-    """All values against all declared parameters. Those in `exempt` are taken as they are.
+    """Check all values against all declared parameters. Those in `exempt` are taken as they are.
 
-    A null is the same as leaving the parameter out. Defaults are left to whoever executes the workflow.
+    A null counts as absent. Defaults are left to whoever executes the workflow.
     """
     values: dict[str, Any] = {}
     problems: list[Problem] = []
@@ -71,7 +72,7 @@ def _factors(workflow: Workflow, values: Mapping[str, Any]) -> tuple[ApprovalFac
 
 
 def _may_run(parameter: Parameter, value: Any) -> bool:
-    """Whether the value holds such characters, and the parameter does not say which values it may have."""
+    """Whether the value has such characters, and the parameter does not say which values are allowed."""
     if parameter.pattern or parameter.enum:
         return False
     if isinstance(value, list):
@@ -93,7 +94,7 @@ def _missing(workflow: Workflow, present: Mapping[str, Any]) -> list[Problem]:
             found.append(problem(parameter.name, f"is required ({parameter.type}){hint}"))
         if parameter.name in present:
             found += [
-                problem(parameter.name, f"needs {other} to be set as well")
+                problem(parameter.name, f"requires {other} to be set too")
                 for other in parameter.depends_on
                 if other not in present and not _has_default(workflow, other)
             ]
@@ -112,5 +113,5 @@ def _undeclared(name: str, workflow: Workflow) -> str:
     folded = {n.casefold(): n for n in names}
     close = difflib.get_close_matches(name[:SHOWN_CHARS].casefold(), folded, n=1, cutoff=0.7)
     if close:
-        return f"{workflow.workflow_id} declares no such parameter: did you mean {folded[close[0]]}?"
-    return f"{workflow.workflow_id} declares no such parameter: leave it out (declared: {_choices(names)})"
+        return f"is not declared by {workflow.workflow_id}: did you mean {folded[close[0]]}?"
+    return f"is not declared by {workflow.workflow_id}: leave it out (declared: {_choices(names)})"

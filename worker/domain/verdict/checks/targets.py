@@ -1,8 +1,8 @@
 """Which object a workflow acts on, and the parameters that name it.
 
-The model proposes, code disposes: when the workflow covers the affected resource or something that owns it, that is
-the target, whatever the model wrote. Only when the workflow covers another kind does the model's choice count, and
-then the object must exist and stand in the evidence.
+When the workflow covers the affected resource or one of its owners, that is the target, whatever the model wrote. Only
+when the workflow covers another kind does the model's choice count, and then the object must exist and the evidence must
+show it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TARGET_PARAMETERS: Final = MappingProxyType(
 NAMES_AN_OBJECT: Final = re.compile(
     r"(?:^|_)(?:NAME|NAMESPACE|NODE|POD|PVC|CLAIM|DEPLOYMENT|STATEFULSET|DAEMONSET|CONFIGMAP|SECRET|SERVICE)$"
 )
-"""How names of other parameters end that name an object."""
+"""How the names of other parameters end that name an object."""
 
 
 def spelling(name: str) -> str:
@@ -66,8 +66,8 @@ def names_an_object(name: str) -> bool:
 class Existence(enum.StrEnum):
     """What the cluster says about an object.
 
-    `absent` is not found, and the evidence shows that it was deleted or was never there. `unverifiable` means that
-    the cluster gave no answer (forbidden, timeout): neither there nor not there.
+    `absent`: not found, and the evidence shows that it was deleted or never existed. `unverifiable`: the cluster gave no
+    answer (forbidden, timeout).
     """
 
     EXISTS = "exists"
@@ -78,11 +78,11 @@ class Existence(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedObject:
-    """An object that an answer names, after it has been looked up.
+    """An object that an answer names, after it was looked up.
 
-    `namespaced` is None when the kind is not known to the cluster. `owners` follow the controller references, nearest
-    first; `owners_note` says why there may be more, or others. `seen_in` are ids of the evidence that shows it;
-    `requested` means that the request names it. `outside` says why it need not concern the signal at all.
+    `namespaced` is None when the cluster does not know the kind. `owners` follow the controller references, nearest
+    first; `owners_note` says why there may be others. `seen_in` are ids of the evidence that shows the object;
+    `requested`: the request names it. `outside` says why it may have nothing to do with the signal.
     """
 
     ref: ObjectRef
@@ -97,7 +97,7 @@ class ResolvedObject:
 
     @property
     def unverified(self) -> bool:
-        """Whether the cluster did not say that it exists, or whom it belongs to."""
+        """Whether the cluster did not say that it exists, or what owns it."""
         return self.existence is Existence.UNVERIFIABLE or bool(self.owners_note)
 
     @property
@@ -108,7 +108,7 @@ class ResolvedObject:
 
 @dataclass(frozen=True, slots=True)
 class TargetChoice:
-    """The object a workflow will act on, and the parameters with everything that names it in place."""
+    """The object that a workflow will act on, and the parameters with everything that names it filled in."""
 
     target: ObjectRef | None
     parameters: Mapping[str, Any]
@@ -118,7 +118,7 @@ class TargetChoice:
 
 
 def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
-    """Components the workflow can act on; empty when it does not say. A list of kinds goes before its labels."""
+    """Components the workflow can act on; empty when it does not say. A list of kinds takes precedence over its labels."""
     kind = workflow.parameter(KIND_PARAMETER)
     if kind is not None and kind.enum:
         return tuple(str(k) for k in kind.enum)
@@ -130,10 +130,10 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
 
 
 def other_target(workflow: Workflow, given: Mapping[str, Any], affected: ResolvedObject) -> ObjectRef | None:
-    """The object the parameters name where the workflow covers nothing in the chain of the affected resource.
+    """The object that the parameters name when the workflow covers neither the affected resource nor its owners.
 
-    It has to be looked up before the answer can be judged. None when the target is in the chain, or no name is given.
-    The namespace is that of the affected resource unless given: the cluster decides whether the kind has one.
+    It has to be looked up before the answer can be judged. None when the workflow covers one of them, or no name is given.
+    The namespace is that of the affected resource unless given; the cluster decides whether the kind has one.
     """
     kinds = covered_kinds(workflow)
     named = _named(given)
@@ -155,7 +155,7 @@ def choose_target(
 ) -> TargetChoice:
     """The target and the completed parameters. `other` is what `other_target` named, looked up.
 
-    `unseen` are the given parameters whose value stands in no evidence.
+    `unseen` are the given parameters whose value no evidence shows.
     """
     candidates = _candidates(affected, covered_kinds(workflow))
     if candidates:
@@ -183,7 +183,7 @@ def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectR
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, str]:
-    """Parts of a target that the given parameters state, the first stated one of each."""
+    """Parts of a target that the given parameters state; of each part the first one."""
     named: dict[str, str] = {}
     for name, part in _target_names(given):
         value = given[name]
@@ -195,7 +195,7 @@ def _named(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _other_kind(kind: str, kinds: Sequence[str]) -> tuple[str, str]:
-    """Kind and API version of the covered component that is meant; empty when it is not one of them."""
+    """Kind and API version of the covered component that is meant; empty when none is."""
     meant = [k for k in kinds if not kind or component_of(k)[1] == kind.lower()]
     if len({component_of(k)[1] for k in meant}) != 1:
         return "", ""
@@ -216,7 +216,7 @@ def _best_candidate(candidates: Sequence[ObjectRef], given: Mapping[str, Any]) -
 def _conflicts(
     given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
 ) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """Given parts that name something else: another member of the chain is corrected, anything else is a problem."""
+    """Given parts that do not name the target: an owner or owned object is corrected, anything else is a problem."""
     problems: list[Problem] = []
     notes: list[str] = []
     for name, part in _target_names(given):
@@ -228,13 +228,13 @@ def _conflicts(
             notes.append(f"parameter {name}: {shown} was corrected to {expected or 'nothing'} ({target})")
         else:
             problems.append(
-                problem(name, f"must be {expected or 'empty'}: the target is {target}, not {shown}")
+                problem(name, f"must be {expected or 'empty'}, not {shown}: the target is {target}")
             )
     return tuple(problems), tuple(notes)
 
 
 def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Those of the names that hold a part of the target, in the order of TARGET_PARAMETERS, and the parts."""
+    """Those of the names that hold a part of the target, each with the part, in the order of TARGET_PARAMETERS."""
     order = list(TARGET_PARAMETERS)
     found = [(name, part) for name in dict.fromkeys(names) if (part := target_part(name))]
     return sorted(found, key=lambda pair: order.index(spelling(pair[0])))
@@ -247,7 +247,7 @@ def _beside(
     chain: Sequence[ObjectRef],
     unseen: frozenset[str],
 ) -> tuple[tuple[Problem, ...], tuple[ApprovalFactor, ...]]:
-    """Problems and approval factors of declared parameters that name an object beside the target."""
+    """Problems and approval factors of declared parameters that name an object other than the target."""
     problems: list[Problem] = []
     factors: list[ApprovalFactor] = []
     namespaces = {target.namespace, *(member.namespace for member in chain)}
@@ -259,7 +259,7 @@ def _beside(
             if _expected(name, target, chain) is not None:
                 continue
             if name in unseen:
-                problems.append(problem(name, f"{shown} stands in no evidence: look at it before naming it"))
+                problems.append(problem(name, f"no evidence shows {shown}: fetch it before naming it"))
             else:
                 factors.append(
                     factor(FactorCode.PARAMETER_OTHER_OBJECT, f"{name} is {shown}, the target is {target}")
@@ -290,14 +290,14 @@ def _belongs_to_chain(part: str, value: str, target: ObjectRef, chain: Sequence[
 def _filled(
     workflow: Workflow, given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The given parameters with every declared target parameter set. Undeclared ones say nothing new: left out."""
+    """The given parameters with every declared target parameter set. Undeclared target parameters are left out."""
     parameters = dict(given)
     notes: list[str] = []
     for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):
         expected, declared = _expected(name, target, chain), workflow.parameter(name)
         if declared is None:
             if parameters.pop(name, None) is not None:
-                notes.append(f"parameter {name} is not declared by {workflow.workflow_id} and was left out")
+                notes.append(f"parameter {name} was left out: {workflow.workflow_id} does not declare it")
             continue
         if expected is None:
             continue
@@ -305,7 +305,7 @@ def _filled(
             parameters.pop(name, None)
             continue
         if not parameters.get(name) and expected:
-            notes.append(f"parameter {name} was filled in: {expected}")
+            notes.append(f"parameter {name} was set to {expected}")
         parameters[name] = _spelt_as_declared(declared, expected)
     return parameters, tuple(notes)
 
@@ -317,34 +317,34 @@ def _spelt_as_declared(parameter: Parameter, value: str) -> str:
 def _other_problem(
     workflow: Workflow, meant: ObjectRef | None, other: ResolvedObject | None
 ) -> tuple[Problem, ...]:
-    """Why the object that is meant cannot be the target although nothing in the chain can."""
+    """Why the object that the parameters name cannot be the target."""
     kinds = " or ".join(covered_kinds(workflow))
     name = next((p.name for p in workflow.parameters if target_part(p.name) == "name"), "")
     if not name:
         message = (
-            f"{workflow.workflow_id} acts on {kinds}, not on the affected resource: choose another workflow"
+            f"{workflow.workflow_id} acts on {kinds}, not on the affected resource: choose another, or null"
         )
         return (Problem(ProblemKind.WORKFLOW_UNKNOWN, "selected_workflow.workflow_id", message),)
     if meant is None:
-        return (problem(name, f"must name the {kinds} that {workflow.workflow_id} is to act on"),)
+        return (problem(name, f"must name the {kinds} that {workflow.workflow_id} acts on"),)
     if other is None or (other.ref.kind.lower(), other.ref.name) != (meant.kind.lower(), meant.name):
         return (problem(name, f"{meant} could not be looked up"),)
     if other.existence is not Existence.EXISTS:
         return (problem(name, f"cannot act on {other.ref}: {other.detail or _NOT_THERE[other.existence]}"),)
     if not other.seen_in and not other.requested:
-        return (problem(name, f"{other.ref} stands in no evidence: look at it before acting on it"),)
+        return (problem(name, f"no evidence shows {other.ref}: fetch it before acting on it"),)
     return ()
 
 
 _NOT_THERE = {
     Existence.NOT_FOUND: "it was not found in the cluster",
-    Existence.ABSENT: "it is not in the cluster any more",
-    Existence.UNVERIFIABLE: "it could not be verified",
+    Existence.ABSENT: "it no longer exists in the cluster",
+    Existence.UNVERIFIABLE: "the cluster did not say whether it exists",
 }
 
 
 def within_scope(resolved: ResolvedObject) -> ResolvedObject:
-    """The same object without a namespace when its kind has none."""
+    """The same object, without a namespace when its kind is cluster-scoped."""
     if resolved.namespaced is False and resolved.ref.namespace:
         return replace(resolved, ref=replace(resolved.ref, namespace=""))
     return resolved

@@ -255,7 +255,7 @@ async def test_too_long_again_goes_to_a_person_who_is_told_so():
     world = long_world(*[logs(n) for n in range(9)])
     result = await world.analyse()
     assert REVIEW == (result.status, result.human_review_reason)
-    assert "does not fit into the model" in result.human_review_detail
+    assert "too long for the model" in result.human_review_detail
     assert "8192" in result.human_review_detail
     assert sum(item.source == "get_pod_logs" for item in result.evidence) >= 2
 

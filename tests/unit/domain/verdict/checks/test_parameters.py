@@ -112,7 +112,7 @@ def test_all_problems_are_reported_at_once():
     assert {"FACTOR", "REPLICAS", "ZONE", "FORCE_DELETE"} == set(messages(result))
     assert {ProblemKind.PARAMETERS} == {p.kind for p in result.problems}
     assert messages(result)["REPLICAS"] == "is required (integer): How many"
-    assert messages(result)["ZONE"] == "needs REGION to be set as well"
+    assert messages(result)["ZONE"] == "requires REGION to be set too"
 
 
 @pytest.mark.parametrize(

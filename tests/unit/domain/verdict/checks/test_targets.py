@@ -146,9 +146,9 @@ def test_an_object_of_another_kind_that_exists_and_was_seen_is_accepted_for_appr
     ("given", "other", "reason"),
     [
         (NODE_NAMED, resolved(NODE, existence=Existence.NOT_FOUND), "was not found"),
-        (NODE_NAMED, resolved(NODE, existence=Existence.UNVERIFIABLE), "could not be verified"),
-        (NODE_NAMED, resolved(NODE, existence=Existence.ABSENT), "not in the cluster any more"),
-        (NODE_NAMED, resolved(NODE, seen_in=()), "stands in no evidence"),
+        (NODE_NAMED, resolved(NODE, existence=Existence.UNVERIFIABLE), "did not say whether it exists"),
+        (NODE_NAMED, resolved(NODE, existence=Existence.ABSENT), "no longer exists"),
+        (NODE_NAMED, resolved(NODE, seen_in=()), "no evidence shows"),
         (NODE_NAMED, None, "could not be looked up"),
         (NODE_NAMED, resolved(ObjectRef("Node", "worker-2")), "could not be looked up"),
         ({}, resolved(NODE), "must name the Node"),
