@@ -106,6 +106,24 @@ DRILLS = (
         "every request of the new stream gets its result, both rejections with the same sequence are published",
         streams.queue_created_anew,
     ),
+    Drill(
+        "wiped",
+        "the server comes back with an empty store under a running worker",
+        "readiness says so <= 15 s, lost 0 of what is published afterwards",
+        streams.store_wiped,
+    ),
+    Drill(
+        "stranded",
+        "deliveries are exhausted while the DLQ stores nothing",
+        "readiness says so, stranded 0 once the DLQ stores again",
+        streams.requests_stranded,
+    ),
+    Drill(
+        "ack-wait",
+        "ack_wait of the consumers is not that of the settings, and changes",
+        "calls paid again 0",
+        streams.ack_wait_changed,
+    ),
 )
 SOAK = Drill(
     "soak",

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import shutil
+import time
+from dataclasses import replace
+
+from nats.errors import Error as NatsError
+
 from schemas.taxonomy import RequestKind
 from tests.drills.accounts import stream_messages, until
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
+from tests.drills.workers import Worker
 from worker.adapters.nats.provision import provision, wanted
+
+NOT_READY = 503
+SEEN_SECONDS = 15.0
+"""A fault is visible in readiness within this time."""
+START_SECONDS = 10.0
 
 
 async def _provision(s: Stage, ack_wait_seconds: float) -> None:
@@ -40,3 +54,94 @@ async def queue_created_anew(ground: Ground, *, incidents: int = 4) -> Outcome:
 async def _rejections(s: Stage, number: int) -> bool:
     found = stream_messages(s.nc, s.subjects.validation_stream, s.subjects.validation_request())
     return len([message async for message in found]) >= number
+
+
+async def store_wiped(ground: Ground, *, incidents: int = 4) -> Outcome:
+    """The server comes back with an empty store under a running worker, and is provisioned again."""
+    async with stage(ground, "wiped", ack_wait_seconds=5.0, slots=2 * incidents) as s:
+        await s.plan(latency_seconds=3.0)
+        [worker] = await s.start(1)
+        await s.publish_all(f"old-{n}" for n in range(incidents))
+        await until(lambda: len(s.calls()) >= incidents, 30)
+        [server] = s.servers
+        await server.kill()
+        await asyncio.to_thread(shutil.rmtree, server.directory / "js")
+        await server.start()
+        await until(lambda: s.nc.is_connected, 30)
+        seen = await seconds_until_said(worker, "rca provision")
+        await _provision(s, 5.0)
+        s.accepted.clear()  # what the old store held is gone with it
+        await s.publish_all(f"new-{n}" for n in range(incidents))
+        settled = await s.settled(incidents, 90)
+        account = await s.account()
+    return Outcome(
+        seen <= SEEN_SECONDS and settled and not account.lost and not account.duplicates and not account.dead,
+        f"readiness names the missing streams after {seen:.1f} s, results "
+        f"{account.expected - len(account.lost)} of {account.expected} published afterwards, {lost_and_twice(account)}",
+    )
+
+
+async def seconds_until_said(worker: Worker, text: str) -> float:
+    """Until readiness is not ok and says so."""
+    began = time.monotonic()
+
+    async def said() -> bool:
+        return text in await worker.reason() and await worker.readiness() == NOT_READY
+
+    await until(said, 2 * SEEN_SECONDS, every=0.1)
+    return time.monotonic() - began
+
+
+async def requests_stranded(ground: Ground, *, requests: int = 3, max_deliver: int = 2) -> Outcome:
+    """Deliveries are exhausted while the DLQ stores neither advisories nor letters, and it is mended later."""
+    async with stage(ground, "stranded", ack_wait_seconds=3.0, max_deliver=max_deliver) as s:
+        js = s.nc.jetstream(timeout=10)
+        config = (await js.stream_info(s.subjects.dlq_stream)).config
+        await js.update_stream(replace(config, max_bytes=1))
+        await s.publish_all(f"gone-{n}" for n in range(requests))
+        lane = await js.pull_subscribe_bind("p2", s.subjects.requests_stream)
+        for _ in range(max_deliver):
+            for message in await lane.fetch(requests, timeout=30):
+                await message.nak(delay=0.2)
+            await asyncio.sleep(0.5)
+
+        async def given_up() -> bool:
+            with contextlib.suppress(NatsError, TimeoutError):
+                await lane.fetch(1, timeout=0.5)
+            return (await js.consumer_info(s.subjects.requests_stream, "p2")).num_ack_pending == 0
+
+        await until(given_up, 30)
+        await lane.unsubscribe()
+        worker = s.worker()
+        await worker.start()
+        seen = await seconds_until_said(worker, "delivered no more")
+        await js.update_stream(config)
+        settled = await s.settled(requests, 90)
+        account = await s.account()
+    return Outcome(
+        settled and seen <= START_SECONDS + SEEN_SECONDS and account.clean and account.dead == requests,
+        f"readiness says so {seen:.1f} s after the start of the worker, {account.dead} of {requests} in the DLQ once it "
+        f"can store them, stranded {account.expected - account.dead}, {lost_and_twice(account)}",
+    )
+
+
+async def ack_wait_changed(ground: Ground, *, ack_wait_seconds: float = 3.0) -> Outcome:
+    """The consumers wait for a shorter time than the settings of the worker say, and change it while it runs."""
+    async with stage(ground, "ack-wait", ack_wait_seconds=2 * ack_wait_seconds) as s:
+        await s.plan(latency_seconds=5 * ack_wait_seconds, looks=1)
+        await s.start(1, RCA_WORKER__ACK_WAIT_SECONDS="300")
+        await s.publish("before")
+        await until(lambda: len(s.calls()) == 1, 30)
+        js = s.nc.jetstream(timeout=10)
+        config = (await js.consumer_info(s.subjects.requests_stream, "p2")).config
+        await js.add_consumer(s.subjects.requests_stream, replace(config, ack_wait=ack_wait_seconds))
+        await s.publish("after")
+        settled = await s.settled(2, 120)
+        account = await s.account()
+        redelivered = (await js.consumer_info(s.subjects.requests_stream, "p2")).num_redelivered or 0
+        calls = len(s.calls())
+    return Outcome(
+        settled and account.clean and calls == 4,
+        f"setting 300 s, consumers {2 * ack_wait_seconds:.0f} s and then {ack_wait_seconds:.0f} s, calls of "
+        f"{5 * ack_wait_seconds:.0f} s: redelivered {redelivered}, LLM calls {calls} of 4, {lost_and_twice(account)}",
+    )

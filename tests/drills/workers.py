@@ -64,6 +64,13 @@ class Worker:
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
             return 0
 
+    async def reason(self) -> str:
+        """What /readyz says; empty when nobody answers."""
+        try:
+            return (await self._get("/readyz", READINESS_SECONDS))[1]
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            return ""
+
     async def metrics(self) -> dict[str, float]:
         """Every series without labels."""
         _, text = await self._get("/metrics")

@@ -122,6 +122,11 @@ class MemoryRequests:
     """The work queue, by sequence."""
 
     stored: dict[int, StoredRequest] = field(default_factory=dict)
+    given_up: set[int] = field(default_factory=set)
+    """Sequences that no consumer delivers again."""
+
+    async def stranded(self) -> Sequence[StoredRequest]:
+        return [stored for sequence, stored in sorted(self.stored.items()) if sequence in self.given_up]
 
     async def read(self, sequence: int) -> StoredRequest | None:
         return self.stored.get(sequence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from tests.nats_servers import PATIENCE_SECONDS, connect
 from worker.adapters.nats.publish import NatsEvents
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, NatsRequests
 from worker.adapters.nats.stream import FencedStream
+from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import StoredRequest
 
@@ -37,7 +39,7 @@ def cancellations_of(case):
 
 async def test_a_request_is_read_as_it_is_stored_and_removed(case):
     ack = await case.js.publish("rca.request.incident.p1", BODY, headers={"x": "y"})
-    requests = NatsRequests(stream(case, "RCA_REQUESTS"))
+    requests = NatsRequests(stream(case, "RCA_REQUESTS"), case.subjects)
     found = await requests.read(ack.seq)
     assert ("rca.request.incident.p1", ack.seq, BODY, "y") == (
         found.subject,
@@ -47,18 +49,18 @@ async def test_a_request_is_read_as_it_is_stored_and_removed(case):
     )
     assert timedelta(0) == found.stored_at.utcoffset()
     assert abs(datetime.now(UTC) - found.stored_at) < timedelta(minutes=1)
-    await requests.remove(ack.seq)
+    await requests.remove(MessageId(ack.seq))
     assert await requests.read(ack.seq) is None
-    await requests.remove(ack.seq)  # again is no error
+    await requests.remove(MessageId(ack.seq))  # again is no error
 
 
 async def test_in_memory_a_request_is_read_and_removed_too():
     stored = StoredRequest("rca.request.incident", 7, datetime.now(UTC), BODY)
     requests = MemoryRequests({7: stored})
     assert (stored, None) == (await requests.read(7), await requests.read(8))
-    await requests.remove(7)
+    await requests.remove(MessageId(7))
     assert await requests.read(7) is None
-    await requests.remove(7)
+    await requests.remove(MessageId(7))
 
 
 async def test_a_request_that_was_settled_is_not_there(case):
@@ -69,7 +71,7 @@ async def test_a_request_that_was_settled_is_not_there(case):
         await message.ack_sync(timeout=PATIENCE_SECONDS)
         if message.metadata.sequence.stream == ack.seq:
             break
-    requests = NatsRequests(stream(case, "RCA_REQUESTS"))
+    requests = NatsRequests(stream(case, "RCA_REQUESTS"), case.subjects)
     for _ in range(1_000):  # replicas need a moment
         if await requests.read(ack.seq) is None:
             return
@@ -79,11 +81,33 @@ async def test_a_request_that_was_settled_is_not_there(case):
 
 async def test_a_missing_stream_does_not_look_like_a_request_that_is_gone(own_server):
     await own_server.js.delete_stream("RCA_REQUESTS")
-    requests = NatsRequests(stream(own_server, "RCA_REQUESTS", patience_seconds=0.2))
+    requests = NatsRequests(stream(own_server, "RCA_REQUESTS", patience_seconds=0.2), own_server.subjects)
     with pytest.raises(Unavailable):
         await requests.read(1)
     with pytest.raises(Unavailable):
-        await requests.remove(1)
+        await requests.remove(MessageId(1))
+
+
+async def test_stranded_requests_are_those_that_no_consumer_delivers_again(own_server):
+    """Exhausted ones below one that is still held, and above it once nothing is outstanding."""
+    requests = NatsRequests(stream(own_server, "RCA_REQUESTS"), own_server.subjects)
+    assert [] == await requests.stranded()
+    config = (await own_server.js.consumer_info("RCA_REQUESTS", "p2")).config
+    await own_server.js.add_consumer("RCA_REQUESTS", config.evolve(max_deliver=1, ack_wait=60.0))
+    for number in range(4):
+        await own_server.js.publish("rca.request.incident", b"%d" % number)
+    puller = await own_server.js.pull_subscribe_bind(consumer="p2", stream="RCA_REQUESTS")
+    first, second, third = [(await puller.fetch(1, timeout=PATIENCE_SECONDS))[0] for _ in range(3)]
+    await second.nak(delay=0.01)
+    await third.nak(delay=0.01)
+    for _ in range(1_000):  # the server notices when somebody pulls
+        with contextlib.suppress(TimeoutError):
+            await (await puller.fetch(1, timeout=0.2))[0].ack_sync(timeout=PATIENCE_SECONDS)
+        if (await own_server.js.consumer_info("RCA_REQUESTS", "p2")).num_ack_pending == 1:
+            break
+    assert [] == await requests.stranded()  # the first is held: who can say whether the others are, too
+    await first.ack_sync(timeout=PATIENCE_SECONDS)
+    assert [b"1", b"2"] == [found.body for found in await requests.stranded()]
 
 
 # -- Cancellations

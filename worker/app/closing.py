@@ -72,10 +72,24 @@ class Closing:
             return await self.conflict(accepted, answered(stored))
         if stored.status is not Status.FAILED:
             return ACK  # somebody has answered it after all
-        letter = _letter(step, accepted.delivery)
+        letter = _letter(
+            accepted.delivery,
+            DeadLetterReason(step.notes["reason"]),
+            step.notes["error"],
+            deliveries=step.notes["deliveries"],
+        )
         await self._events.dead_letter(letter, accepted.body)
         self._metrics.published(result)
         self._metrics.dead_letters.labels(letter.reason).inc()
+        log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
+        return term(f"dead letter: {letter.reason}")
+
+    async def dead_letter_again(self, stored: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
+        """Write the letter for a stored `failed` result. Within the deduplication window it is written once."""
+        detail = stored.human_review_detail
+        reason = next((r for r in DeadLetterReason if f"{r}:" in detail), DeadLetterReason.INTERNAL_ERROR)
+        letter = _letter(accepted.delivery, reason, detail)
+        await self._events.dead_letter(letter, accepted.body)
         log.error("request_dead_lettered", reason=letter.reason, error=letter.error)
         return term(f"dead letter: {letter.reason}")
 
@@ -157,13 +171,15 @@ def _read(step: Step | None) -> AnalysisResult | None:
     return None
 
 
-def _letter(step: Step, delivery: Delivery) -> DeadLetter:
+def _letter(
+    delivery: Delivery, reason: DeadLetterReason, error: str, *, deliveries: int | None = None
+) -> DeadLetter:
     return DeadLetter(
-        reason=DeadLetterReason(step.notes["reason"]),
+        reason=reason,
         origin_stream=delivery.stream,
         origin_sequence=delivery.sequence,
         origin_stored_at=delivery.stored_at,
         origin_subject=delivery.subject,
-        deliveries=step.notes["deliveries"],
-        error=step.notes["error"],
+        deliveries=delivery.deliveries if deliveries is None else deliveries,
+        error=error,
     )

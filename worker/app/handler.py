@@ -204,6 +204,10 @@ class RequestHandler:
         if settled := await self._not_ours(accepted, run):
             return settled
         if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.message)):
+            if (
+                accepted.delivery.deliveries > 1
+            ):  # its letter may not be written, and the journal that says so is gone
+                return await self._closing.dead_letter_again(stored, accepted)
             log.info("already_answered", request=accepted.key)
             return ACK
         return run

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from faststream import FastStream
@@ -25,6 +26,7 @@ from nats.errors import Error as NatsError
 from worker.adapters.nats.pump import LaneConsumer, Pump
 from worker.app.admission import Admission, LaneAdmission
 from worker.app.link import BrokerLink, refusal
+from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
 from worker.domain.values.delays import PROBE_SILENCE_SECONDS, STARTUP_LOOK_SECONDS, STARTUP_REPORT_SECONDS
 from worker.domain.values.delivery import MessageHandler, urgency_of
@@ -45,10 +47,11 @@ class IntakeError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Who decides about messages: the requests, and the advisories about those that are delivered no more."""
+    """Who decides about requests and about advisories of exhausted ones, and loops that run beside the lanes."""
 
     requests: MessageHandler
     advisories: MessageHandler
+    loops: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class Intake:
     admission: Admission
     supervisor: Supervisor = field(default_factory=Supervisor)
     needs: Sequence[Need] = ()
+    streams: StreamWatch = field(default_factory=lambda: StreamWatch(()))
     servers: Sequence[str] = ()
     drain_seconds: float = 40.0
     ack_wait_seconds: float = 60.0
@@ -75,6 +79,8 @@ class Intake:
     problem: str = "not connected yet"
     draining: bool = False
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    _handlers: Handlers | None = None
+    _loops: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def trouble(self) -> str:
         """Why no message is taken at the moment; empty when they are. For readiness."""
@@ -116,7 +122,7 @@ class Intake:
         for need in self.needs:
             await self._wait_for(need, nc)
         self.problem = ""
-        handlers = await self.open_handlers(nc)
+        self._handlers = handlers = await self.open_handlers(nc)
         self.pumps.extend(
             Pump(
                 nc,
@@ -137,6 +143,11 @@ class Intake:
                 ack_wait_seconds=self.ack_wait_seconds,
             )
         )
+        self._follow_ack_waits(self.streams.ack_waits)
+
+    def _follow_ack_waits(self, seconds: Mapping[str, float]) -> None:
+        for pump in self.pumps:
+            pump.ack_wait_seconds = seconds.get(pump.lane.durable, pump.ack_wait_seconds)
 
     async def _connected(self) -> Client:
         """The connection, however long it takes: nats-py tries for ever, and says nothing meanwhile."""
@@ -166,10 +177,16 @@ class Intake:
         for pump in self.pumps:
             for name, loop in pump.loops.items():
                 self.supervisor.watch(name, loop)
+        loops = {name: make() for name, make in self._handlers.loops.items()} if self._handlers else {}
+        if self.link.client is not None:
+            loops["streams"] = self.streams.run(self.link.client, self._follow_ack_waits)
+        for name, work in loops.items():
+            await self._loops.enter_async_context(self.supervisor.running(name, work))
         log.info("worker_started", lanes={pump.lane.durable: pump.lane.slots for pump in self.pumps})
 
     async def _drain(self) -> None:
         self._announce()
+        await self._loops.aclose()
         log.info("worker_draining", running=sum(pump.running for pump in self.pumps))
         await together([pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,8 +15,11 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from schemas.analysis import AnalysisResult
+from worker.app.stream_watch import Usage
 
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 
@@ -77,6 +81,42 @@ class WorkerMetrics:
         self.cost.inc(usage.cost_usd or 0.0)
         self.seconds.labels(result.kind).observe(usage.wall_seconds)
 
+    def watch_checks(self, checks: Mapping[str, Callable[[], str]]) -> None:
+        """Ask at each scrape which checks of readiness complain."""
+        self.registry.register(
+            _Asked(
+                "rca_not_ready",
+                "1 while this check of readiness complains",
+                "check",
+                lambda: {name: float(bool(check())) for name, check in checks.items()},
+            )
+        )
+
+    def watch_streams(self, usage: Callable[[], Mapping[str, Usage]], stranded: Callable[[], int]) -> None:
+        """Ask at each scrape how full the streams are, and how many requests are delivered no more."""
+        self.registry.register(
+            _Asked(
+                "rca_stream_bytes",
+                "Bytes stored in a stream",
+                "stream",
+                lambda: {name: float(each.stored) for name, each in usage().items()},
+            )
+        )
+        self.registry.register(
+            _Asked(
+                "rca_stream_limit_bytes",
+                "Byte limit of a stream, 0 for none",
+                "stream",
+                lambda: {name: float(each.limit) for name, each in usage().items()},
+            )
+        )
+        gauge = Gauge(
+            "rca_stranded_requests",
+            "Requests that are delivered no more and not dead-lettered yet",
+            registry=self.registry,
+        )
+        gauge.set_function(lambda: float(stranded()))
+
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
         """Ask at each scrape whether the catalog serves something else than its files."""
         self.catalog_problems.set_function(lambda: float(refused()))
@@ -88,6 +128,22 @@ class WorkerMetrics:
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+
+@dataclass(frozen=True)
+class _Asked(Collector):
+    """A gauge with one label whose values are asked for at each scrape."""
+
+    name: str
+    text: str
+    label: str
+    values: Callable[[], Mapping[str, float]]
+
+    def collect(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(self.name, self.text, labels=[self.label])
+        for key, value in self.values().items():
+            gauge.add_metric([key], value)
+        yield gauge
 
 
 def _tasks() -> int:

@@ -12,7 +12,7 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.provision import Difference, provision, wanted
+from worker.adapters.nats.provision import Difference, Wanted, provision, wanted
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
 from worker.app.settings import NatsSettings, Settings
@@ -79,11 +79,15 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
     return nc
 
 
-async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
-    """Everything under the configured prefix."""
-    items = wanted(
+def wanted_streams(settings: Settings) -> list[Wanted]:
+    """Everything that belongs to the configured prefix."""
+    return wanted(
         Subjects(settings.nats.prefix),
         replicas=settings.nats.replicas,
         ack_wait_seconds=settings.worker.ack_wait_seconds,
     )
-    return await provision(nc, items, apply=apply)
+
+
+async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
+    """Create and update everything under the configured prefix, or with `apply` False only compare."""
+    return await provision(nc, wanted_streams(settings), apply=apply)

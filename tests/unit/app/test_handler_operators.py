@@ -11,11 +11,11 @@ import structlog
 
 from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason, ValidationCode
-from schemas.subjects import REPLAY_HEADER
+from schemas.subjects import REPLAY_HEADER, Subjects
 from tests.fakes.desk import Desk, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
-from worker.app.exhausted import ExhaustedHandler
+from worker.app.stranded import StrandedRequests, SweepReport
 from worker.domain.values.delivery import ACK, Delivery, Fate
 from worker.domain.values.errors import Retry, RetryReason
 from worker.domain.values.ports import StoredRequest
@@ -131,7 +131,7 @@ async def test_deaths_and_errors_of_another_message_do_not_count():
 
 
 def exhausted_desk(desk):
-    return ExhaustedHandler(desk.requests, desk.handler)
+    return StrandedRequests(desk.requests, desk.handler, Subjects(), SweepReport())
 
 
 ADVISORY = {
@@ -274,7 +274,7 @@ async def test_without_the_mark_a_failed_result_stays():
     desk, message = Desk(World.saying(KeyError("boom"))), body()
     await buried(desk, message)
     desk.says(final(answer()))
-    assert ACK == await desk.take(message, sequence=20)
+    assert ACK == await desk.take(message, sequence=20, deliveries=1)
     assert (Status.FAILED, 0) == (desk.result.status, desk.world.model.calls)
 
 
@@ -318,3 +318,48 @@ async def test_messages_with_the_same_sequence_are_rejected_each_for_itself():
     for hours in range(2):
         await desk.take(b"{", stored_at=desk.world.clock.now() + timedelta(hours=hours))
     assert 2 == len(desk.world.events.rejections)
+
+
+# -- Stranded requests
+
+
+async def test_a_stranded_request_becomes_a_dead_letter_and_leaves_the_queue():
+    desk, report = Desk(), SweepReport()
+    queued(desk, body())
+    desk.requests.given_up.add(7)
+    await StrandedRequests(desk.requests, desk.handler, Subjects(), report).sweep()
+    [(letter, _)] = desk.world.events.dead_letters
+    assert (DeadLetterReason.MAX_DELIVERIES, {}) == (letter.reason, desk.requests.stored)
+    assert (Status.FAILED, SweepReport()) == (desk.result.status, report)
+
+
+async def test_a_stranded_request_that_cannot_be_dead_lettered_is_reported_until_it_can():
+    desk, report = Desk(), SweepReport()
+    queued(desk, body())
+    desk.requests.given_up.add(7)
+    stranded = StrandedRequests(desk.requests, desk.handler, Subjects(), report)
+    desk.world.events.down = True
+    await stranded.sweep()
+    assert (1, True, 1) == (report.count, bool(report.problem), len(desk.requests.stored))
+    desk.world.events.down = False
+    await stranded.sweep()
+    assert (SweepReport(), {}) == (report, desk.requests.stored)
+    assert 1 == len(desk.world.events.dead_letters)
+
+
+async def test_a_letter_that_was_not_written_before_the_journal_was_gone_is_written():
+    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    assert (await desk.take()).fate is Fate.TERMINATE
+    desk.world.events.dead_letters.clear()
+    desk.world.events._seen.clear()
+    desk.world.journal.steps.clear()
+    assert (await desk.take()).fate is Fate.TERMINATE
+    [(letter, _)] = desk.world.events.dead_letters
+    assert DeadLetterReason.INTERNAL_ERROR is letter.reason
+
+
+async def test_a_request_that_is_sent_again_after_its_failure_gets_no_second_letter():
+    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    await desk.take()
+    assert ACK == await desk.take(sequence=9, deliveries=1)
+    assert 1 == len(desk.world.events.dead_letters)

@@ -19,6 +19,7 @@ from nats.aio.client import Client
 
 from schemas.subjects import EXHAUSTED, Lane, Subjects
 from worker.domain.values.errors import Unavailable
+from worker.domain.values.together import together
 
 Config = dict[str, Any]
 
@@ -30,6 +31,9 @@ REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
 FIXED = frozenset({"retention", "storage", "ack_policy", "max_waiting", "deny_delete", "durable_name"})
 """What the server can't change in place, or only by force."""
+KINDS = frozenset({"retention", "ack_policy"})
+"""Where one of these differs, messages are kept or removed by other rules: a worker must not start."""
+LOOKS_AT_ONCE = 8
 LIMITS = frozenset(
     {"max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_deliver", "num_replicas"}
 )
@@ -205,6 +209,30 @@ def _limit(value: int) -> float:
     return float("inf") if value in {0, -1} else value
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is there of an item: the server's answer with its `config`, and for a stream its `state`. None: nothing."""
+
+    item: Wanted
+    info: Config | None
+
+    @property
+    def unusable(self) -> str:
+        """Why a worker cannot work with it; empty when it can."""
+        if self.info is None:
+            return f"{self.item.name} is not there yet; run `rca provision`"
+        for key in KINDS & self.item.config.keys():
+            if (have := self.info["config"].get(key)) != (want := self.item.config[key]):
+                return f"{self.item.name} has {key} {have}, which must be {want}: create it anew"
+        return ""
+
+
+async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float = 30.0) -> list[Found]:
+    """What is there of each item. Changes nothing. Raises Unavailable as `provision` does."""
+    api = _Api(nc, patience_seconds)
+    return await together([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
+
+
 async def provision(
     nc: Client, items: Sequence[Wanted], *, apply: bool = True, patience_seconds: float = 30.0
 ) -> list[Difference]:
@@ -226,17 +254,23 @@ class _Api:
     def __init__(self, nc: Client, patience_seconds: float) -> None:
         self._nc, self._patience_seconds = nc, patience_seconds
 
-    async def ensure(self, item: Wanted, *, apply: bool) -> list[Difference]:
-        info, create, update = _paths(item)
+    async def look(self, item: Wanted) -> Found:
         try:
-            have = (await self._call(info))["config"]
+            return Found(item, await self._call(_paths(item)[0]))
         except _ApiError as e:
             if e.code != 404:
                 raise Unavailable(f"{item.name}: {e}") from e
+            return Found(item, None)
+
+    async def ensure(self, item: Wanted, *, apply: bool) -> list[Difference]:
+        _, create, update = _paths(item)
+        info = (await self.look(item)).info
+        if info is None:
             if not apply:
                 return [Difference(item.name, Action.WOULD_CREATE)]
             await self._create(item, create)
             return [Difference(item.name, Action.CREATED)]
+        have = info["config"]
         changes, drift = compare(have, item.config)
         found = [Difference(item.name, Action.DRIFT, each) for each in drift]
         if changes and apply:

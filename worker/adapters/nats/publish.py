@@ -20,7 +20,7 @@ from schemas.subjects import (
     result_type,
 )
 from schemas.taxonomy import RequestKind
-from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.adapters.nats.stream import FencedStream, StoredMessage, StreamFaults
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import AuditRecord
@@ -38,10 +38,17 @@ class NatsResults:
     """Implements Results."""
 
     def __init__(
-        self, nc: Client, subjects: Subjects, *, patience_seconds: float = LOOKUP_PATIENCE_SECONDS
+        self,
+        nc: Client,
+        subjects: Subjects,
+        *,
+        patience_seconds: float = LOOKUP_PATIENCE_SECONDS,
+        faults: StreamFaults | None = None,
     ) -> None:
         self._subjects = subjects
-        self._stream = FencedStream(nc, subjects.results_stream, patience_seconds=patience_seconds)
+        self._stream = FencedStream(
+            nc, subjects.results_stream, patience_seconds=patience_seconds, faults=faults
+        )
 
     async def find(self, kind: str, request_key: str) -> AnalysisResult | None:
         stored = await self._stream.newest(self._subjects.result(RequestKind(kind), request_key))
@@ -59,9 +66,10 @@ class NatsEvents:
         cluster_name: str = "",
         patience_seconds: float = BROKER_PATIENCE_SECONDS,
         trace: Callable[[], Mapping[str, str]] = dict,
+        faults: StreamFaults | None = None,
     ) -> None:
         def stream(name: str) -> FencedStream:
-            return FencedStream(nc, name, patience_seconds=patience_seconds)
+            return FencedStream(nc, name, patience_seconds=patience_seconds, faults=faults)
 
         self._subjects, self._source, self._trace = subjects, cloud_source(cluster_name), trace
         self._results = stream(subjects.results_stream)

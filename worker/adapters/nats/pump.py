@@ -95,7 +95,9 @@ class Pump:
         """When the server last answered a pull request, on the event loop's clock; for readiness."""
         self._nc, self._stream, self._handler = nc, stream, handler
         self._admission = admission or OpenGate()
-        self._ack_wait_seconds, self._pull_seconds = ack_wait_seconds, pull_seconds
+        self.ack_wait_seconds = ack_wait_seconds
+        """Of the durable, as far as it is known: heartbeats follow a change at once."""
+        self._pull_seconds = pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
         self._started = self._stopping = False
@@ -255,8 +257,13 @@ class Pump:
             log.error("handler_raised", lane=self.lane.durable, exc_info=error)
 
     async def _beat(self) -> None:
+        now = asyncio.get_running_loop().time
+        beaten_at = now()
         while True:
-            await asyncio.sleep(self._ack_wait_seconds / 3)
+            await asyncio.sleep(min(1.0, self.ack_wait_seconds / 3))
+            if now() < beaten_at + self.ack_wait_seconds / 3:
+                continue
+            beaten_at = now()
             for msg in list(self._jobs.values()) if self._nc.is_connected else ():
                 with contextlib.suppress(nats.errors.Error):
                     await msg.in_progress()

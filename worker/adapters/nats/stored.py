@@ -6,7 +6,7 @@ Headers of dead letters are percent-encoded texts.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -16,18 +16,33 @@ from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import StoredRequest
 
+MAX_STRANDED = 100
+"""Found by one sweep."""
+
 
 class NatsRequests:
     """Implements Requests on the stream of requests."""
 
-    def __init__(self, stream: FencedStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: FencedStream, subjects: Subjects) -> None:
+        self._stream, self._subjects = stream, subjects
+
+    async def stranded(self) -> Sequence[StoredRequest]:
+        """Asks the consumers how far they have come: the advisory of the server may never have been stored."""
+        found = list[StoredRequest]()
+        for subject in sorted(await self._stream.subjects(f"{self._subjects.prefix}.request.>")):
+            parsed, last = self._subjects.parse_request(subject), 0
+            state = await self._stream.consumer(parsed[1]) if parsed else None
+            while state is not None and len(found) < MAX_STRANDED:
+                message = await self._stream.after(last, subject)
+                if message is None or message.sequence > state.settled_up_to:
+                    break
+                last = message.sequence
+                found.append(_request(message))
+        return found
 
     async def read(self, sequence: int) -> StoredRequest | None:
         found = await self._stream.at(sequence)
-        if found is None:
-            return None
-        return StoredRequest(found.subject, found.sequence, found.stored_at, found.body, found.headers)
+        return None if found is None else _request(found)
 
     async def remove(self, message: MessageId) -> None:
         stored = await self.read(message.sequence)
@@ -101,6 +116,10 @@ class NatsDeadLetters:
     async def drop(self, letter: StoredLetter) -> None:
         """Forget the letter."""
         await self._stream.remove(letter.id)
+
+
+def _request(found: StoredMessage) -> StoredRequest:
+    return StoredRequest(found.subject, found.sequence, found.stored_at, found.body, found.headers)
 
 
 def _letter(found: StoredMessage) -> StoredLetter:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.fields import Timestamp
 from schemas.permissions import API
-from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
+from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, FAULT_MEMORY_SECONDS
 from worker.domain.values.errors import Unavailable
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ OUR_MISTAKE = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.er
 
 REQUEST_SECONDS = 2.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
+SAME_ID_TRIES = 5
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
 """A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory."""
@@ -112,6 +114,57 @@ class _Info(BaseModel):
     config: _Config
 
 
+class _Position(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    stream_seq: int
+
+
+class ConsumerState(BaseModel):
+    """What is read of io.nats.jetstream.api.v1.consumer_info_response."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    delivered: _Position
+    ack_floor: _Position
+    num_pending: int = 0
+    num_ack_pending: int = 0
+
+    @property
+    def settled_up_to(self) -> int:
+        """The consumer will never deliver a message up to this sequence again.
+
+        Everything up to the ack floor was settled or has exhausted its deliveries; without outstanding messages so was
+        everything it has delivered.
+        """
+        return self.ack_floor.stream_seq if self.num_ack_pending else self.delivered.stream_seq
+
+
+@dataclass
+class StreamFaults:
+    """Streams of one connection that do not do what they are asked at the moment, and why. For readiness.
+
+    A fault is forgotten when the same kind of call succeeds, or when nobody has met it for a while: another worker may
+    have the request now.
+    """
+
+    _seen: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+
+    def add(self, stream: str, call: str, why: str) -> None:
+        """A call (`read` or `write`) has failed."""
+        self._seen[stream, call] = (time.monotonic(), why)
+
+    def clear(self, stream: str, call: str) -> None:
+        """A call has succeeded."""
+        self._seen.pop((stream, call), None)
+
+    def problem(self) -> str:
+        """What is wrong; empty when nothing is."""
+        oldest = time.monotonic() - FAULT_MEMORY_SECONDS
+        found = sorted((key, why) for key, (at, why) in self._seen.items() if at >= oldest)
+        return "; ".join(f"{stream} refuses to {call}: {why}" for (stream, call), why in found)
+
+
 class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied on
     pass
 
@@ -132,7 +185,9 @@ class FencedStream:
         patience_seconds: float = BROKER_PATIENCE_SECONDS,
         api_prefix: str = API,
         spread: Callable[[float, float], float] = random.uniform,
+        faults: StreamFaults | None = None,
     ) -> None:
+        self._faults = faults or StreamFaults()
         self._nc, self._stream, self._api_prefix = nc, stream, api_prefix
         self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
         self._patience_seconds, self._spread = patience_seconds, spread
@@ -142,6 +197,14 @@ class FencedStream:
     async def newest(self, subject: str) -> StoredMessage | None:
         """The last message on a subject, wildcards allowed; None when there is none."""
         return await self._patiently(f"read {subject}", lambda: self._read(subject=subject))
+
+    async def consumer(self, durable: str) -> ConsumerState:
+        """How far a consumer of the stream has come."""
+        reply = await self._ask(f"CONSUMER.INFO.{self._stream}.{durable}")
+        try:
+            return ConsumerState.model_validate_json(reply)
+        except ValidationError as e:
+            raise Unavailable(f"{self._stream}: there is no consumer {durable}; run `rca provision`") from e
 
     async def at(self, sequence: int) -> StoredMessage | None:
         """The message with this sequence; None when there is none."""
@@ -165,13 +228,7 @@ class FencedStream:
 
     async def extent(self, now: datetime) -> StreamExtent:
         """Which messages the stream holds."""
-
-        async def attempt() -> bytes:
-            subject = f"{self._api_prefix}.STREAM.INFO.{self._stream}"
-            with self._translated():
-                return (await self._nc.request(subject, timeout=REQUEST_SECONDS)).data
-
-        reply = await self._patiently(f"read {self._stream}", attempt)
+        reply = await self._ask(f"STREAM.INFO.{self._stream}")
         try:
             info = _Info.model_validate_json(reply)
         except ValidationError as e:  # or the error of a server without this stream
@@ -185,6 +242,17 @@ class FencedStream:
             oldest,
             min(oldest or limit, limit) if may_have_expired else None,
         )
+
+    async def _ask(self, api_path: str) -> bytes:
+        """The answer of the JSON API, which may be an error."""
+
+        async def attempt() -> bytes:
+            with self._translated():
+                return (
+                    await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
+                ).data
+
+        return await self._patiently(f"read {self._stream}", attempt)
 
     async def messages(self, extent: StreamExtent) -> AsyncIterator[StoredMessage]:
         """All messages of the extent that are still there, in order. Gaps in it cost no requests."""
@@ -228,10 +296,15 @@ class FencedStream:
         fenced: dict[str, str] = {**(headers or {})}
         fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(replacing)
 
+        tries = 0
+
         async def attempt() -> StoredMessage:
-            problem = ""
+            nonlocal tries
+            problem, tries = "", tries + 1
+            # The server remembers the id of a message that was deleted. The fence holds with another id as well.
+            own_id = msg_id if tries <= SAME_ID_TRIES else f"{msg_id}#{tries}"
             try:
-                ack = await self._send(subject, body, msg_id, fenced)
+                ack = await self._send(subject, body, own_id, fenced)
                 if not ack.duplicate:
                     return StoredMessage(subject, ack.seq, body, ours=True)
             except _NotYet as e:
@@ -241,13 +314,15 @@ class FencedStream:
                 raise _NotYet(problem or "called a duplicate, but not stored")
             return stored
 
-        return await self._patiently(f"publish {subject}", attempt)
+        return await self._patiently(f"publish {subject}", attempt, call="write")
 
     async def add(
         self, subject: str, body: bytes, *, msg_id: str, headers: Mapping[str, str] | None = None
     ) -> None:
         """Append a message. The same id again inside the stream's duplicate window changes nothing."""
-        await self._patiently(f"publish {subject}", lambda: self._send(subject, body, msg_id, headers or {}))
+        await self._patiently(
+            f"publish {subject}", lambda: self._send(subject, body, msg_id, headers or {}), call="write"
+        )
 
     async def remove(self, sequence: int) -> bool:
         """Delete a message. Returns whether it was there; a message that is gone already is no error."""
@@ -285,15 +360,23 @@ class FencedStream:
             stored_at=message.time or datetime.now(UTC),
         )
 
-    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _patiently(self, what: str, attempt: Callable[[], Awaitable[T]], *, call: str = "read") -> T:
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
         end = loop.time() + self._patience_seconds
         while True:
             try:
-                return await attempt()
+                found = await attempt()
             except _NotYet as e:
+                if self._nc.is_connected:  # a lost connection is no fault of this stream
+                    self._faults.add(self._stream, call, str(e))
                 if loop.time() > end:
                     raise Unavailable(f"{what}: {e}") from e
+            except Unavailable as e:
+                self._faults.add(self._stream, call, str(e))
+                raise
+            else:
+                self._faults.clear(self._stream, call)
+                return found
             await asyncio.sleep(pause * self._spread(0.5, 1.0))
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 

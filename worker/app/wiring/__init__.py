@@ -12,20 +12,20 @@ from nats.aio.client import Client
 
 from schemas.subjects import EXHAUSTED, Lane, Subjects
 from worker.adapters.nats.journal import NatsJournal
-from worker.adapters.nats.provision import Action
 from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
 from worker.adapters.nats.stored import NatsCancellations, NatsRequests
-from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream import FencedStream, StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
-from worker.app.exhausted import ExhaustedHandler
 from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
-from worker.app.provisioning import provision_all
+from worker.app.provisioning import wanted_streams
 from worker.app.settings import ConfigurationError, Settings
+from worker.app.stranded import StrandedRequests, SweepReport
+from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
@@ -46,7 +46,6 @@ from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
-from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Outside, Signer
 
 
@@ -78,11 +77,17 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         opened = await _open_outside(settings, clock, stack, supervisor)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
-        admission = Admission(clock)
+        admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
+        streams = StreamWatch(wanted_streams(settings))
 
         async def open_handlers(nc: Client) -> Handlers:
             ports = _ports(
-                nc, subjects, clock=clock, cluster_name=settings.worker.cluster_name, signer=signer
+                nc,
+                subjects,
+                clock=clock,
+                cluster_name=settings.worker.cluster_name,
+                signer=signer,
+                faults=faults,
             )
             handler = RequestHandler(
                 ports,
@@ -94,24 +99,37 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 new_token=lambda: secrets.token_hex(6),
                 jitter=random.random,
             )
-            return Handlers(handler, ExhaustedHandler(ports.requests, handler))
+            stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)
+            return Handlers(handler, stranded, {"sweep": stranded.run})
 
         intake = _intake(
             settings,
             subjects,
             open_handlers=open_handlers,
             admission=admission,
-            needs=_needs(settings, opened.watch),
+            needs=_needs(settings, opened.watch, streams),
             supervisor=supervisor,
+            streams=streams,
         )
+        checks = {
+            "nats": intake.trouble,
+            "streams": lambda: "; ".join(
+                why for why in (streams.problem, faults.problem(), sweeps.problem) if why
+            ),
+            "kubernetes": lambda: opened.watch.problem,
+            "model": lambda: admission.blocked,
+        }
+        metrics.watch_checks(checks)
+        metrics.watch_streams(lambda: streams.usage, lambda: sweeps.count)
         notices = {
+            "streams": lambda: streams.notice,
             "policy": opened.policy.problem,
             "catalog": opened.catalog.notice,
             "ranking": opened.catalog.ranking,
             "mcp": opened.mounted.problem,
             "model": lambda: "" if admission.blocked else opened.model.problem(),
         }
-        yield Worker(intake, _checks(intake, opened.watch, admission), notices, metrics)
+        yield Worker(intake, checks, notices, metrics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,31 +189,33 @@ def _outside(opened: _Opened, nc: Client, subjects: Subjects, clock: Clock) -> O
 
 
 def _ports(
-    nc: Client, subjects: Subjects, *, clock: Clock, cluster_name: str, signer: Signer | None
+    nc: Client,
+    subjects: Subjects,
+    *,
+    clock: Clock,
+    cluster_name: str,
+    signer: Signer | None,
+    faults: StreamFaults,
 ) -> Ports:
     """What the handler talks to on this connection."""
+
+    def stream(name: str) -> FencedStream:
+        return FencedStream(nc, name, faults=faults)
+
     journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
-        events=NatsEvents(nc, subjects, cluster_name=cluster_name),
-        results=NatsResults(nc, subjects),
-        journal=NatsJournal(FencedStream(nc, f"KV_{journal}"), nc, journal),
-        requests=NatsRequests(FencedStream(nc, subjects.requests_stream)),
-        cancellations=NatsCancellations(FencedStream(nc, f"KV_{cancel}"), cancel),
+        events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults),
+        results=NatsResults(nc, subjects, faults=faults),
+        journal=NatsJournal(stream(f"KV_{journal}"), nc, journal),
+        requests=NatsRequests(stream(subjects.requests_stream), subjects),
+        cancellations=NatsCancellations(stream(f"KV_{cancel}"), cancel),
         clock=clock,
         signer=signer,
     )
 
 
-def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
+def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Sequence[Need]:
     """What must be there before messages are taken."""
-
-    async def streams(nc: Client) -> str:
-        try:
-            findings = await provision_all(nc, settings, apply=False)
-        except Unavailable as e:
-            return f"NATS: {e}"
-        missing = [f.name for f in findings if f.action is Action.WOULD_CREATE]
-        return f"not there yet: {', '.join(missing)}; run `rca provision`" if missing else ""
 
     async def cluster(_: Client) -> str:
         await watch.ask()
@@ -204,7 +224,7 @@ def _needs(settings: Settings, watch: ClusterWatch) -> Sequence[Need]:
     async def tls(nc: Client) -> str:
         return missing_tls(settings.nats, nc)
 
-    return (tls, streams, cluster)
+    return (tls, streams.look, cluster)
 
 
 def _intake(
@@ -215,6 +235,7 @@ def _intake(
     admission: Admission,
     needs: Sequence[Need],
     supervisor: Supervisor,
+    streams: StreamWatch,
 ) -> Intake:
     worker, link = settings.worker, BrokerLink()
     return Intake(
@@ -228,15 +249,8 @@ def _intake(
         admission=admission,
         needs=needs,
         supervisor=supervisor,
+        streams=streams,
         servers=settings.nats.servers,
         drain_seconds=worker.drain_seconds,
         ack_wait_seconds=worker.ack_wait_seconds,
     )
-
-
-def _checks(intake: Intake, watch: ClusterWatch, admission: Admission) -> dict[str, Callable[[], str]]:
-    return {
-        "nats": intake.trouble,
-        "kubernetes": lambda: watch.problem,
-        "model": lambda: admission.blocked,
-    }

@@ -56,3 +56,7 @@ STARTUP_REPORT_SECONDS: Final = 5.0
 """Between two log lines about it."""
 WATCH_SECONDS: Final = 5.0
 """Between two looks at cluster, catalog and streams: a fault must be visible in readiness within 15 s."""
+FAULT_MEMORY_SECONDS: Final = 60.0
+"""How long a stream that refused a call is reported when nobody calls it again."""
+SWEEP_SECONDS: Final = 10.0
+"""Between two sweeps of the queue for stranded requests."""

@@ -241,9 +241,10 @@ class Requests(Protocol):
     """The work queue, read at its leader without taking anything from it. All methods raise Unavailable.
 
     `remove` deletes that very message; one that is gone, or that another message has replaced in a stream created anew,
-    is no error.
+    is no error. `stranded` lists messages that no consumer will deliver again, oldest first, some at a time.
     """
 
+    async def stranded(self) -> Sequence[StoredRequest]: ...
     async def read(self, sequence: int) -> StoredRequest | None: ...
     async def remove(self, message: MessageId) -> None: ...
 

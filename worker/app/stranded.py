@@ -1,0 +1,117 @@
+"""Requests that have exhausted their deliveries: the server keeps them in the queue and delivers them to nobody.
+
+The limit of deliveries is a backstop. A request that meets it becomes a dead letter like any other and is then removed
+from the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.subjects import DEFAULT_LANE, Subjects
+from worker.app.closing import short
+from worker.app.handler import RequestHandler
+from worker.domain.values.delays import ADVISORY_RETRY_SECONDS, SWEEP_SECONDS
+from worker.domain.values.delivery import ACK, Delivery, Settlement, retry
+from worker.domain.values.errors import LostClaim, Unavailable
+from worker.domain.values.ports import Requests, StoredRequest
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Advisory(BaseModel):
+    """What is read of io.nats.jetstream.advisory.v1.max_deliver."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    stream: str
+    consumer: str
+    stream_seq: int
+    deliveries: int
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What the last sweep could not dead-letter: how many requests, and why. For readiness and metrics."""
+
+    count: int = 0
+    problem: str = ""
+
+
+class StrandedRequests:
+    """Turns requests that the server will not deliver again into dead letters, and removes them from the queue.
+
+    They are found by the server's advisories (`__call__` is a `delivery.MessageHandler`) and by sweeping the queue: the
+    advisory of a request is published once, and is lost when it could not be stored then.
+    """
+
+    def __init__(
+        self, requests: Requests, handler: RequestHandler, subjects: Subjects, report: SweepReport
+    ) -> None:
+        self._requests, self._handler, self._subjects = requests, handler, subjects
+        self._report = report
+
+    async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
+        """Settle an advisory: done when its request is answered or dead-lettered, and out of the queue."""
+        del headers
+        try:
+            advisory = Advisory.model_validate_json(body)
+        except ValidationError as e:
+            log.warning("advisory_unreadable", sequence=delivery.sequence, error=short(e))
+            return ACK
+        try:
+            stored = await self._requests.read(advisory.stream_seq)
+            # None was settled after all; a younger one belongs to a stream created anew, which counts from 1 again.
+            if stored is not None and stored.stored_at <= delivery.stored_at:
+                await self._dead_letter(stored, advisory.deliveries)
+        except LostClaim:
+            return retry(ADVISORY_RETRY_SECONDS)
+        except Unavailable as e:
+            log.warning("broker_unavailable", error=short(e))
+            return retry(ADVISORY_RETRY_SECONDS)
+        return ACK
+
+    async def run(self) -> None:
+        """Sweep until cancelled: at once, then now and then."""
+        while True:
+            with contextlib.suppress(
+                Unavailable
+            ):  # without a broker there is nothing to find; it is reported elsewhere
+                await self.sweep()
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def sweep(self) -> None:
+        """Look for stranded requests once. Raises Unavailable when the queue cannot be read."""
+        found = await self._requests.stranded()
+        report = self._report
+        report.count = len(found)
+        if found:  # at once: a broker that stores no dead letter is tried for long
+            report.problem = f"{report.count} requests are delivered no more and wait to be dead-lettered"
+        for stored in found:
+            try:
+                await self._dead_letter(stored, deliveries=0)
+                report.count -= 1
+            except LostClaim:
+                continue  # another worker does it
+            except Unavailable as e:
+                report.problem = (
+                    f"{report.count} requests are delivered no more and cannot be dead-lettered: {short(e)}"
+                )
+                log.warning("requests_stranded", count=report.count, error=short(e))
+                return
+        report.problem = ""
+
+    async def _dead_letter(self, stored: StoredRequest, deliveries: int) -> None:
+        parsed = self._subjects.parse_request(stored.subject)
+        lane, stream = parsed[1] if parsed else DEFAULT_LANE, self._subjects.requests_stream
+        with structlog.contextvars.bound_contextvars(stream=stream, sequence=stored.sequence):
+            log.error("deliveries_exhausted", lane=lane, deliveries=deliveries)
+            origin = Delivery(stored.subject, stream, lane, stored.sequence, deliveries, stored.stored_at)
+            await self._handler.exhausted(stored.body, stored.headers, origin)
+            await self._requests.remove(stored.message)

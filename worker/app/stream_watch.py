@@ -1,0 +1,96 @@
+"""The streams and consumers of a worker, looked at now and then: whether they are usable, how full they are, ack_wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from nats.aio.client import Client
+
+from worker.adapters.nats.provision import SECOND, Found, Wanted, look
+from worker.domain.values.delays import WATCH_SECONDS
+from worker.domain.values.errors import Unavailable
+
+FULL, FILLING = 0.98, 0.9
+"""Shares of a stream's byte limit: above the first it refuses messages any moment, above the second it needs attention."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes of a stream, and its limit; 0 for none."""
+
+    stored: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        """Of the limit; 0 without one."""
+        return self.stored / self.limit if self.limit > 0 else 0.0
+
+
+@dataclass(slots=True)
+class StreamWatch:
+    """`problem` says why messages cannot be served, `notice` what will need attention; both empty when all is well.
+
+    `ack_waits` are those of the consumers on the server, in seconds: they decide, not the settings.
+    """
+
+    items: Sequence[Wanted]
+    problem: str = ""
+    notice: str = ""
+    ack_waits: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    async def run(self, nc: Client, on_look: Callable[[Mapping[str, float]], None]) -> None:
+        """Look until cancelled. `on_look` is given the ack waits of the consumers."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if nc.is_connected:  # else the connection is the problem
+                await self.look(nc)
+                on_look(self.ack_waits)
+
+    async def look(self, nc: Client) -> str:
+        """Look once. Returns `problem`."""
+        before = self.problem
+        try:
+            found = await look(nc, self.items, patience_seconds=WATCH_SECONDS)
+        except Unavailable as e:
+            self.problem = str(e)
+        else:
+            self._note(found)
+        if self.problem and self.problem != before:
+            log.error("streams_unusable", reason=self.problem)
+        elif before and not self.problem:
+            log.info("streams_usable")
+        return self.problem
+
+    def _note(self, found: Sequence[Found]) -> None:
+        unusable = [each.unusable for each in found if each.unusable]
+        for each in found:
+            if each.info and each.item.stream:
+                self._note_ack_wait(str(each.item.config["durable_name"]), each.info["config"])
+            elif each.info:
+                limit = max(0, each.info["config"].get("max_bytes", 0))
+                self.usage[each.item.name] = Usage(each.info["state"]["bytes"], limit)
+        full = [
+            f"{name} is full ({usage.limit} bytes)"
+            for name, usage in self.usage.items()
+            if usage.share > FULL
+        ]
+        self.problem = "; ".join([*unusable, *full])
+        self.notice = "; ".join(
+            f"{name} holds {usage.share:.0%} of its byte limit"
+            for name, usage in self.usage.items()
+            if FILLING < usage.share <= FULL
+        )
+
+    def _note_ack_wait(self, durable: str, config: Mapping[str, int]) -> None:
+        seconds = config.get("ack_wait", 0) / SECOND
+        if seconds > 0 and self.ack_waits.get(durable) != seconds:
+            if durable in self.ack_waits:
+                log.warning("ack_wait_changed", lane=durable, seconds=seconds)
+            self.ack_waits[durable] = seconds
