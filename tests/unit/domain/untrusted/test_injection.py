@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -20,8 +21,14 @@ from worker.domain.investigation.toolbox.catalog import (
     list_available_actions,
     list_workflows,
 )
-from worker.domain.untrusted.evidence import Evidence, make_visible
-from worker.domain.untrusted.injection import CATALOG_SOURCES, SHOWN_CHARS, instructions, suspicious_lines
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, make_visible
+from worker.domain.untrusted.injection import (
+    CATALOG_SOURCES,
+    SHOWN_CHARS,
+    instructions,
+    suspicious_lines,
+    without_history,
+)
 from worker.domain.values.workflows import SelectionContext
 
 NOISE = [
@@ -125,6 +132,14 @@ def test_each_text_of_the_catalog_is_read_by_itself(source):
 @pytest.mark.parametrize("source", sorted(CATALOG_SOURCES))
 def test_a_document_that_was_cut_is_read_as_text(source):
     assert "E1" in instructions([Evidence(source, "", f'{{"title": "{PLANTED[0]}", "des', id="E1")])
+
+
+def test_past_remediations_are_left_out_of_owners_that_were_not_cut():
+    body = json.dumps({"owners": ["Deployment"], "remediation_history": {"warnings": ["w"]}})
+    owners = Evidence("get_resource_context", "", body, kind=EvidenceKind.OWNERS)
+    assert {"owners": ["Deployment"]} == json.loads(without_history(owners))
+    cut = replace(owners, body=body[:-9])
+    assert cut.body == without_history(cut)
 
 
 @pytest.mark.parametrize("catalog", [CORPUS / "catalog", default_catalog()], ids=["corpus", "shipped"])

@@ -27,7 +27,10 @@ MAX_DEPTH = 96
 MAX_PASSES = 4
 BASE64 = re.compile(r"(?<![A-Za-z0-9+/_.-])((?<=\\)[nrt])?([A-Za-z0-9+/]{12,}+={0,2})(?![A-Za-z0-9+/=_-])")
 JSON_SECRET = re.compile(r"kind\\{0,15}\"\s{0,8}:\s{0,8}\\{0,15}\"Secret\\{0,15}\"")
-MAX_JSON_PARTS = 16
+DECODER = json.JSONDecoder()
+MAX_BRACES = 64
+MAX_READING = 256
+"""How many times the length of the text is read at the most in search of Secret objects."""
 USER_AND_PASSWORD = re.compile(r"[\w.@+-]{1,64}:[!-~]{4,256}\s*")
 
 
@@ -121,24 +124,38 @@ def _mask_base64(blob: str, decode: int) -> str:
 
 
 def _mask_json(text: str) -> str:
-    """JSON in the text that holds a Secret object, redacted as JSON and written compactly."""
-    decoder = json.JSONDecoder()
+    """Every JSON object of the kind Secret in the text, redacted as JSON and written compactly.
+
+    Where reading would cost too much, what is left of the text is not shown.
+    """
     parts: list[str] = []
-    done = position = 0
-    for _ in range(MAX_JSON_PARTS):
-        start = text.find("{", position)
-        if start == -1:
+    done, allowed = 0, MAX_READING * len(text)
+    while (kind := JSON_SECRET.search(text, done)) is not None:
+        value, start, end, cost = _object_around(text, kind, done)
+        parts += (text[done:start], json.dumps(redact_json(value), separators=(",", ":")) if end else "")
+        done = end or kind.end()
+        allowed -= cost
+        if allowed < 0 and JSON_SECRET.search(text, done):
+            return "".join((*parts, "[REDACTED:secret]"))
+    return "".join((*parts, text[done:]))
+
+
+def _object_around(text: str, kind: re.Match[str], first: int) -> tuple[Any, int, int, int]:
+    """The innermost JSON object around the match and where it begins and ends, and how many characters were read.
+
+    It begins at `first` or later. The end is 0 when there is none: the text was cut, or is no JSON.
+    """
+    cost, before = 0, kind.start()
+    for _ in range(MAX_BRACES):
+        before = text.rfind("{", first, before)
+        if before == -1:
             break
         try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            line_end = text.find("\n", start)
-            position = len(text) if line_end == -1 else line_end
+            value, end = DECODER.raw_decode(text, before)
+        except (ValueError, RecursionError) as error:
+            cost += getattr(error, "pos", len(text))  # the error counts the lines up to there
             continue
-        masked = redact_json(value)
-        parts += (
-            text[done:start],
-            text[start:end] if masked == value else json.dumps(masked, separators=(",", ":")),
-        )
-        done = position = end
-    return "".join((*parts, text[done:]))
+        cost += end - before
+        if end > kind.start():
+            return value, before, end, cost
+    return None, kind.end(), 0, cost

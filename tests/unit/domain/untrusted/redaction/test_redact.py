@@ -640,6 +640,8 @@ def test_json_stays_json_and_redacting_it_twice_changes_nothing(value):
         '"a":"password: |' + "\\n  x" * 200_000,
         "kind: Secret\n" * 70_000,
         '{"kind":"Secret",' * 60_000,
+        '{"kind":"Secret"}' * 60_000,
+        "{" * 1_000_000 + '"kind":"Secret"',
     ],
     ids=lambda text: text[:16],
 )
@@ -660,3 +662,51 @@ def test_long_hostile_text_is_linear(text):
 )  # fmt: skip
 def test_a_key_is_judged_by_its_last_words(key, kind):
     assert kind == secret_kind(key)
+
+
+SECRET_OBJECT = '{"kind":"Secret","data":{"config":"ZmFrZQ=="}}'
+PRETTY_SECRET_OBJECT = '{\n  "data": {\n    "config": "ZmFrZQ=="\n  },\n  "kind": "Secret"\n}'
+
+
+@pytest.mark.parametrize("written", [SECRET_OBJECT, PRETTY_SECRET_OBJECT], ids=["compact", "pretty"])
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}", "msg={{foo}} {}", "func() {{ {}", "x {{y}}\n" * 100 + "{}", '{{"items":[{}]}}', '{{"object":{}}}', "{}\n" * 50,
+        "[" + "{}," * 50 + "1]", '{{"cut": "' + "x" * 5_000 + "{}",
+    ],
+)  # fmt: skip
+def test_the_data_of_a_secret_object_goes_wherever_it_stands(around, written):
+    found = redact(around.format(*[written] * around.count("{}")))
+    assert "ZmFrZQ" not in found
+    assert '"config"' in found
+
+
+def test_what_is_too_long_to_be_searched_for_secret_objects_is_not_shown():
+    found = redact('{"kind":"Secret", ' * 2_000 + SECRET_OBJECT)
+    assert "ZmFrZQ" not in found
+    assert found.endswith("[REDACTED:secret]")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tokens: [Xy12kkkkA9, Za88kkkkB7]", "tokens: [[REDACTED:token]]"),
+        ("tokens: [prompt, completion]", "tokens: [prompt, completion]"),
+        ("got Bearer realm=registry.example", "got Bearer realm=registry.example"),
+    ],
+)
+def test_a_list_of_random_words_is_a_list_of_secrets(text, expected):
+    assert expected == redact(text)
+
+
+def test_the_tail_of_a_key_goes_without_the_lines_before_it():
+    line = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODkwYWJjZGVmZ2hpamtsbW5v"
+    text = f"starting up!\n{line}\n{line}\n-----END RSA PRIVATE KEY-----\nnext"
+    assert "starting up!\n[REDACTED:pem]\nnext" == redact(text)
+
+
+def test_values_of_secret_keys_that_are_no_secrets_stay():
+    assert {"password": "none", "auth": "short", "token": None} == redact_json(
+        {"password": "none", "auth": "short", "token": None}
+    )
