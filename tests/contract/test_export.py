@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from schemas import samples
-from schemas.export import MODELS, V1, asyncapi, documents, drift, export, sample_files, schema_of
+from schemas.export import MODELS, V1, asyncapi, documents, drift, export, main, sample_files, schema_of
 from schemas.subjects import Subjects, kv_token, request_key, token_text
 from tests.corpus_files import corpus_path, payload_rows
 
@@ -27,6 +28,21 @@ def test_drift_names_what_is_missing_changed_or_left_over(tmp_path):
     (tmp_path / "samples" / "keys.json").unlink()
     (tmp_path / "old.schema.json").write_text("{}")
     assert ["asyncapi.json", "old.schema.json", "samples/keys.json"] == drift(tmp_path)
+
+
+def test_the_command_writes_the_files_or_says_which_differ(tmp_path, monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["export", str(tmp_path), *arguments])
+        return main()
+
+    assert 1 == run("--check")
+    assert 0 == run()
+    assert 0 == run("--check")
+    capsys.readouterr()
+    (tmp_path / "asyncapi.json").write_text("{}")
+    assert 1 == run("--check")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(str(tmp_path / "asyncapi.json"))
 
 
 def test_export_writes_all_documents(tmp_path):

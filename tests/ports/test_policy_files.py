@@ -103,6 +103,7 @@ def test_a_missing_file_is_refused(policy_path):
             read_files(*wanted)
 
 
+@pytest.mark.process
 def test_the_version_is_that_of_sha256sum(policy_path, tmp_path):
     assert hashlib.sha256(RULES.encode()).hexdigest()[:8] == read_files(policy_path).version
     (tmp_path / "b.yaml").write_text("x: 1\n")
