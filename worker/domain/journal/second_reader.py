@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from worker.domain.investigation.loop import Observer
+from worker.domain.investigation.steps import read_step
 from worker.domain.journal.steps import done, paid
 from worker.domain.untrusted.evidence import Evidence, fence, make_visible, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import Finish, ModelRequest, Reply, UserTurn
-from worker.domain.values.errors import GiveUp, JournalGap, Retry
+from worker.domain.values.errors import GiveUp, Retry
 from worker.domain.values.ports import JournalRun, Model
 from worker.domain.values.step_kinds import SHADOW
 
@@ -112,7 +113,7 @@ class SecondReader:
         replies: list[Reply] = []
         past = deque(done(self.run, SHADOW))
         for number, page in enumerate(pages[:MAX_CALLS], self.calls + 1):
-            heard = _replayed(past.popleft().data) if past else await self._ask(number, page, chosen)
+            heard = read_step(HEARD, past.popleft().data) if past else await self._ask(number, page, chosen)
             if heard.reply is not None:
                 replies.append(heard.reply)
                 opinion = opinion.plus(read_opinion(heard.reply, heard.word, names))
@@ -134,7 +135,7 @@ class SecondReader:
                 await self.observer.replied(number, heard.reply)
             return HEARD.dump_json(heard)
 
-        return _replayed(await paid(self.run, SHADOW, call))
+        return read_step(HEARD, await paid(self.run, SHADOW, call))
 
     async def _tried(self, request: ModelRequest) -> Heard:
         problem = ""
@@ -208,10 +209,3 @@ def _parts(item: Evidence) -> Iterator[Evidence]:
     body = make_visible(item.body)
     for start in range(0, max(len(body) - OVERLAP, 1), PART_CHARS - OVERLAP):
         yield replace(item, body=body[start : start + PART_CHARS])
-
-
-def _replayed(data: bytes) -> Heard:
-    try:
-        return HEARD.validate_json(data)
-    except ValidationError as e:
-        raise JournalGap(f"a step is not readable: {e.error_count()} errors") from e
