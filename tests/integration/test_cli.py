@@ -10,11 +10,13 @@ import pytest
 import typer
 
 from schemas.permissions import Role
+from tests import processes
 from tests.commands import rca
 from tests.contract.command_lines import find_command
 from tests.corpus_files import corpus_path
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE
+from tests.nats_servers import one_server
 from tests.pipeline import CATALOG, final
 from tests.processes import ready, running
 from worker.app.cli.main import app
@@ -102,10 +104,9 @@ async def test_the_stand_ins_start_alone_and_say_where_they_are():
             assert 200 == answer.status
 
 
-@pytest.mark.process
-async def test_provision_can_be_repeated_and_checked():
-    async with ready("sandbox", "nats") as nats:
-        env = {"RCA_NATS__SERVERS": nats["url"]}
+async def test_provision_can_be_repeated_and_checked(tmp_path):
+    async with one_server(tmp_path) as server:
+        env = {"RCA_NATS__SERVERS": server.url}
         before = await rca("provision", "--check", env=env)
         made = await rca("provision", "--json", env=env)
         again = await rca("provision", "--check", "--json", env=env)
@@ -116,9 +117,17 @@ async def test_provision_can_be_repeated_and_checked():
 
 
 @pytest.mark.process
-async def test_submitting_without_streams_says_what_to_run():
-    async with ready("sandbox", "nats") as nats:
-        ended = await rca("submit", str(CASE / "incident.json"), env={"RCA_NATS__SERVERS": nats["url"]})
+async def test_an_operator_starts_commands_as_processes(tmp_path):
+    commands = (("provision",), ("cancel", "rr-1", "--ahead"), ("dlq", "list"), ("audit", "verify"))
+    async with one_server(tmp_path) as server:
+        env = {"RCA_NATS__SERVERS": server.url}
+        ends = [await processes.rca(*command, env=env) for command in commands]
+    assert [0, 0, 0, 0] == [ended.code for ended in ends], ends
+
+
+async def test_submitting_without_streams_says_what_to_run(tmp_path):
+    async with one_server(tmp_path) as server:
+        ended = await rca("submit", str(CASE / "incident.json"), env={"RCA_NATS__SERVERS": server.url})
     assert 1 == ended.code
     assert "rca provision" in ended.err
 
@@ -188,10 +197,10 @@ async def test_a_port_of_the_worker_that_is_in_use_names_the_setting(worker_envi
     assert f"error: {said}" == ended.err.splitlines()[-1]
 
 
-@pytest.mark.process
-async def test_submit_gives_up_waiting_when_nobody_works():
-    async with ready("sandbox", "nats", "--provisioned") as nats:
-        env = {"RCA_NATS__SERVERS": nats["url"]}
+async def test_submit_gives_up_waiting_when_nobody_works(tmp_path):
+    async with one_server(tmp_path) as server:
+        env = {"RCA_NATS__SERVERS": server.url}
+        assert 0 == (await rca("provision", env=env)).code
         ended = await rca("submit", "-", "--wait", "--timeout", "1", env=env, stdin=BODY)
     assert 4 == ended.code
     assert "the request stays in the queue" in ended.err

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests import processes
 from tests.commands import rca
 from tests.corpus_files import corpus_path
 from tests.example_variant import broken_configuration, unpullable_image
@@ -82,12 +83,13 @@ async def test_a_directory_without_an_incident_is_a_clear_error(tmp_path):
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.process
 async def test_eval_scores_cases_and_ends_with_what_scripts_read(tmp_path):
     cases, catalog = tmp_path / "cases", corpus_path("catalog/restart-deployment-v1.yaml").parent
     cases.mkdir()
     for name in ("001-oom-shm-leak-after-limit-raises", "009-drain-blocked-by-pdb-at-limit"):
         (cases / name).symlink_to(corpus_path(f"cases/{name}/incident.json").parent)
-    ended = await rca("eval", str(cases), "--catalog", str(catalog), "--json")
+    ended = await processes.rca("eval", str(cases), "--catalog", str(catalog), "--json")
     document = ended.json()
     assert 0 == ended.code
     assert {

@@ -57,9 +57,9 @@ def shown(**fields) -> str:
         ),
         (
             {"human_review_reason": HumanReviewReason.LOW_CONFIDENCE},
-            "A PERSON MUST LOOK  low_confidence",
+            "HUMAN REVIEW NEEDED  low_confidence",
         ),
-        (NOTHING, "NOTHING TO DO  resolved"),
+        (NOTHING, "NO REMEDIATION NEEDED  resolved"),
     ],
 )
 def test_the_last_line_names_the_decision(fields, line):

@@ -1,6 +1,6 @@
-"""A result for people: what happened, why, what to do, who decides, what it cost. Made for 80 columns.
+"""A result for people: what happened, why, what to do, who decides, what it cost. For terminals of 80 columns.
 
-All text comes from outside, so it is shown as text, never as markup, and moves no cursor.
+All text comes from outside: it is printed as text, never as markup, and cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def print_result(
 
 
 def decision_line(result: AnalysisResult) -> str:
-    """What is to be done and by whom in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
+    """The verdict in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
     workflow = result.selected_workflow
     if result.needs_human_review:
-        verdict, what = "A PERSON MUST LOOK", str(result.human_review_reason)
+        verdict, what = "HUMAN REVIEW NEEDED", str(result.human_review_reason)
     elif workflow is None:
-        verdict, what = "NOTHING TO DO", str(result.status)
+        verdict, what = "NO REMEDIATION NEEDED", str(result.status)
     else:
         verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
         what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
@@ -139,7 +139,7 @@ def _root_cause(result: AnalysisResult) -> Group | Text:
 
 
 def _new_factors(summary: str, factors: Iterable[str]) -> list[str]:
-    """Factors that say something that neither the summary nor another factor before them has said."""
+    """Factors that repeat neither the summary nor an earlier factor."""
     said, new = [_compared(summary)], []
     for factor in factors:
         words = _compared(factor)
@@ -158,10 +158,10 @@ def _remediation(result: AnalysisResult) -> Group:
     if result.selected_workflow is not None:
         parts += _workflow(result.selected_workflow)
     if result.needs_human_review:
-        parts.append(_text(f"A person must look: {result.human_review_reason}", style="bold yellow"))
+        parts.append(_text(f"Escalated to a human: {result.human_review_reason}", style="bold yellow"))
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
     elif result.selected_workflow is None:
-        parts.append(_text(f"Nothing to do: {result.status}", style="bold"))
+        parts.append(_text(f"No remediation needed: {result.status}", style="bold"))
     approval = result.approval
     if approval.required:
         parts += [_text(""), _text("Approval required before anything runs", style="bold yellow")]
