@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.manifests import event, pod
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.fakes.small_cluster import LOGS, OBJECTS, connecting, names, reason_of, small_api
+from tests.fakes.small_cluster import LOGS, OBJECTS, TOKEN, connecting, names, reason_of, small_api
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, ObjectRef
 from worker.domain.values.ports import Cluster
+from worker.sandbox.cluster_server import SnapshotApi
+from worker.sandbox.cluster_store import Snapshot
 
 
 @pytest.fixture
@@ -24,6 +27,15 @@ async def real(tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
 @pytest.fixture(params=["memory", "kubernetes"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     return MemoryCluster(OBJECTS, LOGS) if request.param == "memory" else request.getfixturevalue("real")
+
+
+@pytest.fixture
+async def large(tmp_path: Path) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """The same 1,200 events in memory and behind the API."""
+    events = [event(pod("a"), "Noise", str(i), key=f"{i:05d}") for i in range(1_200)]
+    api = SnapshotApi(Snapshot(events), token=TOKEN)
+    async with connecting(api, tmp_path / "large") as connect:
+        yield MemoryCluster(events), await connect()
 
 
 class TestGet:
@@ -106,6 +118,32 @@ class TestList:
     async def test_field_selector(self, cluster: Cluster) -> None:
         query = ListQuery("Event", "shop", field_selector="involvedObject.kind=Pod,involvedObject.name=api-0")
         assert names(await cluster.list(query)) == ["api-0.1"]
+
+    @pytest.mark.parametrize(
+        ("selector", "expected"),
+        [
+            ("involvedObject.name=api-0", ["api-0.1"]),
+            ("involvedObject.name=api-0,involvedObject.kind=Pod,type=Warning", ["api-0.1"]),
+            ("involvedObject.kind=Deployment", []),
+            ("type=Normal", []),
+        ],
+    )
+    async def test_events_are_selected_in_both_apis(
+        self, cluster: Cluster, selector: str, expected: list[str]
+    ) -> None:
+        newer = selector.replace("involvedObject", "regarding")
+        assert expected == names(await cluster.list(ListQuery("Event", "shop", field_selector=selector)))
+        query = ListQuery("Event", "shop", "events.k8s.io/v1", field_selector=newer)
+        assert expected == names(await cluster.list(query))
+
+    async def test_a_long_list_is_read_page_by_page_in_the_order_of_names(
+        self, large: tuple[Cluster, Cluster]
+    ) -> None:
+        for cluster in large:
+            listing = await cluster.list(ListQuery("Event", limit=1_000))
+            assert (1_000, False) == (len(listing.items), listing.complete)
+            assert names(listing) == sorted(names(listing))
+            assert (await cluster.list(ListQuery("Event", limit=1_500))).complete
 
     @pytest.mark.parametrize(
         "query", [ListQuery("Pod", label_selector="a in"), ListQuery("Pod", field_selector="a=1")]

@@ -13,7 +13,9 @@ from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name
 from worker.domain.cluster.kinds import REVISIONS_KEPT_AS
 from worker.domain.cluster.rendering.compact import to_json
 from worker.domain.cluster.rendering.prune import prune
+from worker.domain.cluster.selectors import selector_of
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 
@@ -31,6 +33,11 @@ async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
     if kind is None:
         return []
     listing = await cluster.list(ListQuery(kind, workload.namespace))
+    if not listing.complete:
+        selector = await selector_of(cluster, workload)
+        listing = await cluster.list(ListQuery(kind, workload.namespace, label_selector=selector))
+    if not listing.complete:
+        raise ClusterError(ClusterReason.UNAVAILABLE, f"more objects of kind {kind} than were read")
     return describe_changes(revisions_of(workload, listing.items))
 
 

@@ -12,10 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from worker.domain.cluster.fields import dig, mapping, meta, moment, stamp, text, whole
-from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
+from worker.domain.cluster.fields import dig, mapping, meta, moment, reference, stamp, text, whole
+from worker.domain.cluster.kinds import MADE_NAMES, WORKLOADS, belongs_by_name
+from worker.domain.cluster.owners import MAX_OWNERS
+from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.selectors import selector_of
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.values.errors import ClusterError
+from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
@@ -172,48 +175,137 @@ def since_moment(since: str, now: datetime) -> datetime | None:
 
 
 CORE, NEWER = "v1", "events.k8s.io/v1"
+MAX_EVENTS = 5_000
+"""How many events one list call reads. The server lists them by namespace and name, not by time."""
+MAX_OBJECTS = 16
+"""How many objects are asked for their events by name, where a namespace has more than that."""
+AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class EventsRead:
-    """Folded events, oldest first. `error` is set when neither API answered; then nothing is known."""
+    """Folded events, oldest first. `gap` says what was not read, empty if nothing is missing.
+
+    `error` is set if nothing could be read; then nothing is known.
+    """
 
     items: tuple[Happening, ...]
-    complete: bool = True
+    gap: str = ""
+    error: ClusterError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Events as the API returns them, with the same `gap` and `error`."""
+
+    events: tuple[Manifest, ...] = ()
+    gap: str = ""
     error: ClusterError | None = None
 
 
 async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
-    """Events of an object and of what its controllers made, by name; of a kind or of everything without a name.
+    """Events of an object and of what its controllers made, by name; of a kind, a namespace or the cluster.
 
-    An empty namespace means all namespaces. Never raises ClusterError.
+    An empty namespace means all namespaces. Where a namespace has more events than are read, the object and what was
+    made for it are asked for by name; without a name, warnings take precedence. Never raises ClusterError.
     """
-    widened = about.kind in WORKLOADS or not about.kind
-    selectors = ("", "") if widened or not about.name else _selectors(about)
-    queries = [
-        ListQuery("Event", about.namespace, version, field_selector=selector)
-        for version, selector in zip((CORE, NEWER), selectors, strict=True)
-    ]
-    answers = await together([_listed(cluster, query) for query in queries])
-    listings = [answer for answer in answers if isinstance(answer, Listing)]
-    if not listings:
-        return EventsRead((), error=next(a for a in answers if isinstance(a, ClusterError)))
-    items = happenings([event for listing in listings for event in listing.items])
-    kept = [h for h in items if concerns(h, about)]
-    return EventsRead(tuple(kept), all(listing.complete for listing in listings))
+    if about.name and about.kind and about.kind not in WORKLOADS:
+        return _read([await _list_events(cluster, about)], [about])
+    everything = await _list_events(cluster, ObjectRef("" if about.name else about.kind, "", about.namespace))
+    if everything.error or not everything.gap:
+        return _read([everything], [about])
+    if about.name:
+        made, gap = await _made_by(cluster, about)
+        by_name = await _events_by_name(cluster, [about, *made])
+        return _read([everything, by_name], [about], by_name.gap or gap)
+    warnings = await _list_events(cluster, about, warnings=True)
+    return _read(
+        [everything, warnings], [about], everything.gap if warnings.gap else f"normal {everything.gap}"
+    )
 
 
-async def _listed(cluster: Cluster, query: ListQuery) -> Listing | ClusterError:
-    try:
-        return await cluster.list(query)
-    except ClusterError as error:
-        return error
+async def read_events_around(
+    cluster: Cluster, namespace: str, objects: Sequence[ObjectRef], workload: ObjectRef | None
+) -> EventsRead:
+    """Events of some objects of a namespace, the most important first, and of what was made for the workload.
+
+    Never raises ClusterError.
+    """
+    everything = await _list_events(cluster, ObjectRef("", "", namespace))
+    if everything.error or not everything.gap:
+        return _read([everything], objects)
+    made, gap = await _made_by(cluster, workload) if workload else ([], "")
+    asked = [*objects[:MAX_OWNERS], *made, *objects[MAX_OWNERS:]]
+    unique = {(ref.kind, ref.name): ref for ref in reversed(asked)}
+    by_name = await _events_by_name(cluster, list(reversed(unique.values())))
+    return _read([everything, by_name], objects, by_name.gap or gap)
 
 
-def _selectors(about: ObjectRef) -> Sequence[str]:
-    core = f"involvedObject.name={about.name},involvedObject.kind={about.kind}"
-    newer = f"regarding.name={about.name},regarding.kind={about.kind}"
-    return core, newer
+async def _events_by_name(cluster: Cluster, objects: Sequence[ObjectRef]) -> _Listed:
+    """Events about the first 16 of these objects."""
+    asked = objects[:MAX_OBJECTS]
+    answers = await together([_list_events(cluster, ref) for ref in asked], at_once=AT_ONCE)
+    missing = [str(ref) for ref, answer in zip(asked, answers, strict=True) if answer.error or answer.gap]
+    missing += [str(ref) for ref in objects[MAX_OBJECTS:]]
+    more = f" and {len(missing) - 3} other objects" if len(missing) > 3 else ""
+    gap = f"events of {', '.join(missing[:3])}{more}" if missing else ""
+    return _Listed(tuple(event for answer in answers for event in answer.events), gap)
+
+
+def _read(answers: Sequence[_Listed], about: Sequence[ObjectRef], gap: str | None = None) -> EventsRead:
+    """The events of all answers that concern one of the objects. `gap` replaces that of the first answer."""
+    found = happenings([event for answer in answers for event in answer.events])
+    kept = tuple(item for item in found if any(concerns(item, ref) for ref in about))
+    return EventsRead(kept, answers[0].gap if gap is None else gap, answers[0].error)
+
+
+async def _list_events(cluster: Cluster, about: ObjectRef, *, warnings: bool = False) -> _Listed:
+    """The events of an object, of a kind, or all of them, in one namespace or in all.
+
+    Both APIs show the same events: the second one is asked where the first one refuses.
+    """
+    errors: list[ClusterError] = []
+    for version, field in ((CORE, "involvedObject"), (NEWER, "regarding")):
+        terms = {
+            f"{field}.name": about.name,
+            f"{field}.kind": about.kind,
+            "type": "Warning" if warnings else "",
+        }
+        selector = ",".join(f"{name}={value}" for name, value in terms.items() if value)
+        query = ListQuery("Event", about.namespace, version, field_selector=selector, limit=MAX_EVENTS)
+        try:
+            listing = await cluster.list(query)
+        except ClusterError as error:
+            errors.append(error)
+            if error.reason is ClusterReason.TIMEOUT:
+                break
+            continue
+        where = f"in {about.namespace}" if about.namespace else "in all namespaces"
+        gap = "" if listing.complete else f"events {where} beyond the first {len(listing.items)} by name"
+        return _Listed(listing.items, gap)
+    return _Listed(error=errors[0])
+
+
+async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef], str]:
+    """What controllers made for a workload, and what of it could not be listed.
+
+    Owners of pods come first, then failing pods, then the others; newer ones before older ones.
+    """
+    if not about.kind:
+        return [], f"events of what belongs to {about.name}"
+    labels, found, gap = await selector_of(cluster, about), list[Manifest](), ""
+    for kind in MADE_NAMES.get(about.kind, {}):
+        try:
+            listing = await cluster.list(ListQuery(kind, about.namespace, label_selector=labels))
+        except ClusterError:
+            listing = Listing((), complete=False)
+        found += listing.items
+        if not listing.complete:
+            gap = f"events of some objects of kind {kind} that belong to {about}"
+    newest = sorted(found, key=lambda item: text(meta(item).get("creationTimestamp")), reverse=True)
+    ranked = sorted(newest, key=lambda item: (item.get("kind") == "Pod", not pod_failing(item)))
+    refs = (reference(item) for item in ranked)
+    return [ref for ref in refs if belongs_by_name(about, ref)], gap
 
 
 def concerns(happening: Happening, about: ObjectRef) -> bool:

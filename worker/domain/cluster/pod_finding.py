@@ -10,7 +10,7 @@ from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import OwnerChain, owner_chain, owners_of
 from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
 from worker.domain.cluster.references import references_of
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.selectors import selector_text, selects
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -26,11 +26,15 @@ STARTING = {"Pending", "ContainerCreating", "PodInitializing"}
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods of the target and other failing pods around it, the worst first. `complete` is False when there are more."""
+    """Pods of the target and other failing pods around it, the worst first.
+
+    `complete`: `own` are all pods of the target. `all_read`: all pods around it were read.
+    """
 
     own: tuple[Manifest, ...] = ()
     others: tuple[Manifest, ...] = ()
     complete: bool = True
+    all_read: bool = True
 
     @property
     def failing(self) -> tuple[Manifest, ...]:
@@ -43,26 +47,25 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
     start = target.start
     if start.kind == "Node":
         listing = await cluster.list(ListQuery("Pod", field_selector=f"spec.nodeName={start.name}"))
-        return Pods(worst_first(listing.items), (), listing.complete)
+        return Pods(worst_first(listing.items), (), listing.complete, listing.complete)
     namespace = start.home
     if not namespace:
         return Pods()
     listing = await cluster.list(ListQuery("Pod", namespace))
-    chosen = [pod for pod in listing.items if _belongs(pod, target, workload)]
-    if not chosen and not listing.complete:
-        listing = await _selected(cluster, workload or target, listing)
-        chosen = [pod for pod in listing.items if _belongs(pod, target, workload)]
+    own = listing if listing.complete else await _selected(cluster, workload or target, listing)
+    chosen = [pod for pod in own.items if _belongs(pod, target, workload)]
+    if start.kind == "Pod" and (pod := target.manifests[0]) and start.name not in map(name_of, chosen):
+        chosen.append(pod)
     mine = {name_of(pod) for pod in chosen}
     others = [pod for pod in listing.items if name_of(pod) not in mine and pod_failing(pod)]
-    return Pods(worst_first(chosen), worst_first(others), listing.complete)
+    return Pods(worst_first(chosen), worst_first(others), own.complete, listing.complete)
 
 
 async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) -> Listing:
-    """In a namespace with more pods than one list holds, those that the workload's labels select."""
-    labels = strings(dig(workload.root_manifest, "spec", "selector", "matchLabels"))
-    if not labels:
+    """In a namespace with more pods than one list holds, those that the workload selects."""
+    selector = selector_text(dig(workload.root_manifest, "spec", "selector"))
+    if not selector:
         return listing
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
     return await cluster.list(ListQuery("Pod", workload.root.namespace, label_selector=selector))
 
 

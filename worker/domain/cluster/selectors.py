@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worker.domain.cluster.fields import mapping, mappings, sequence, strings, text
+from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
+from worker.domain.values.errors import ClusterError
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import Cluster
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
@@ -51,3 +54,11 @@ def selector_text(selector: Any) -> str:
         elif operator in {"Exists", "DoesNotExist"}:
             terms.append(key if operator == "Exists" else f"!{key}")
     return ",".join(terms)
+
+
+async def selector_of(cluster: Cluster, workload: ObjectRef) -> str:
+    """What selects the pods and revisions of a workload, for list calls; empty if it has none or cannot be read."""
+    try:
+        return selector_text(dig(await cluster.get(workload), "spec", "selector"))
+    except ClusterError:
+        return ""

@@ -132,6 +132,10 @@ class _EnrichmentRun:
 
     async def _find_pods(self) -> None:
         self.pods = await find_pods(self.cluster, self.chain, self.workload)
+        if not self.pods.complete:
+            self.failed["pods"] = "there are more than were read"
+        elif not self.pods.all_read:
+            self.failed["other pods"] = f"{self.chain.start.home} has more than were read"
 
     async def gather(self) -> None:
         """Everything else, at the same time."""

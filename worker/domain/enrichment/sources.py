@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from worker.domain.cluster.changes import read_changes
-from worker.domain.cluster.events import Happening, concerns, read_events, timeline
+from worker.domain.cluster.events import Happening, read_events, read_events_around, timeline
 from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import OwnerChain
@@ -172,22 +172,19 @@ class Sources:
 
     async def _relevant_events(self, look: Look) -> list[Happening]:
         start = look.target.start
-        if not look.namespace:
-            found = await read_events(self._cluster, start)
-            if found.error:
-                raise found.error
-            return list(found.items)
-        found = await read_events(self._cluster, ObjectRef("", "", look.namespace))
+        if not look.namespace or start.kind == "Namespace":
+            found = await read_events(
+                self._cluster, start if not look.namespace else ObjectRef("", "", start.name)
+            )
+        else:
+            about = (*look.members, *(reference(pod) for pod in look.pods.own), *self._claims(look))
+            root = look.workload.root if look.workload else None
+            found = await read_events_around(self._cluster, look.namespace, about, root)
         if found.error:
             raise found.error
-        items = list(found.items)
-        about = (*look.members, *(reference(pod) for pod in look.pods.own), *self._claims(look))
-        if not found.complete:
-            more = await together([read_events(self._cluster, ref) for ref in about[:6]])
-            items += [h for answer in more for h in answer.items]
-        if start.kind == "Namespace":
-            return items
-        return list({h: None for h in items if any(concerns(h, ref) for ref in about)})
+        if found.gap:
+            self.failed["events"] = f"not read: {found.gap}"
+        return list(found.items)
 
     def _claims(self, look: Look) -> list[ObjectRef]:
         names = look.references.claims

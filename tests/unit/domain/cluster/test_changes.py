@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from tests.fakes.manifests import deployment, obj, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.cluster.changes import describe_changes, differences, read_changes, revisions_of
 from worker.domain.cluster.fields import reference
+from worker.domain.values.errors import ClusterError
 
 API = deployment("api")
 
@@ -71,6 +73,23 @@ def test_values_that_may_be_secrets_are_not_shown():
 
     shown = "\n".join(describe_changes([with_env(1, "password=old"), with_env(2, "password=new")]))
     assert "password" not in shown
+
+
+async def test_revisions_are_found_in_a_namespace_with_more_than_one_list_holds():
+    others = [replica_set(deployment("aaa"), f"{i:03d}", 1) for i in range(500)]
+    revisions = [replica_set(API, "a", 1, image="a:1"), replica_set(API, "b", 2, image="a:2")]
+    for revision in revisions:
+        revision["metadata"]["labels"] = {"app": "api"}
+    cluster = MemoryCluster([API, *others, *revisions])
+    assert "  spec.containers[app].image: a:1 -> a:2" in await read_changes(cluster, reference(API))
+
+
+async def test_revisions_that_cannot_all_be_read_are_unknown():
+    revisions = [replica_set(API, f"{i:03d}", 1) for i in range(501)]
+    for revision in revisions:
+        revision["metadata"]["labels"] = {"app": "api"}
+    with pytest.raises(ClusterError, match="more objects of kind ReplicaSet"):
+        await read_changes(MemoryCluster([API, *revisions]), reference(API))
 
 
 async def test_kinds_without_revisions_have_no_changes():

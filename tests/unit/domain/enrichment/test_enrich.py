@@ -16,6 +16,7 @@ from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
 from tests.fakes.memory_cluster import Call, MemoryCluster
 from tests.fakes.tokens import real_tokens
+from worker.domain.cluster.events import MAX_EVENTS
 from worker.domain.enrichment.enrich import EVIDENCE_TOKENS, enrich
 from worker.domain.untrusted.evidence import EvidenceLog, fence
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -313,6 +314,42 @@ async def test_what_is_late_is_unknown_and_the_rest_is_there():
     assert ("events (no answer in time)",) == found.failed_sources
     assert bodies(found, "pods")
     assert [] == bodies(found, "events")
+
+
+# -- namespaces with more objects than are read
+
+CROWD = [pod(f"aaa-{i:03d}", status=running()) for i in range(500)]
+
+
+async def test_events_of_a_busy_namespace_are_those_of_the_incident():
+    told = [event(API, "ScalingReplicaSet", "up", type="Normal"), event(POD, "BackOff", "restarting")]
+    noise = [event(NODE, "Noise", f"{i}", key=str(i)) for i in range(MAX_EVENTS)]
+    for item in noise:
+        item["metadata"] |= {"name": f"aaa.{item['metadata']['name']}", "namespace": "shop"}
+    quiet, busy = await look(shop(*told)), await look(shop(*told, *noise))
+    assert bodies(quiet, "events") == bodies(busy, "events")
+    assert () == busy.failed_sources
+
+
+async def test_events_that_were_not_read_are_unknown():
+    warnings = [event(POD, "Failed", f"{i}", key=str(i)) for i in range(MAX_EVENTS + 1)]
+    found = await look(shop(*warnings), "Namespace", "shop", "")
+    assert (
+        f"events (not read: events in shop beyond the first {MAX_EVENTS} by name)",
+    ) == found.failed_sources
+
+
+async def test_pods_of_a_workload_are_found_behind_any_number_of_others():
+    found = await look(shop(*CROWD))
+    assert "pods of Deployment shop/api: 1, 1 failing" in scopes(found)
+    assert ("other pods (shop has more than were read)",) == found.failed_sources
+
+
+async def test_a_pod_that_no_list_shows_is_still_its_own():
+    alone = pod("zzz", status=crashing())
+    found = await look(shop(*CROWD, alone), "Pod", "zzz")
+    assert "pods of Pod shop/zzz: 1, 1 failing, more than were read" in scopes(found)
+    assert ("pods (there are more than were read)",) == found.failed_sources
 
 
 class HalfReadable(MemoryCluster):

@@ -144,8 +144,8 @@ async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
         if shown.left_out
         else []
     )
-    if not found.complete:
-        notes.append("the cluster has more events than were read; narrow by object")
+    if found.gap:
+        notes.append(f"not read: {found.gap}; narrow by object")
     return ToolOutput(shown.body or "none", f"{scope}: {len(items)} found", "; ".join(notes))
 
 
