@@ -230,6 +230,56 @@ class RecoveryStrategy(Message):
     """The model's reason."""
 
 
+class CorroborationSource(enum.StrEnum):
+    """What bears an answer out."""
+
+    RULES = "rules"
+    SECOND_VIEW = "second_view"
+    NONE = "none"
+
+
+class Corroboration(Message):
+    """Whether the state of the cluster bears the answer out.
+
+    It rests on fields that only Kubernetes components write, and on what is computed from specs: never on logs, annotations
+    or other text.
+    """
+
+    by: CorroborationSource
+    """What bears it out; `none` means that nothing does, not that the answer is wrong."""
+    object: AffectedResource | None = None
+    """The object whose state says so, or speaks against the answer."""
+    finding: Text = ""
+    """The kind of cause that the state of the object is, such as `out_of_memory`."""
+    evidence: tuple[Text, ...] = ()
+    """Ids of the evidence that was read for it."""
+    doubt: Text = ""
+    """Why nothing bears it out, as a code (docs/policy.md); empty when something does."""
+    reason: Text = ""
+    """The same in words."""
+
+
+class ParameterOrigin(enum.StrEnum):
+    """Where the value of a workflow's parameter comes from."""
+
+    CODE = "code"
+    CATALOG_DEFAULT = "catalog_default"
+    MODEL = "model"
+
+
+class DiagnosedCause(Message):
+    """What rules make of the state of the cluster, without any model."""
+
+    cause: Needed
+    """Its kind, such as `out_of_memory`."""
+    object: AffectedResource
+    """The object to look at."""
+    summary: Text
+    """What was seen, in one sentence."""
+    signal_types: tuple[Text, ...] = ()
+    """Signal types that this state corresponds to."""
+
+
 _REVIEWED: Final = frozenset({Status.NEEDS_HUMAN_REVIEW, Status.FAILED})
 
 
@@ -266,6 +316,12 @@ class AnalysisResult(Message):
     """Whether a person must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()
     """What should make a person think."""
+    corroboration: Corroboration | None = None
+    """Whether the state of the cluster bears the answer out; None when there was no answer to judge."""
+    parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
+    """Where the value of each parameter of the selected workflow comes from."""
+    diagnosis: tuple[DiagnosedCause, ...] = ()
+    """What rules made of the state of the cluster, when no model gave an answer that holds. The likeliest first."""
     detected_labels: DetectedLabels | None = None
     """Labels of the affected resource; None when they were never looked up."""
     evidence: tuple[EvidenceItem, ...] = ()

@@ -19,7 +19,14 @@ from pydantic import Field, StringConstraints
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.analysis import Approval, HumanReviewReason, Status, Usage
+from schemas.analysis import (
+    Approval,
+    Corroboration,
+    DiagnosedCause,
+    HumanReviewReason,
+    Status,
+    Usage,
+)
 from schemas.enrichment import DetectedLabels
 from schemas.failure import DeadLetterReason
 from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
@@ -39,6 +46,7 @@ class EventType(enum.StrEnum):
     LLM_TOOL_CALL = "llm.tool_call"
     VALIDATION_ATTEMPT = "workflow.validation_attempt"
     ALIGNMENT_CHECKED = "alignment.checked"
+    CORROBORATION_CHECKED = "corroboration.checked"
     POLICY_DECIDED = "policy.decided"
     RESPONSE_COMPLETE = "response.complete"
     RESPONSE_FAILED = "response.failed"
@@ -194,6 +202,20 @@ class AlignmentChecked(Message):
     """The answer follows such words: a person must look."""
 
 
+class CorroborationChecked(Message):
+    """Rules have asked the cluster whether it bears the answer out, or for a diagnosis without an answer."""
+
+    event_type: Literal[EventType.CORROBORATION_CHECKED] = EventType.CORROBORATION_CHECKED
+    corroboration: Corroboration | None = None
+    """What they found about the answer; None without one."""
+    causes: tuple[DiagnosedCause, ...] = ()
+    """What they made of the state of the cluster by themselves."""
+    reads: Count = 0
+    """How many reads of the cluster it took."""
+    duration_seconds: Seconds = 0.0
+    """How long it took."""
+
+
 class PolicyDecided(Message):
     """Approval rules were evaluated."""
 
@@ -204,6 +226,10 @@ class PolicyDecided(Message):
     """What it decided."""
     injection_detected: Flag = False
     """Some evidence reads like instructions."""
+    corroboration: Corroboration | None = None
+    """Whether the state of the cluster bears the answer out."""
+    parameters_of_model: tuple[Text, ...] = ()
+    """Parameters of the workflow whose values the model alone chose."""
 
 
 class ResponseComplete(Message):
@@ -251,6 +277,7 @@ Payload = Annotated[
     | LLMToolCall
     | ValidationAttempted
     | AlignmentChecked
+    | CorroborationChecked
     | PolicyDecided
     | ResponseComplete
     | ResponseFailed,

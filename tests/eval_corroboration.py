@@ -19,11 +19,11 @@ from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog.loading import read_directory
 from worker.domain.cluster.fields import moment, reference
 from worker.domain.cluster.pods import pod_failing
-from worker.domain.diagnosis.actions import Action, remedies_of
+from worker.domain.diagnosis.actions import ProposedAction, remedies_of
 from worker.domain.diagnosis.causes import Remedy, named
-from worker.domain.diagnosis.corroborate import Claim, Corroboration, corroborate, diagnose
+from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import API_VERSIONS, chain_of
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.workflows import Workflow
@@ -89,7 +89,7 @@ class Variant:
 @dataclass
 class Judged:
     variant: Variant
-    verdict: Corroboration
+    verdict: ClaimVerdict
     reads: int
     cpu_ms: float
 
@@ -181,7 +181,7 @@ def _role(case: Case, ref: ObjectRef, manifest: Manifest, failing: set[Any]) -> 
 
 def _chains(case: Case, accepted: set[Any]) -> set[Any]:
     """Members of the same owner chain: naming the pod of a workload is naming the workload."""
-    facts = Facts()
+    facts = ClusterFacts()
     found = set()
     for manifest in case.objects:
         chain = {named(ref) for ref in chain_of(facts, manifest)}
@@ -229,14 +229,14 @@ def claim_of(variant: Variant, catalog: dict[str, Workflow]) -> Claim:
         *(variant.case.acceptable if variant.kind in {"right", "also_right"} else []),
     ]
     targets = [ref for ref in candidates if ref.kind in kinds][:1]
-    return Claim(variant.object, Action(workflow, tuple(targets), variant.revision))
+    return Claim(variant.object, ProposedAction(workflow, tuple(targets), variant.revision))
 
 
 async def evaluate(catalog: dict[str, Workflow]) -> Evaluation:
     found = Evaluation()
     for case in cases(catalog):
         cluster = MemoryCluster(case.objects)
-        facts = Facts(now=_now(case))
+        facts = ClusterFacts(now=_now(case))
         investigator = Investigator(cluster)
         for variant in right_variants(case):
             judged = await _judge(investigator, facts, variant, catalog)
@@ -255,7 +255,7 @@ def _now(case: Case) -> Any:
 
 
 async def _judge(
-    investigator: Investigator, facts: Facts, variant: Variant, catalog: dict[str, Workflow]
+    investigator: Investigator, facts: ClusterFacts, variant: Variant, catalog: dict[str, Workflow]
 ) -> Judged:
     claim = claim_of(variant, catalog)
     before = len(facts.answers)

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from schemas.analysis import Corroboration, CorroborationSource, ParameterOrigin
 from schemas.enrichment import DetectedLabels
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import RegoPolicy, read_files
@@ -19,6 +20,7 @@ SURE = {
     "environment": "production", "priority": "P1", "severity": "high", "signal_type": "OOMKilled",
     "action_type": "RestartDeployment", "confidence": 0.95, "confidence_threshold": 0.8,
     "detected_labels": DetectedLabels(), "custom_labels": {},
+    "corroboration": Corroboration(by=CorroborationSource.RULES),
 }  # fmt: skip
 
 
@@ -42,12 +44,19 @@ def shipped():
     return asyncio.run(run())
 
 
+UNBORNE = Corroboration(by=CorroborationSource.NONE, reason="It is well.")
 NODE = ObjectRef("Node", "worker-1")
 SHIPPED = {
     "restart in production": ({}, None),
     "rolling back in production": ({"action_type": "RollbackDeployment"}, "not among the changes"),
     "not quite sure in production": ({"confidence": 0.85}, "not among the changes"),
     "long downtime": ({"estimated_downtime_seconds": 120}, "not among the changes"),
+    "not borne out": ({"corroboration": UNBORNE}, "does not confirm the answer. It is well."),
+    "not borne out in staging": ({"corroboration": UNBORNE, "environment": "staging"}, "does not confirm the answer"),
+    "borne out by the second view": ({"corroboration": Corroboration(by=CorroborationSource.SECOND_VIEW)}, None),
+    "a value of the model": ({"environment": "staging", "parameter_origins": {"FACTOR": ParameterOrigin.MODEL}}, "FACTOR is the model's own"),
+    "values of code and catalog": (
+        {"parameter_origins": {"TARGET": ParameterOrigin.CODE, "FACTOR": ParameterOrigin.CATALOG_DEFAULT}}, None),
     "short downtime": ({"estimated_downtime_seconds": 5}, None),
     "unknown environment": ({"environment": "unknown", "action_type": "RollbackDeployment"}, "in production"),
     "unheard-of environment": ({"environment": "eu-1", "action_type": "RollbackDeployment"}, "in production"),

@@ -42,10 +42,11 @@ from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.approval.policy import merge_approval, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
+from worker.domain.verdict.corroboration import Corroborated, Corroborator
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.verdict.result import Ingredients, build
-from worker.domain.verdict.verdict import Accepted, Rejected
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Rejected
 
 SHRUNK = "the conversation became too long for the model: it no longer read its first tool results at the end"
 RESULT_STEP = TypeAdapter(AnalysisResult)
@@ -86,7 +87,10 @@ class Analysis:
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
-        result = unanswered(run, ending, self._outside.clock.now())
+        evidence, rules = EvidenceLog(), Corroborated()
+        if ending.stop is Stop.MODELS_DOWN:
+            rules = await self._corroborate(run, None, evidence)
+        result = unanswered(run, ending, self._outside.clock.now(), rules, evidence.items)
         await run.conclude(result)
         return result
 
@@ -99,7 +103,8 @@ class Analysis:
         alignment = await check_alignment(run, found, evidence.items, outside.shadow, outside.clock)
         accepted = alignment.verdict if isinstance(alignment.verdict, Accepted) else None
         conclusion = conclude(_ending(run, opening, found, alignment), rules.min_confidence)
-        approval = await self._approval(run, found, alignment, conclusion)
+        corroborated = await self._corroborate(run, accepted, evidence)
+        approval = await self._approval(run, found, alignment, conclusion, corroborated)
         result = build(
             Ingredients(
                 prompt_version=PROMPT_VERSION,
@@ -112,6 +117,7 @@ class Analysis:
                 attempts=found.attempts,
                 evidence=evidence.items,
                 detected_labels=(found.facts or opening).detected_labels,
+                corroborated=corroborated,
                 spent=alignment.spent,
                 model=found.model,
                 warnings=sentences(alignment.planted),
@@ -144,8 +150,31 @@ class Analysis:
         await run.append(OPENING, OPENING_STEP.dump_json(opening))
         return opening
 
+    async def _corroborate(self, run: Run, accepted: Accepted | None, evidence: EvidenceLog) -> Corroborated:
+        """What the state of the cluster says about an answer that calls for action; without an answer, about the cause."""
+        if accepted is not None and accepted.outcome in NOTHING_TO_DO:
+            return Corroborated()
+        clock, request = self._outside.clock, run.request
+        started = clock.monotonic()
+        judge_ = Corroborator(self._outside.cluster, signal_resource(request), request.received_time)
+        found = await (judge_.judge(accepted, evidence) if accepted else judge_.diagnose(evidence))
+        run.trail.record(
+            audit.CorroborationChecked(
+                corroboration=found.corroboration,
+                causes=found.causes,
+                reads=found.reads,
+                duration_seconds=round(clock.monotonic() - started, 3),
+            )
+        )
+        return found
+
     async def _approval(
-        self, run: Run, found: Investigated, alignment: Alignment, conclusion: Conclusion
+        self,
+        run: Run,
+        found: Investigated,
+        alignment: Alignment,
+        conclusion: Conclusion,
+        corroborated: Corroborated,
     ) -> Approval:
         """Whether a person must approve the workflow: the policy decides, the findings of the checks are added."""
         accepted = alignment.verdict
@@ -157,6 +186,8 @@ class Analysis:
             labels=found.facts.detected_labels if found.facts else None,
             confidence_threshold=self._rules.confidence_threshold,
             injection=bool(alignment.planted),
+            corroboration=corroborated.corroboration,
+            origins=corroborated.origins,
         )
         decision = await self._outside.policy.decide(policy_input(facts))
         failed = [factor(FactorCode.SECOND_MODEL_FAILED, alignment.problem)] if alignment.problem else []
@@ -164,7 +195,11 @@ class Analysis:
         approval = merge_approval(decision.approval, factors)
         run.trail.record(
             audit.PolicyDecided(
-                policy=decision.policy, approval=approval, injection_detected=bool(alignment.planted)
+                policy=decision.policy,
+                approval=approval,
+                injection_detected=bool(alignment.planted),
+                corroboration=corroborated.corroboration,
+                parameters_of_model=corroborated.of_model,
             )
         )
         return approval

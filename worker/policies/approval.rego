@@ -33,6 +33,25 @@ risk_factors contains {"score": 100, "reason": "some of the evidence reads like 
 	not no_injection
 }
 
+# Rules ask the cluster itself, not its texts: is the blamed object in such a state, is it tied to the signal, does the
+# action fit? What they do not bear out may be right all the same; a person decides.
+risk_factors contains {"score": 70, "reason": reason} if {
+	not corroborated
+	doubt := object.get(object.get(input, "corroboration", {}), "reason", "")
+	reason := trim_right(sprintf("The state of the cluster does not confirm the answer. %v", [doubt]), " ")
+}
+
+# What the model alone chose within the bounds of the catalog.
+risk_factors contains {"score": 60, "reason": reason} if {
+	some name, origin in object.get(input, "parameter_origins", {})
+	not origin in {"code", "catalog_default"}
+	reason := sprintf("the value of parameter %v is the model's own choice", [name])
+}
+
+risk_factors contains {"score": 60, "reason": "it is not known who chose the parameters"} if {
+	not input.parameter_origins
+}
+
 risk_factors contains {"score": 90, "reason": "the affected resource is not known"} if {
 	not target_known
 }
@@ -157,6 +176,8 @@ default confidence_threshold := 0.8
 confidence_threshold := input.confidence_threshold
 
 confident if input.confidence >= confidence_threshold
+
+corroborated if input.corroboration.by in {"rules", "second_view"}
 
 no_injection if input.injection_detected == false
 

@@ -48,7 +48,10 @@ async def test_an_accepted_answer_completes_the_request():
     assert result.model == "memory-model-1"
     assert (2, 2) == (result.usage.llm_calls, result.usage.tool_calls)
     assert [f"E{n}" for n in range(1, len(result.evidence) + 1)] == [item.id for item in result.evidence]
-    assert ["get_resource", "get_resource_context"] == [item.source for item in result.evidence[-2:]]
+    sources = [item.source for item in result.evidence]
+    asked = [source for source in sources if source != "corroboration"]
+    assert ["get_resource", "get_resource_context"] == asked[-2:]
+    assert sources[-1] == "corroboration"
     assert result.detected_labels is not None
     assert [EventType.REQUEST_ACCEPTED, EventType.ENRICHMENT_COMPLETED] == event_types(world)[:2]
     assert [EventType.VALIDATION_ATTEMPT, EventType.POLICY_DECIDED, EventType.RESPONSE_COMPLETE] == (

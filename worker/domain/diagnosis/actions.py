@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from worker.domain.diagnosis.causes import Finding, Remedy, Strength, named
+from worker.domain.diagnosis.causes import Diagnosis, Remedy, Strength, named
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
 
@@ -65,7 +65,7 @@ EDITING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ProposedAction:
     """What an answer wants done. `targets` are the objects that the workflow would act on.
 
     `revision` and `replicas` are the values of the parameters of that meaning, None when there are none; `current_replicas` is
@@ -84,7 +84,9 @@ def remedies_of(action_type: str) -> frozenset[Remedy]:
     return next((found for pattern, found in NAMES if re.search(pattern, words)), frozenset())
 
 
-def misfit(action: Action, finding: Finding, replicas_now: int | None = None, *, gitops: bool = False) -> str:
+def misfit(
+    action: ProposedAction, finding: Diagnosis, replicas_now: int | None = None, *, gitops: bool = False
+) -> str:
     """Why the action does not fit the finding; empty when it does. `gitops`: a GitOps tool owns what would be changed."""
     offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
     wrong = (
@@ -96,7 +98,7 @@ def misfit(action: Action, finding: Finding, replicas_now: int | None = None, *,
     return f"{strange[0]} is not what the finding is about" if strange else ""
 
 
-def _unknown(workflow: Workflow, finding: Finding) -> str:
+def _unknown(workflow: Workflow, finding: Diagnosis) -> str:
     return (
         ""
         if _declared_for(workflow, finding)
@@ -104,7 +106,7 @@ def _unknown(workflow: Workflow, finding: Finding) -> str:
     )
 
 
-def _unfit(offered: frozenset[Remedy], action: Action, finding: Finding, *, gitops: bool) -> str:
+def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosis, *, gitops: bool) -> str:
     name = action.workflow.action_type
     if gitops and offered & EDITING and not action.workflow.gitops_aware:
         return f"{name} edits what a GitOps tool puts back"
@@ -121,20 +123,22 @@ def _unfit(offered: frozenset[Remedy], action: Action, finding: Finding, *, gito
     return ""
 
 
-def _narrowed(offered: frozenset[Remedy], action: Action, replicas_now: int | None) -> frozenset[Remedy]:
+def _narrowed(
+    offered: frozenset[Remedy], action: ProposedAction, replicas_now: int | None
+) -> frozenset[Remedy]:
     """Scaling up and down are told apart by the number that was chosen, where both numbers are known."""
     if Remedy.SCALE_UP not in offered or action.replicas is None or replicas_now is None:
         return offered
     return frozenset({Remedy.SCALE_UP if action.replicas > replicas_now else Remedy.SCALE_DOWN})
 
 
-def _declared_for(workflow: Workflow, finding: Finding) -> bool:
+def _declared_for(workflow: Workflow, finding: Diagnosis) -> bool:
     if finding.strength is not Strength.DIRECT:
         return False
     components = {c.rpartition("/")[2].lower() for c in workflow.labels.get("component", ())}
     return _signals_match(workflow, finding) and finding.object.kind.lower() in components
 
 
-def _signals_match(workflow: Workflow, finding: Finding) -> bool:
+def _signals_match(workflow: Workflow, finding: Diagnosis) -> bool:
     signals = {s.lower() for s in workflow.labels.get("signal_type", ())}
     return bool(signals & {s.lower() for s in finding.signals})

@@ -118,7 +118,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One conclusion of a rule.
 
     `object` is what has to change, `also` names other objects that an answer may rightly blame instead: the workload that

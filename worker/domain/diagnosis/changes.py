@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, name_of, reference, text
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength, named
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
     Rollout,
     chain_of,
@@ -37,7 +37,9 @@ SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes diff
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
 
-def change_findings(facts: Facts, workload: ObjectRef, sick: Sequence[Manifest]) -> Iterator[Finding]:
+def change_findings(
+    facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest]
+) -> Iterator[Diagnosis]:
     """The change that the failure of these pods follows."""
     if not sick:
         return
@@ -58,7 +60,7 @@ def _failing_container(pod: Manifest) -> str:
     return next((c.name for c in containers(pod) if c.failing), "")
 
 
-def _made_by(facts: Facts, pod: Manifest, rollout: Rollout) -> bool:
+def _made_by(facts: ClusterFacts, pod: Manifest, rollout: Rollout) -> bool:
     """Whether the newest revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
     newest = reference(rollout.newest)
     if newest.kind == "ReplicaSet":
@@ -70,7 +72,7 @@ def _made_by(facts: Facts, pod: Manifest, rollout: Rollout) -> bool:
     }
 
 
-def rollout_strength(facts: Facts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
+def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
     """How clearly the newest revision failed while the one before worked; None when that is not known."""
     if _both_run(facts, workload, rollout):
         return Strength.DIRECT
@@ -85,7 +87,7 @@ def rollout_strength(facts: Facts, workload: ObjectRef, rollout: Rollout) -> Str
     return Strength.TIMED if began - SLACK <= failed <= began + SOON else None
 
 
-def _both_run(facts: Facts, workload: ObjectRef, rollout: Rollout) -> bool:
+def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
     """Whether pods of the revision before are well while all of the newest one fail: the same surroundings, other templates."""
     by_revision: dict[str, list[bool]] = {}
     for pod in pods_of(facts, workload):
@@ -106,9 +108,9 @@ def _unavailable_since(manifest: Manifest) -> datetime | None:
 
 def _bad_rollout(
     workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout, strength: Strength
-) -> Finding:
+) -> Diagnosis:
     fields = ", ".join(line.split(":", maxsplit=1)[0] for line in rollout.lines[:4])
-    return Finding(
+    return Diagnosis(
         cause=Cause.BAD_ROLLOUT,
         object=workload,
         sentence=f"The pods of {workload} fail since its newest revision, which changed {fields}; revision {rollout.revision} was available.",
@@ -121,7 +123,7 @@ def _bad_rollout(
     )  # fmt: skip
 
 
-def _configuration(facts: Facts, workload: ObjectRef, pod: Manifest) -> Iterator[Finding]:
+def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
     """A ConfigMap of failing pods that is younger than the template which worked with it before."""
     since = template_since(facts, workload, pod)
     failing = [c for c in containers(pod) if c.failing and (c.last or c.terminated)]
@@ -140,7 +142,7 @@ def _configuration(facts: Facts, workload: ObjectRef, pod: Manifest) -> Iterator
             or not _followed(when, failed, facts.now)
         ):
             continue
-        yield Finding(
+        yield Diagnosis(
             cause=Cause.BAD_CONFIGURATION_CHANGE,
             object=reference(found),
             sentence=f"{reference(found)} changed at {when:%Y-%m-%dT%H:%M:%SZ}, after the template of {workload} that uses it, and its pods fail since.",
@@ -158,7 +160,7 @@ def _followed(change: datetime, failed: datetime | None, now: datetime | None) -
     return end is None or (change <= end + SLACK and end - change <= LATELY)
 
 
-def rollback_revision(facts: Facts, workload: ObjectRef, pod: Manifest, container: str) -> int:
+def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> int:
     """The revision to go back to when what fails came with the newest one and changed there; 0 when that is not so."""
     rollout = rollout_of(facts, workload)
     if rollout is None or not rollout.touches(container=container) or not _made_by(facts, pod, rollout):
@@ -166,7 +168,7 @@ def rollback_revision(facts: Facts, workload: ObjectRef, pod: Manifest, containe
     return rollout.revision if rollout_strength(facts, workload, rollout) is not None else 0
 
 
-def stale_findings(facts: Facts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Finding]:
+def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Diagnosis]:
     """Running containers that hold values of a ConfigMap from before its last change, which only a restart renews."""
     for pod in pods[:1]:
         started = min(
@@ -177,7 +179,7 @@ def stale_findings(facts: Facts, workload: ObjectRef, pods: Sequence[Manifest]) 
             found = facts.get(ref_to("ConfigMap", name, workload.namespace))
             when = changed(found) if found else None
             if found is not None and when is not None and started is not None and when > started + SLACK:
-                yield Finding(
+                yield Diagnosis(
                     cause=Cause.STALE_CONFIGURATION,
                     object=workload,
                     sentence=f"The containers of {workload} started before {reference(found)} changed and still hold its former values.",

@@ -8,8 +8,8 @@ from datetime import timedelta
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.selectors import selects
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
-from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.structure import (
     condition,
     holds,
@@ -49,7 +49,7 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
     )
 
 
-def autoscaler_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """An autoscaler at its maximum, or one that cannot compute or reach its target."""
     target = scale_target(manifest, ref.namespace)
     also = (target,) if target else ()
@@ -96,7 +96,7 @@ def autoscaler_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Ite
             )
 
 
-def budget_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A disruption budget that allows nothing although every pod it counts is healthy."""
     status = mapping(manifest.get("status"))
     healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
@@ -117,7 +117,7 @@ def budget_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterato
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
 
 
-def job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A Job that failed or does not end."""
     failed = condition(manifest, "Failed") if holds(manifest, "Failed") else {}
     reason = text(failed.get("reason"))
@@ -144,7 +144,7 @@ def job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[F
                 )
 
 
-def cron_job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A CronJob that starts no Jobs."""
     if dig(manifest, "spec", "suspend") is True:
         yield _finding(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
@@ -161,7 +161,7 @@ def cron_job_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Itera
         yield _finding(Cause.JOB, ref, f"{ref} has missed start times", set(), ())
 
 
-def deletion_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """An object that is being deleted and stays."""
     since = moment(meta(manifest).get("deletionTimestamp"))
     if since is None or (facts.now is not None and facts.now - since < STUCK):
@@ -192,7 +192,7 @@ def deletion_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Itera
     )
 
 
-def stated_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """Kinds whose condition is written by their own well-known controller."""
     kind, group = KNOWN_CONDITIONS.get(ref.kind, ("", ""))
     version = text(manifest.get("apiVersion"))
@@ -220,7 +220,7 @@ def stated_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterato
         )
 
 
-def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Readiness gates that are not met, and a resize in place that does not fit the node."""
     wanted = [text(g.get("conditionType")) for g in mappings(dig(pod, "spec", "readinessGates"))]
     unmet = [gate for gate in wanted if gate and not holds(pod, gate)]
@@ -246,7 +246,7 @@ def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
         )
 
 
-def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A StatefulSet whose update is held back by its own partition."""
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
     current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
@@ -256,7 +256,7 @@ def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
         )
 
 
-def certificates_mounted(facts: Facts, pod: Manifest, namespace: str) -> list[ObjectRef]:
+def certificates_mounted(facts: ClusterFacts, pod: Manifest, namespace: str) -> list[ObjectRef]:
     """Certificates whose Secret a pod mounts."""
     secrets = {text(dig(v, "secret", "secretName")) for v in mappings(dig(pod, "spec", "volumes"))} - {""}
     if not secrets:
@@ -273,5 +273,5 @@ def _finding(
     signals: tuple[str, ...],
     also: tuple[ObjectRef, ...] = (),
     strength: Strength = Strength.DIRECT,
-) -> Finding:
-    return Finding(cause, ref, f"{what}.", strength, also, frozenset(remedies), signals, (ref,))
+) -> Diagnosis:
+    return Diagnosis(cause, ref, f"{what}.", strength, also, frozenset(remedies), signals, (ref,))

@@ -6,9 +6,9 @@ import enum
 from dataclasses import dataclass
 
 from worker.domain.cluster.fields import dig, name_of
-from worker.domain.diagnosis.actions import Action, misfit
-from worker.domain.diagnosis.causes import Finding, Strength, named
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.actions import ProposedAction, misfit
+from worker.domain.diagnosis.causes import Diagnosis, Strength, named
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import Searched, ambiguous, search, standing
 from worker.domain.diagnosis.structure import chain_of, gitops_managed
 from worker.domain.values.objects import ObjectRef
@@ -30,11 +30,11 @@ class Claim:
     """What an answer states: the object to blame, and the action to take, if any."""
 
     object: ObjectRef
-    action: Action | None = None
+    action: ProposedAction | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Corroboration:
+class ClaimVerdict:
     """The verdict of the rules on a claim. `finding` is the one that bears it out, or the one that speaks against it.
 
     `doubt` is None when the claim is borne out. `reason` is one sentence for people.
@@ -42,7 +42,7 @@ class Corroboration:
 
     doubt: Doubt | None
     reason: str
-    finding: Finding | None = None
+    finding: Diagnosis | None = None
 
     @property
     def borne_out(self) -> bool:
@@ -50,13 +50,13 @@ class Corroboration:
         return self.doubt is None
 
 
-def corroborate(facts: Facts, signal: ObjectRef, claim: Claim) -> Corroboration:
+def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVerdict:
     """Judge a claim by what stands after a search from the signal's resource."""
     searched = search(facts, signal)
     return judge(facts, searched, claim)
 
 
-def judge(facts: Facts, searched: Searched, claim: Claim) -> Corroboration:
+def judge(facts: ClusterFacts, searched: Searched, claim: Claim) -> ClaimVerdict:
     """The same for a search that has been done."""
     stand = standing(searched.findings)
     blamed = _names_of(facts, claim.object)
@@ -64,7 +64,7 @@ def judge(facts: Facts, searched: Searched, claim: Claim) -> Corroboration:
     if not matching:
         return _unmatched(searched, stand, claim, blamed)
     if claim.action is None:
-        return Corroboration(None, matching[0].sentence, matching[0])
+        return ClaimVerdict(None, matching[0].sentence, matching[0])
     action = claim.action
     reasons = [
         misfit(action, f, _replicas(facts, f.object), gitops=gitops_managed(facts, *f.subjects))
@@ -72,39 +72,39 @@ def judge(facts: Facts, searched: Searched, claim: Claim) -> Corroboration:
     ]
     fitting = [f for f, reason in zip(matching, reasons, strict=True) if not reason]
     if not fitting:
-        return Corroboration(
+        return ClaimVerdict(
             Doubt.ACTION_DOES_NOT_FIT, f"{matching[0].sentence} But {reasons[0]}.", matching[0]
         )
     clear = next((f for f in fitting if not ambiguous(f, searched.findings)), None)
     if clear is None:
-        return Corroboration(
+        return ClaimVerdict(
             Doubt.AMBIGUOUS, f"{fitting[0].sentence} But a dependency is unhealthy too.", fitting[0]
         )
     if clear.strength is not Strength.DIRECT and facts.unsettled:
-        return Corroboration(
+        return ClaimVerdict(
             Doubt.UNKNOWN, f"{clear.sentence} But not everything it depends on could be read.", clear
         )
-    return Corroboration(None, clear.sentence, clear)
+    return ClaimVerdict(None, clear.sentence, clear)
 
 
 def _unmatched(
-    searched: Searched, stand: tuple[Finding, ...], claim: Claim, blamed: set[tuple[str, str, str]]
-) -> Corroboration:
+    searched: Searched, stand: tuple[Diagnosis, ...], claim: Claim, blamed: set[tuple[str, str, str]]
+) -> ClaimVerdict:
     own = next((f for f in searched.findings if any(named(s) in blamed for s in f.subjects)), None)
     if own is None:
-        return Corroboration(
+        return ClaimVerdict(
             Doubt.NOTHING_WRONG,
             f"No state that is a cause is known of {claim.object}.",
             stand[0] if stand else None,
         )
     if own.strength is Strength.SYMPTOM and stand[0].strength is Strength.SYMPTOM:
-        return Corroboration(Doubt.NO_CAUSE_STATED, own.sentence, own)
-    return Corroboration(
+        return ClaimVerdict(Doubt.NO_CAUSE_STATED, own.sentence, own)
+    return ClaimVerdict(
         Doubt.EXPLAINED_ELSEWHERE, f"{stand[0].sentence} This explains {claim.object}.", stand[0]
     )
 
 
-def _names_of(facts: Facts, ref: ObjectRef) -> set[tuple[str, str, str]]:
+def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
     """The object, and for a pod or ReplicaSet what controls it: naming a member of the chain is naming the workload."""
     found = {named(ref)}
     if ref.kind in {"Pod", "ReplicaSet"}:
@@ -114,14 +114,14 @@ def _names_of(facts: Facts, ref: ObjectRef) -> set[tuple[str, str, str]]:
     return found
 
 
-def _replicas(facts: Facts, ref: ObjectRef) -> int | None:
+def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:
     if ref.kind not in {"Deployment", "StatefulSet"}:
         return None
     value = dig(facts.get(ref), "spec", "replicas")
     return value if isinstance(value, int) else None
 
 
-def diagnose(facts: Facts, signal: ObjectRef) -> tuple[Finding, ...]:
+def diagnose(facts: ClusterFacts, signal: ObjectRef) -> tuple[Diagnosis, ...]:
     """What stands, the best first, then the rest by strength and distance: for an incident that no model has analysed."""
     searched = search(facts, signal)
     stand = standing(searched.findings)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength
-from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import Refusal, refusal
 from worker.domain.diagnosis.scheduling import requests_of
 from worker.domain.diagnosis.structure import condition, holds, pod_spec_of, ref_to, replica_sets_of
@@ -16,7 +16,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def refused(facts: Facts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
+def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
     """Why controllers report that they cannot create pods of a workload, and the objects that say so; None if they do not."""
     makers = [workload, *replica_sets_of(facts, workload)]
     said: list[str] = []
@@ -35,7 +35,7 @@ def refused(facts: Facts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef
     return (refusal(*said), tuple(reads)) if said else None
 
 
-def creation_findings(facts: Facts, workload: ObjectRef) -> Iterator[Finding]:
+def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Why the pods of a workload are not created."""
     found = refused(facts, workload)
     if found is None:
@@ -44,7 +44,7 @@ def creation_findings(facts: Facts, workload: ObjectRef) -> Iterator[Finding]:
     spec = pod_spec_of(facts.get(workload) or {})
     blamed = list(_objects(facts, why, workload, spec))
     target = blamed[0] if blamed else workload
-    yield Finding(
+    yield Diagnosis(
         cause=Cause.CREATION_REFUSED,
         object=target,
         sentence=f"The API server refuses to create the pods of {workload}: {why}{f', by {target}' if blamed else ''}.",
@@ -55,7 +55,9 @@ def creation_findings(facts: Facts, workload: ObjectRef) -> Iterator[Finding]:
     )
 
 
-def _objects(facts: Facts, why: Refusal, workload: ObjectRef, spec: dict[str, object]) -> Iterator[ObjectRef]:
+def _objects(
+    facts: ClusterFacts, why: Refusal, workload: ObjectRef, spec: dict[str, object]
+) -> Iterator[ObjectRef]:
     """The objects that the class of a refusal points to, as far as their own state agrees."""
     if why is Refusal.QUOTA:
         yield from (
@@ -95,7 +97,7 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     )
 
 
-def webhook_edges(facts: Facts, workload: ObjectRef) -> Iterator[Edge]:
+def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:
     """Services of admission webhooks, when the API server says that it cannot call one."""
     found = refused(facts, workload)
     if found is None or found[0] is not Refusal.WEBHOOK_DOWN:

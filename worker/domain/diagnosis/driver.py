@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from worker.domain.cluster.kinds import is_secret
-from worker.domain.diagnosis.facts import Answer, Facts, Presence, Question
+from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, ListQuery, ObjectRef
 from worker.domain.values.ports import Cluster
@@ -33,7 +33,7 @@ class Investigator:
     cluster: Cluster
     budget: Budget = Budget()
 
-    async def conclude(self, facts: Facts, rules: Callable[[Facts], Conclusion]) -> Conclusion:
+    async def conclude(self, facts: ClusterFacts, rules: Callable[[ClusterFacts], Conclusion]) -> Conclusion:
         """What the rules conclude when nothing is open any more or the budget is spent. Never raises ClusterError."""
         conclusion = rules(facts)
         left = self.budget.reads
@@ -48,10 +48,10 @@ class Investigator:
                 return conclusion
         return rules(facts)
 
-    async def _answer(self, facts: Facts, question: Question) -> None:
+    async def _answer(self, facts: ClusterFacts, question: Question) -> None:
         facts.answer({question: await self._read(question)})
 
-    async def _read(self, question: Question) -> Answer:
+    async def _read(self, question: Question) -> ReadResult:
         if is_secret(question.kind):
             return Presence.UNKNOWN
         try:

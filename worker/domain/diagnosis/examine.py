@@ -10,9 +10,9 @@ from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
-from worker.domain.diagnosis.causes import Cause, Edge, Finding, Relation, Strength, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
 from worker.domain.diagnosis.changes import change_findings, stale_findings
-from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.running import running_findings
 from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
 from worker.domain.diagnosis.starting import starting_findings
@@ -32,12 +32,12 @@ CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment"
 class Examined:
     """Findings about one object and where to look further. `sick`: something is wrong with it, whatever the cause."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnosis, ...] = ()
     edges: tuple[Edge, ...] = ()
     sick: bool = False
 
 
-def examine(facts: Facts, ref: ObjectRef, *, signal: bool = False) -> Examined:
+def examine(facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False) -> Examined:
     """Examine one object. `signal`: it is the one that the signal names, so its dependencies matter even if it is well."""
     if ref.kind == "Pod":
         return _pod(facts, ref, signal=signal)
@@ -50,13 +50,13 @@ def examine(facts: Facts, ref: ObjectRef, *, signal: bool = False) -> Examined:
     return workload(facts, ref, signal=signal)
 
 
-def _absent(facts: Facts, ref: ObjectRef) -> Examined:
+def _absent(facts: ClusterFacts, ref: ObjectRef) -> Examined:
     if ref.kind == "PersistentVolumeClaim" and facts.presence(ref) is Presence.ABSENT:
         return Examined(tuple(volume_findings(facts, ref, {})), sick=True)
     return Examined()
 
 
-def _pod(facts: Facts, ref: ObjectRef, *, signal: bool) -> Examined:
+def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
     listed = facts.list("Pod", ref.namespace)
     pod = next((p for p in listed.items if name_of(p) == ref.name), None)
     if pod is not None:
@@ -75,7 +75,7 @@ def _pod(facts: Facts, ref: ObjectRef, *, signal: bool) -> Examined:
 
 
 def workload(
-    facts: Facts, ref: ObjectRef, *, signal: bool = False, first: Manifest | None = None
+    facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False, first: Manifest | None = None
 ) -> Examined:
     """Examine what runs pods: a built-in workload, a custom one, or a pod without an owner."""
     if ref.kind == "ReplicaSet" and not facts.list("ReplicaSet", ref.namespace).items:
@@ -88,7 +88,7 @@ def workload(
     ):
         sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
     manifest = facts.get(ref) if ref.kind != "Pod" else None
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
     for pod in sick[:MAX_PODS]:
         found += list(pod_findings(facts, pod, ref))
     if first is not None and not sick:
@@ -108,7 +108,7 @@ def workload(
     return Examined(tuple(_distinct(found)), tuple(edges), sick=bool(sick or found))
 
 
-def _node_agents(facts: Facts, pod: Manifest) -> list[ObjectRef]:
+def _node_agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """DaemonSets whose pod on the same node fails, for a pod whose volumes are not mounted: drivers run that way."""
     node = text(dig(pod, "spec", "nodeName"))
     mounting = any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod)))
@@ -122,18 +122,18 @@ def _node_agents(facts: Facts, pod: Manifest) -> list[ObjectRef]:
     return [root for p in agents if (root := root_of(facts, p)).kind == "DaemonSet"]
 
 
-def _worth_node(found: Sequence[Finding]) -> bool:
+def _worth_node(found: Sequence[Diagnosis]) -> bool:
     return not any(f.strength is Strength.DIRECT and f.cause is not Cause.VOLUME for f in found)
 
 
-def _distinct(found: Sequence[Finding]) -> list[Finding]:
-    kept: dict[tuple[object, ...], Finding] = {}
+def _distinct(found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    kept: dict[tuple[object, ...], Diagnosis] = {}
     for finding in found:
         kept.setdefault((finding.cause, named(finding.object), finding.remedies), finding)
     return list(kept.values())
 
 
-def pod_findings(facts: Facts, pod: Manifest, ref: ObjectRef) -> Iterator[Finding]:
+def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator[Diagnosis]:
     """What is wrong with one sick pod."""
     if nodes.evicted(pod):
         yield from nodes.eviction_findings(facts, pod, ref)
@@ -151,8 +151,8 @@ def pod_findings(facts: Facts, pod: Manifest, ref: ObjectRef) -> Iterator[Findin
 
 
 def _of_workload(
-    facts: Facts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest]
-) -> Iterator[Finding]:
+    facts: ClusterFacts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest]
+) -> Iterator[Diagnosis]:
     if manifest is not None:
         idle = services.idle_finding(manifest, ref)
         if idle:
@@ -166,7 +166,7 @@ def _of_workload(
     yield from change_findings(facts, ref, sick)
 
 
-def _missing_pods(facts: Facts, ref: ObjectRef, manifest: Manifest) -> bool:
+def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bool:
     """Whether a workload has fewer pods than it wants."""
     if manifest.get("kind") == "Job":
         status = mapping(manifest.get("status"))
@@ -177,9 +177,11 @@ def _missing_pods(facts: Facts, ref: ObjectRef, manifest: Manifest) -> bool:
     return isinstance(wanted, int) and listed.complete and len(pods_of(facts, ref)) < wanted
 
 
-def _surroundings(facts: Facts, ref: ObjectRef, pods: Sequence[Manifest]) -> tuple[list[Finding], list[Edge]]:
+def _surroundings(
+    facts: ClusterFacts, ref: ObjectRef, pods: Sequence[Manifest]
+) -> tuple[list[Diagnosis], list[Edge]]:
     """Dependencies of pods that suffer without a reason of their own, and the policies between."""
-    found: list[Finding] = [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
+    found: list[Diagnosis] = [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
     edges = []
     for service in services.dependencies_of(facts, pods, ref):
         manifest = facts.get(service)
@@ -204,13 +206,13 @@ def _surroundings(facts: Facts, ref: ObjectRef, pods: Sequence[Manifest]) -> tup
     return found, edges
 
 
-def _service(facts: Facts, ref: ObjectRef) -> Examined:
+def _service(facts: ClusterFacts, ref: ObjectRef) -> Examined:
     found = tuple(services.service_findings(facts, ref))
     edges = () if found else tuple(Edge(Relation.SELECTED, w) for w in services.workloads_behind(facts, ref))
     return Examined(found, edges, sick=bool(found))
 
 
-def _autoscaler(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.autoscaler_findings(facts, ref, manifest))
     target = controllers.scale_target(manifest, ref.namespace)
     edges = [Edge(Relation.SCALE_TARGET, target)] if target and not found else []
@@ -219,7 +221,7 @@ def _autoscaler(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     return Examined(found, tuple(edges), sick=bool(found))
 
 
-def _api_service(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.stated_findings(facts, ref, manifest))
     service = mapping(dig(manifest, "spec", "service"))
     target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
@@ -228,7 +230,7 @@ def _api_service(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     )
 
 
-def _budget(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.budget_findings(facts, ref, manifest))
     pods = [
         p
@@ -239,12 +241,12 @@ def _budget(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots), sick=bool(found))
 
 
-def _node(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _node(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(nodes.node_findings(facts, ref))
     return Examined(found, sick=bool(found) or dig(manifest, "spec", "unschedulable") is True)
 
 
-def _namespace(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = list(controllers.deletion_findings(facts, ref, manifest))
     edges: list[Edge] = []
     if holds(manifest, "NamespaceDeletionDiscoveryFailure"):
@@ -259,7 +261,7 @@ def _namespace(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     return Examined(tuple(found), tuple(edges), sick=bool(found))
 
 
-def _cron_job(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _cron_job(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.cron_job_findings(facts, ref, manifest))
     jobs = [
         j for j in facts.list("Job", ref.namespace).items if (owner := owner_of(j)) and owner.name == ref.name
@@ -271,12 +273,12 @@ def _cron_job(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     )
 
 
-def _claim(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _claim(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(volume_findings(facts, ref, manifest))
     return Examined(found, sick=bool(found))
 
 
-def _stated(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.stated_findings(facts, ref, manifest))
     issuer = mapping(dig(manifest, "spec", "issuerRef"))
     edges = []
@@ -289,11 +291,11 @@ def _stated(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     return Examined(found, tuple(edges), sick=bool(found))
 
 
-def _ingress(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
+def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     name = text(dig(manifest, "spec", "ingressClassName"))
     if name and facts.presence(ref_to("IngressClass", name)) is Presence.ABSENT:
         told = f"{ref} asks for IngressClass {name}, which does not exist."
-        return Examined((Finding(Cause.CONTROLLER, ref, told, reads=(ref,)),), sick=True)
+        return Examined((Diagnosis(Cause.CONTROLLER, ref, told, reads=(ref,)),), sick=True)
     paths = [
         p for rule in mappings(dig(manifest, "spec", "rules")) for p in mappings(dig(rule, "http", "paths"))
     ]
@@ -303,7 +305,7 @@ def _ingress(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Examined:
     )
 
 
-SPECIAL: dict[str, Callable[[Facts, ObjectRef, Manifest], Examined]] = {
+SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {
     "HorizontalPodAutoscaler": _autoscaler,
     "APIService": _api_service,
     "PodDisruptionBudget": _budget,

@@ -70,7 +70,7 @@ class Presence(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-Answer = Listing | Manifest | Presence
+ReadResult = Listing | Manifest | Presence
 """What a read gave: objects, one object, or only whether it is absent or unknown."""
 
 
@@ -83,14 +83,14 @@ class Objects:
 
 
 @dataclass
-class Facts:
+class ClusterFacts:
     """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has answered.
 
     `answers` may be filled with what was read earlier in a run.
     """
 
     now: datetime | None = None
-    answers: dict[Question, Answer] = field(default_factory=dict)
+    answers: dict[Question, ReadResult] = field(default_factory=dict)
     open: dict[Question, None] = field(default_factory=dict)
     _events: dict[str, tuple[Happening, ...]] = field(default_factory=dict)
 
@@ -129,7 +129,7 @@ class Facts:
         cut = any(isinstance(a, Listing) and not a.complete for a in self.answers.values())
         return cut or bool(self.open) or any(a is Presence.UNKNOWN for a in self.answers.values())
 
-    def answer(self, answers: Mapping[Question, Answer]) -> None:
+    def answer(self, answers: Mapping[Question, ReadResult]) -> None:
         """Take what was read. The questions are no longer open."""
         self.answers.update(answers)
         for question in answers:
@@ -152,7 +152,7 @@ class Facts:
         answer = self._ask(question)
         return answer if isinstance(answer, dict | Presence) else Presence.UNKNOWN
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: Question) -> ReadResult:
         if question in self.answers:
             return self.answers[question]
         self.open[question] = None

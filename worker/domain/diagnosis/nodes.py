@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from worker.domain.cluster.fields import dig, mappings, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.messages import NETWORK_DOWN
 from worker.domain.diagnosis.structure import condition, holds, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
@@ -32,7 +32,7 @@ LOW_ON = re.compile(r"low on resource: ([\w-]+)")
 LEAST = 64 * 2**20  # bytes above its request from which on a pod counts as the one that used a node up
 
 
-def node_findings(facts: Facts, ref: ObjectRef) -> Iterator[Finding]:
+def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
     """What is wrong with a node by its conditions."""
     manifest = facts.get(ref)
     if manifest is None:
@@ -67,7 +67,7 @@ def _is_problem(entry: dict[str, object]) -> bool:
     return not text(entry.get("reason")).startswith(("No", "Is"))
 
 
-def _not_ready(facts: Facts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Finding]:
+def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Diagnosis]:
     words = f"{text(ready.get('reason'))} {text(ready.get('message'))}"
     remedies = NOT_READY
     if NETWORK_DOWN.search(words):
@@ -92,8 +92,8 @@ def _finding(
     remedies: frozenset[Remedy] | set[Remedy],
     signals: tuple[str, ...],
     also: tuple[ObjectRef, ...] = (),
-) -> Finding:
-    return Finding(
+) -> Diagnosis:
+    return Diagnosis(
         cause=Cause.NODE,
         object=object_,
         sentence=f"{what}.",
@@ -109,11 +109,11 @@ def evicted(pod: Manifest) -> bool:
     return text(dig(pod, "status", "reason")) == "Evicted"
 
 
-def eviction_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Why a pod was evicted: its own limit for local storage, or its node, used up by whoever was far above its request."""
     message = text(dig(pod, "status", "message"))
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
-        yield Finding(
+        yield Diagnosis(
             cause=Cause.EVICTION,
             object=workload,
             sentence=f"{reference(pod)} was evicted because it exceeded its own limit for local storage.",
@@ -127,7 +127,9 @@ def eviction_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Itera
         yield from node_eviction(facts, node, LOW_ON.search(message))
 
 
-def node_eviction(facts: Facts, node: ObjectRef, resource: re.Match[str] | None) -> Iterator[Finding]:
+def node_eviction(
+    facts: ClusterFacts, node: ObjectRef, resource: re.Match[str] | None
+) -> Iterator[Diagnosis]:
     """A node that evicts, and the workload that used it up."""
     culprit = _culprit(facts, node)
     if culprit:
@@ -144,7 +146,7 @@ def node_eviction(facts: Facts, node: ObjectRef, resource: re.Match[str] | None)
     )
 
 
-def _culprit(facts: Facts, node: ObjectRef) -> Finding | None:
+def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that pod."""
     listed = facts.list("Pod").items
     there = [p for p in listed if evicted(p) and dig(p, "spec", "nodeName") in {node.name, None}]
@@ -152,7 +154,7 @@ def _culprit(facts: Facts, node: ObjectRef) -> Finding | None:
     if worst is None or _above_request(worst) < LEAST:
         return None
     owner = root_of(facts, worst)
-    return Finding(
+    return Diagnosis(
         cause=Cause.EVICTION,
         object=owner,
         sentence=f"Pods of {owner} used most above their request on {node}, which then evicted pods.",

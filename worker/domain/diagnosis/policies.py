@@ -7,16 +7,16 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
 from worker.domain.cluster.selectors import selects
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.services import port_of
 from worker.domain.diagnosis.structure import container_specs, created, labels_of, ref_to, template_since
 from worker.domain.values.objects import Manifest, ObjectRef
 
 
 def blocking_findings(
-    facts: Facts, workload: ObjectRef, client: Manifest, service: Manifest, servers: Sequence[Manifest]
-) -> Iterator[Finding]:
+    facts: ClusterFacts, workload: ObjectRef, client: Manifest, service: Manifest, servers: Sequence[Manifest]
+) -> Iterator[Diagnosis]:
     """Policies that refuse the way from a pod to the pods behind a Service it depends on."""
     ports = _target_ports(service, servers)
     if servers:
@@ -38,7 +38,7 @@ def blocking_findings(
             )
 
 
-def dns_findings(facts: Facts, workload: ObjectRef, client: Manifest) -> Iterator[Finding]:
+def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> Iterator[Diagnosis]:
     """Egress policies that leave a pod without DNS."""
     home = reference(client).namespace
     for policy in _selecting(facts, home, client, "Egress"):
@@ -50,13 +50,13 @@ def dns_findings(facts: Facts, workload: ObjectRef, client: Manifest) -> Iterato
 
 
 def _finding(
-    facts: Facts, policy: Manifest, workload: ObjectRef, client: Manifest, what: str
-) -> Iterator[Finding]:
+    facts: ClusterFacts, policy: Manifest, workload: ObjectRef, client: Manifest, what: str
+) -> Iterator[Diagnosis]:
     since, made = template_since(facts, workload, client), created(policy)
     if since is not None and made is not None and made <= since:
         return  # the workload has worked under this policy before, as far as times tell
     ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
-    yield Finding(
+    yield Diagnosis(
         cause=Cause.NETWORK_POLICY,
         object=ref,
         sentence=f"{ref} admits no rule for it: {what}.",
@@ -67,7 +67,7 @@ def _finding(
     )
 
 
-def _selecting(facts: Facts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
+def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
     found = []
     for policy in facts.list("NetworkPolicy", namespace).items:
         types = dig(policy, "spec", "policyTypes") or [
@@ -80,7 +80,7 @@ def _selecting(facts: Facts, namespace: str, pod: Manifest, direction: str) -> l
 
 
 def _admits(
-    facts: Facts,
+    facts: ClusterFacts,
     policy: Manifest,
     rules: str,
     peers: str,
@@ -97,7 +97,7 @@ def _admits(
     return False
 
 
-def _peer_matches(facts: Facts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
+def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
     """Whether a peer of a rule covers a pod. Address ranges count as covering it: pods' addresses are not judged."""
     if "ipBlock" in entry:
         return True

@@ -9,9 +9,9 @@ from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import rollback_revision
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import memory_limit, ref_to, rollout_of, sick_containers
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -22,7 +22,7 @@ KILLED_BY_PROBE = frozenset({137, 143})
 MANY = 3
 
 
-def running_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def running_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Why containers of a pod end, or run without being ready."""
     about = facts.events(workload.namespace, reference(pod))
     for container in sick_containers(pod):
@@ -35,18 +35,18 @@ def running_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterat
             yield _unready(facts, pod, container, workload, about)
 
 
-def _recent(facts: Facts, container: Container, ended: dict[str, object]) -> bool:
+def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
     """Whether the end still matters: lately for a container that fails, just now for one that is well again."""
     at = moment(ended.get("finishedAt"))
     return facts.now is None or at is None or facts.now - at <= (RECENT if container.failing else JUST_NOW)
 
 
-def out_of_memory(facts: Facts, pod: Manifest, container: Container, workload: ObjectRef) -> Finding:
+def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef) -> Diagnosis:
     """The kernel killed the container at its own limit; without a limit it was the node that had no memory left."""
     limit = memory_limit(container)
     if not limit:
         node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
-        return Finding(
+        return Diagnosis(
             cause=Cause.NODE,
             object=node if node.name else workload,
             sentence=f"Container {container.name} of {workload} has no memory limit and was OOMKilled: the node ran out of memory.",
@@ -62,7 +62,7 @@ def out_of_memory(facts: Facts, pod: Manifest, container: Container, workload: O
         and _lowered(rollout.previous, container)
     ):
         remedies.add(Remedy.ROLL_BACK)
-    return Finding(
+    return Diagnosis(
         cause=Cause.OUT_OF_MEMORY,
         object=workload,
         sentence=f"Container {container.name} of {workload} was OOMKilled at its own memory limit of {limit}.",
@@ -88,8 +88,12 @@ def _lowered(previous: Manifest, container: Container) -> bool:
 
 
 def _ended(
-    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Iterator[Finding]:
+    facts: ClusterFacts,
+    pod: Manifest,
+    container: Container,
+    workload: ObjectRef,
+    about: tuple[Happening, ...],
+) -> Iterator[Diagnosis]:
     ended = container.terminated or container.last
     code, reason = whole(ended.get("exitCode")), text(ended.get("reason"))
     if reason in NOT_STARTED or code in {126, 127, 128}:
@@ -110,7 +114,7 @@ def _ended(
             facts, pod, container, workload, f"fails its {probe} probe and is killed (exit code {code})"
         )
         return
-    yield Finding(
+    yield Diagnosis(
         cause=Cause.CRASH_ON_START,
         object=workload,
         sentence=f"Container {container.name} of {workload} ends with exit code {code} ({container.restarts} restarts).",
@@ -122,11 +126,11 @@ def _ended(
 
 
 def defective_start(
-    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, what: str
-) -> Finding:
+    facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef, what: str
+) -> Diagnosis:
     """A container whose command cannot be run as its spec says."""
     revision = rollback_revision(facts, workload, pod, container.name)
-    return Finding(
+    return Diagnosis(
         cause=Cause.DEFECTIVE_START,
         object=workload,
         sentence=f"Container {container.name} of {workload} {what}.",
@@ -149,17 +153,17 @@ def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
 
 
 def probe_finding(
-    facts: Facts,
+    facts: ClusterFacts,
     pod: Manifest,
     container: Container,
     workload: ObjectRef,
     what: str,
     strength: Strength = Strength.TIMED,
-) -> Finding:
+) -> Diagnosis:
     """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
     revision = rollback_revision(facts, workload, pod, container.name)
     remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if revision else set())
-    return Finding(
+    return Diagnosis(
         cause=Cause.PROBE,
         object=workload,
         sentence=f"Container {container.name} of {workload} {what}.",
@@ -173,8 +177,12 @@ def probe_finding(
 
 
 def _unready(
-    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Finding:
+    facts: ClusterFacts,
+    pod: Manifest,
+    container: Container,
+    workload: ObjectRef,
+    about: tuple[Happening, ...],
+) -> Diagnosis:
     port = dig(container.spec, "readinessProbe", "httpGet", "port") or dig(
         container.spec, "readinessProbe", "tcpSocket", "port"
     )
@@ -190,7 +198,7 @@ def _unready(
             Strength.DIRECT,
         )
     failing = sum(e.count for e in about if e.reason == "Unhealthy")
-    return Finding(
+    return Diagnosis(
         cause=Cause.NOT_READY,
         object=workload,
         sentence=f"Container {container.name} of {workload} runs without being ready ({failing} failed probes).",

@@ -9,8 +9,8 @@ from typing import Any
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import condition, container_specs, labels_of, ref_to
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -60,7 +60,7 @@ def unscheduled(pod: Manifest) -> bool:
     return text(found.get("status")) == "False" and text(found.get("reason")) != "SchedulingGated"
 
 
-def scheduling_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Why no node takes the pod. Claims that are not bound are told by the rules for volumes."""
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
@@ -93,7 +93,7 @@ def scheduling_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Ite
         yield from _placement_rules(workload, pod)
 
 
-def unfit_nodes(facts: Facts, pod: Manifest) -> list[ObjectRef]:
+def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     """Nodes that take no pods for the state they are in: not ready, or tainted by their own conditions."""
     if not unscheduled(pod):
         return []
@@ -116,7 +116,7 @@ def _free(obstacles: Obstacles) -> bool:
     )
 
 
-def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Finding]:
+def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
     """Rules between pods, which leave no node although each one by itself would do."""
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
@@ -130,8 +130,8 @@ def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Finding]:
         )
 
 
-def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Finding:
-    return Finding(
+def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:
+    return Diagnosis(
         cause=Cause.NOT_SCHEDULABLE,
         object=workload,
         sentence=f"The pods of {workload} cannot be scheduled: {why}.",
@@ -142,8 +142,10 @@ def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]
     )
 
 
-def _node_finding(workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest) -> Finding:
-    return Finding(
+def _node_finding(
+    workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest
+) -> Diagnosis:
+    return Diagnosis(
         cause=Cause.NOT_SCHEDULABLE,
         object=node,
         sentence=f"Only the {what} of {node} keeps the pods of {workload} from it.",
@@ -154,7 +156,7 @@ def _node_finding(workload: ObjectRef, node: ObjectRef, what: str, remedy: Remed
     )
 
 
-def _unbound_claims(facts: Facts, pod: Manifest, namespace: str) -> bool:
+def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     claims = [facts.get(ref_to("PersistentVolumeClaim", name, namespace)) for name in names]
     return any(claim is None or dig(claim, "status", "phase") != "Bound" for claim in claims)
@@ -249,7 +251,7 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
     return tuple(short)
 
 
-def _used_by_node(facts: Facts) -> dict[str, dict[str, float]] | None:
+def _used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
     """What running pods ask each node for; None when not all pods of the cluster are known."""
     pods = facts.list("Pod")
     if not pods.complete:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from worker.domain.diagnosis.causes import Edge, Finding, Relation, Strength, named
+from worker.domain.diagnosis.causes import Diagnosis, Edge, Relation, Strength, named
 from worker.domain.diagnosis.examine import examine
-from worker.domain.diagnosis.facts import API_VERSIONS, Facts
+from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
 from worker.domain.values.objects import ObjectRef
 
 MAX_STEPS, MAX_OBJECTS = 6, 24
@@ -17,17 +17,17 @@ MAX_STEPS, MAX_OBJECTS = 6, 24
 class Searched:
     """Findings by distance from the signal's resource, and every object that was looked at on the way."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnosis, ...] = ()
     seen: tuple[ObjectRef, ...] = ()
 
 
-def search(facts: Facts, signal: ObjectRef) -> Searched:
+def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
     """Examine the signal's resource and what its state may depend on, the nearest first."""
     start = replace(signal, api_version=signal.api_version or API_VERSIONS.get(signal.kind, ""))
     queue: list[tuple[Edge, ...]] = [(Edge(Relation.SAME, start),)]
     later: list[tuple[Edge, ...]] = []
     seen: dict[tuple[str, str, str], ObjectRef] = {}
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     while (queue or (later and not facts.open and not _explained(findings))) and len(seen) < MAX_OBJECTS:
         path = queue.pop(0) if queue else later.pop(0)
         ref = path[-1].to
@@ -41,7 +41,7 @@ def search(facts: Facts, signal: ObjectRef) -> Searched:
     return Searched(tuple(findings), tuple(seen.values()))
 
 
-def _explained(findings: Sequence[Finding]) -> bool:
+def _explained(findings: Sequence[Diagnosis]) -> bool:
     """Whether more than symptoms is known, so that what every pod depends on need not be looked at."""
     return any(f.strength is not Strength.SYMPTOM for f in findings)
 
@@ -53,7 +53,7 @@ def _still_signal(path: Sequence[Edge]) -> bool:
     )
 
 
-def standing(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def standing(findings: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
     """The findings that explain the others, the best first.
 
     What states its cause by itself stands, the nearest to the signal first; where nothing does, what the order of changes
@@ -71,6 +71,6 @@ def standing(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(f for f in findings if len(f.path) == furthest)
 
 
-def ambiguous(finding: Finding, findings: Sequence[Finding]) -> bool:
+def ambiguous(finding: Diagnosis, findings: Sequence[Diagnosis]) -> bool:
     """Whether something further along is unhealthy too, so that the order of changes at this object proves nothing."""
     return finding.strength is Strength.TIMED and any(len(f.path) > len(finding.path) for f in findings)

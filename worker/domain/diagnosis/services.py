@@ -15,8 +15,8 @@ from worker.domain.cluster.fields import dig, mapping, mappings, name_of, refere
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, named
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -27,7 +27,7 @@ MAX_TEXT = 64 * 1024
 MAX_NAMESPACES = 2
 
 
-def service_findings(facts: Facts, service: ObjectRef) -> Iterator[Finding]:
+def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagnosis]:
     """A Service that selects no pods although pods like that exist, or that leads to a port nobody offers."""
     manifest = facts.get(service)
     selector = strings(dig(manifest, "spec", "selector"))
@@ -55,8 +55,8 @@ def service_findings(facts: Facts, service: ObjectRef) -> Iterator[Finding]:
         yield _finding(service, f"the selector of {service} matches no pod")
 
 
-def _finding(service: ObjectRef, what: str) -> Finding:
-    return Finding(
+def _finding(service: ObjectRef, what: str) -> Diagnosis:
+    return Diagnosis(
         cause=Cause.SERVICE,
         object=service,
         sentence=f"{what[0].upper()}{what[1:]}.",
@@ -90,7 +90,7 @@ def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:
     return any(labels.get(k) == v for k, v in selector.items()) or all(k in labels for k in selector)
 
 
-def workloads_named(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
+def workloads_named(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
     """Workloads of the namespace that have the name of the Service."""
     kinds = ("Deployment", "StatefulSet")
     return [
@@ -101,7 +101,7 @@ def workloads_named(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
     ]
 
 
-def templates_of(facts: Facts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
+def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
     """Workloads whose pods, if there were any, the selector would match."""
     found = []
     for kind in ("Deployment", "StatefulSet"):
@@ -112,7 +112,7 @@ def templates_of(facts: Facts, namespace: str, selector: dict[str, str]) -> list
     return found
 
 
-def workloads_behind(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
+def workloads_behind(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
     """The workloads that a Service leads to, by the pods it selects or by templates that would make such pods."""
     selector = strings(dig(facts.get(service), "spec", "selector"))
     if not selector:
@@ -125,11 +125,11 @@ def workloads_behind(facts: Facts, service: ObjectRef) -> list[ObjectRef]:
     return [reference(w) for w in templates_of(facts, service.namespace, selector)]
 
 
-def idle_finding(manifest: Manifest, ref: ObjectRef) -> Finding | None:
+def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
     """A workload that is scaled to zero."""
     if manifest.get("kind") not in {"Deployment", "StatefulSet"} or dig(manifest, "spec", "replicas") != 0:
         return None
-    return Finding(
+    return Diagnosis(
         cause=Cause.SCALED_TO_ZERO,
         object=ref,
         sentence=f"{ref} is scaled to zero.",
@@ -139,7 +139,7 @@ def idle_finding(manifest: Manifest, ref: ObjectRef) -> Finding | None:
     )
 
 
-def dependencies_of(facts: Facts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:
+def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:
     """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
     specs = [pod_spec_of(pod) for pod in pods[:1]]
     words = _hosts(_texts(facts, specs, workload.namespace))
@@ -161,7 +161,7 @@ def dependencies_of(facts: Facts, pods: Sequence[Manifest], workload: ObjectRef)
     return found
 
 
-def _namespaces(facts: Facts, words: set[str], home: str) -> list[str]:
+def _namespaces(facts: ClusterFacts, words: set[str], home: str) -> list[str]:
     """Other namespaces that a dotted host names, in the cluster's own way of writing it."""
     candidates = {
         parts[1] for w in words if len(parts := w.split(".")) >= 2 and (len(parts) == 2 or parts[2] == "svc")
@@ -173,7 +173,7 @@ def _namespaces(facts: Facts, words: set[str], home: str) -> list[str]:
     return sorted(candidates & there)[:MAX_NAMESPACES]
 
 
-def _texts(facts: Facts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:
+def _texts(facts: ClusterFacts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:
     for spec in specs:
         for container in container_specs(spec):
             yield from (text(e.get("value")) for e in mappings(container.get("env")))

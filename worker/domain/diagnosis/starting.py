@@ -8,8 +8,8 @@ from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
-from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
 from worker.domain.diagnosis.running import defective_start
 from worker.domain.diagnosis.structure import container_specs, holds, ref_to, rollout_of, was_available
@@ -28,7 +28,7 @@ IMAGE_REMEDIES = {
 }
 
 
-def starting_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def starting_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Why a pod that has a node does not run its containers."""
     about = facts.events(workload.namespace, reference(pod))
     for container in containers(pod):
@@ -50,8 +50,12 @@ def _waits(pod: Manifest) -> bool:
 
 
 def _image(
-    facts: Facts, pod: Manifest, container: Container, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Finding:
+    facts: ClusterFacts,
+    pod: Manifest,
+    container: Container,
+    workload: ObjectRef,
+    about: tuple[Happening, ...],
+) -> Diagnosis:
     said = [text(container.waiting.get("message"))]
     said += [
         e.message
@@ -74,7 +78,7 @@ def _image(
         and problem is not ImageProblem.UNAUTHORIZED
     ):
         remedies.add(Remedy.ROLL_BACK)
-    return Finding(
+    return Diagnosis(
         cause=Cause.IMAGE,
         object=workload,
         sentence=f"Container {container.name} of {workload} waits with {text(container.waiting.get('reason'))} ({problem}).",
@@ -86,7 +90,9 @@ def _image(
     )  # fmt: skip
 
 
-def _not_created(facts: Facts, pod: Manifest, container: Container, workload: ObjectRef) -> Iterator[Finding]:
+def _not_created(
+    facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef
+) -> Iterator[Diagnosis]:
     message = text(container.waiting.get("message"))
     part = missing_part(message)
     found = list(_named_references(pod, workload, message)) if part is not MissingPart.NONE else []
@@ -107,8 +113,8 @@ def _named_references(pod: Manifest, workload: ObjectRef, message: str) -> Itera
 
 
 def _missing_references(
-    facts: Facts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Iterator[Finding]:
+    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Iterator[Diagnosis]:
     """ConfigMaps and keys that the spec needs and the cluster does not have; Secrets only by what the kubelet says."""
     used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name")))
     for name in used.config_maps:
@@ -147,7 +153,9 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
     return [key for key in wanted if key not in there]
 
 
-def _missing(facts: Facts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, part: MissingPart) -> Finding:
+def _missing(
+    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, part: MissingPart
+) -> Diagnosis:
     remedies = set()
     if ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload)):
         remedies.add(Remedy.RESTORE_CONFIGURATION)
@@ -157,7 +165,7 @@ def _missing(facts: Facts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, p
     if rollout and rollout.touches("olumes", "env") and ref.name not in _names_in(rollout.previous):
         remedies.add(Remedy.ROLL_BACK)
     what = f"{ref} is missing" if part is MissingPart.OBJECT else f"{ref} lacks a key"
-    return Finding(
+    return Diagnosis(
         cause=Cause.MISSING_CONFIGURATION,
         object=ref,
         sentence=f"{what}, which the pods of {workload} cannot start without.",
@@ -169,7 +177,7 @@ def _missing(facts: Facts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, p
     )
 
 
-def _makers(facts: Facts, ref: ObjectRef) -> list[ObjectRef]:
+def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
     """Objects whose controller should have made a Secret and states that it did not."""
     if ref.kind != "Secret":
         return []
@@ -187,14 +195,14 @@ def _names_in(revision: Manifest) -> set[str]:
     return {*used.config_maps, *used.secrets, *used.claims}
 
 
-def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Finding]:
+def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Diagnosis]:
     """Volumes that cannot be attached or mounted, by typed reasons of the attach controller and the kubelet."""
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     if not attach:
         yield from _runtime(pod, workload, about)
         return
     claims = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
-    yield Finding(
+    yield Diagnosis(
         cause=Cause.VOLUME,
         object=workload,
         strength=Strength.TIMED,
@@ -208,12 +216,12 @@ def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -
     )
 
 
-def _runtime(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Finding]:
+def _runtime(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Diagnosis]:
     """A container that the runtime refuses to create, again and again, by the kubelet's typed reason."""
     failed = [e for e in about if e.reason in {"Failed", "FailedCreatePodSandBox"} and e.count >= REPEATED]
     waiting = {text(c.waiting.get("reason")) for c in containers(pod)}
     if failed and waiting <= {"ContainerCreating", "PodInitializing", ""}:
-        yield Finding(
+        yield Diagnosis(
             cause=Cause.DEFECTIVE_START,
             object=workload,
             sentence=f"The runtime cannot create the containers of {reference(pod)} ({failed[-1].count} attempts).",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, named
-from worker.domain.diagnosis.facts import Facts, Presence
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.scheduling import matches_node, term_matches
 from worker.domain.diagnosis.structure import holds, labels_of, ref_to
 from worker.domain.values.objects import Manifest, ObjectRef
@@ -22,15 +22,15 @@ def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
     return [ref_to("PersistentVolumeClaim", name, namespace) for name in names]
 
 
-def pod_claim_findings(facts: Facts, pod: Manifest, workload: ObjectRef) -> Iterator[Finding]:
+def pod_claim_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """What is wrong with the claims of a pod that waits for them."""
     for claim in claims_of(pod, workload.namespace):
         yield from claim_findings(facts, claim, workload, pod)
 
 
 def claim_findings(
-    facts: Facts, claim: ObjectRef, workload: ObjectRef | None, pod: Manifest | None
-) -> Iterator[Finding]:
+    facts: ClusterFacts, claim: ObjectRef, workload: ObjectRef | None, pod: Manifest | None
+) -> Iterator[Diagnosis]:
     """What is wrong with a claim."""
     also = (workload,) if workload else ()
     if facts.presence(claim) is Presence.ABSENT:
@@ -65,8 +65,8 @@ def claim_findings(
 
 
 def _pending(
-    facts: Facts, claim: ObjectRef, manifest: Manifest, also: tuple[ObjectRef, ...]
-) -> Iterator[Finding]:
+    facts: ClusterFacts, claim: ObjectRef, manifest: Manifest, also: tuple[ObjectRef, ...]
+) -> Iterator[Diagnosis]:
     name = text(dig(manifest, "spec", "storageClassName"))
     storage_class = ref_to("StorageClass", name)
     presence = facts.presence(storage_class) if name else Presence.UNKNOWN
@@ -98,8 +98,12 @@ def _pending(
 
 
 def _bound(
-    facts: Facts, claim: ObjectRef, manifest: Manifest, also: tuple[ObjectRef, ...], pod: Manifest | None
-) -> Iterator[Finding]:
+    facts: ClusterFacts,
+    claim: ObjectRef,
+    manifest: Manifest,
+    also: tuple[ObjectRef, ...],
+    pod: Manifest | None,
+) -> Iterator[Diagnosis]:
     """A bound claim whose volume can only be used on nodes that the pod cannot run on."""
     if pod is None or dig(pod, "spec", "nodeName"):
         return
@@ -125,8 +129,8 @@ def _finding(
     what: str,
     remedies: set[Remedy],
     cause: Cause = Cause.VOLUME,
-) -> Finding:
-    return Finding(
+) -> Diagnosis:
+    return Diagnosis(
         cause=cause,
         object=claim,
         sentence=f"{what[0].upper()}{what[1:]}.",
@@ -137,7 +141,7 @@ def _finding(
     )
 
 
-def volume_findings(facts: Facts, ref: ObjectRef, manifest: Manifest) -> Iterator[Finding]:
+def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """What is wrong with a claim or volume that the signal itself names."""
     if ref.kind == "PersistentVolumeClaim":
         yield from claim_findings(facts, ref, None, None)

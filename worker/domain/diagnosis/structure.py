@@ -26,7 +26,7 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import named
-from worker.domain.diagnosis.facts import API_VERSIONS, Facts
+from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef
 
 WORKLOADS = frozenset(
@@ -50,7 +50,7 @@ def owner_of(manifest: Manifest) -> ObjectRef | None:
     return ObjectRef(kind, name, namespace, text(owner.get("apiVersion")), text(owner.get("uid")))
 
 
-def chain_of(facts: Facts, manifest: Manifest) -> tuple[ObjectRef, ...]:
+def chain_of(facts: ClusterFacts, manifest: Manifest) -> tuple[ObjectRef, ...]:
     """The object and its controlling owners, the top one last, as far as they are known."""
     chain = [reference(manifest)]
     current: Manifest | None = manifest
@@ -63,24 +63,24 @@ def chain_of(facts: Facts, manifest: Manifest) -> tuple[ObjectRef, ...]:
     return tuple(chain)
 
 
-def _owner(facts: Facts, owner: ObjectRef) -> Manifest | None:
+def _owner(facts: ClusterFacts, owner: ObjectRef) -> Manifest | None:
     """Only owners that mostly have an owner themselves are worth a read."""
     if owner.kind == "ReplicaSet":
         return _replica_set(facts, owner)
     return None if owner.kind in {"Deployment", "StatefulSet", "DaemonSet", "CronJob"} else facts.get(owner)
 
 
-def _replica_set(facts: Facts, owner: ObjectRef) -> Manifest | None:
+def _replica_set(facts: ClusterFacts, owner: ObjectRef) -> Manifest | None:
     listed = facts.list("ReplicaSet", owner.namespace)
     return next((item for item in listed.items if name_of(item) == owner.name), None)
 
 
-def root_of(facts: Facts, pod: Manifest) -> ObjectRef:
+def root_of(facts: ClusterFacts, pod: Manifest) -> ObjectRef:
     """The workload that a pod belongs to; the pod itself when nothing controls it."""
     return chain_of(facts, pod)[-1]
 
 
-def pods_of(facts: Facts, workload: ObjectRef) -> list[Manifest]:
+def pods_of(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     """Pods that belong to a workload of any kind, by the chain of owners; by selector for kinds that own nothing."""
     listed = facts.list("Pod", workload.namespace).items
     if workload.kind == "Pod":
@@ -101,7 +101,7 @@ def labels_of(manifest: Manifest) -> dict[str, str]:
     return strings(meta(manifest).get("labels"))
 
 
-def sick_pods(facts: Facts, workload: ObjectRef) -> list[Manifest]:
+def sick_pods(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     """Pods of a workload that something is wrong with. Finished pods that have been replaced are left out."""
     pods = pods_of(facts, workload)
     sick = [pod for pod in pods if pod_failing(pod)]
@@ -193,7 +193,7 @@ class Rollout:
         return False
 
 
-def rollout_of(facts: Facts, workload: ObjectRef) -> Rollout | None:
+def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
     """What the last rollout of a workload changed; None without an earlier revision, or when only marks differ."""
     kind = {"Deployment": "ReplicaSet", "Rollout": "ReplicaSet"}.get(workload.kind, "ControllerRevision")
     if workload.kind not in {"Deployment", "Rollout", "StatefulSet", "DaemonSet"}:
@@ -206,7 +206,7 @@ def rollout_of(facts: Facts, workload: ObjectRef) -> Rollout | None:
     return Rollout(newest, previous, tuple(lines)) if lines else None
 
 
-def template_since(facts: Facts, workload: ObjectRef, pod: Manifest) -> datetime | None:
+def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:
     """Since when the template that the pod was made from has been in use; restarts alone make no other template."""
     for ref in chain_of(facts, pod):
         if ref.kind == "ReplicaSet":
@@ -216,7 +216,7 @@ def template_since(facts: Facts, workload: ObjectRef, pod: Manifest) -> datetime
     return created(manifest) if manifest else None
 
 
-def _same_since(facts: Facts, workload: ObjectRef, revision: Manifest) -> datetime | None:
+def _same_since(facts: ClusterFacts, workload: ObjectRef, revision: Manifest) -> datetime | None:
     template = template_of(revision)
     alike = [
         other
@@ -241,7 +241,7 @@ def names(values: Sequence[Any]) -> list[str]:
     return [found for value in sequence(values) if (found := text(value))]
 
 
-def replica_sets_of(facts: Facts, workload: ObjectRef) -> list[ObjectRef]:
+def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]:
     """The ReplicaSets of a Deployment: they create its pods."""
     if workload.kind not in {"Deployment", "Rollout"}:
         return []
@@ -253,7 +253,7 @@ def has_progressed(manifest: Manifest) -> bool:
     return text(condition(manifest, "Progressing").get("reason")) == "NewReplicaSetAvailable"
 
 
-def was_available(facts: Facts, workload: ObjectRef) -> bool:
+def was_available(facts: ClusterFacts, workload: ObjectRef) -> bool:
     """Whether controllers state that the workload was available at some time after it was made."""
     manifest = facts.get(workload)
     made = created(manifest) if manifest else None
@@ -278,7 +278,7 @@ GITOPS_MARKS = (
 """Keys that GitOps tools put on what they own. Only their presence counts."""
 
 
-def gitops_managed(facts: Facts, *refs: ObjectRef) -> bool:
+def gitops_managed(facts: ClusterFacts, *refs: ObjectRef) -> bool:
     """Whether a GitOps tool would put back a change of one of the objects."""
     for ref in refs:
         head = meta(facts.get(ref)) if ref.kind != "Secret" else {}

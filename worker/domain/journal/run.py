@@ -29,6 +29,7 @@ from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.investigation.steps import ASKED, SAVED_TOOLS
 from worker.domain.journal.second_reader import HEARD
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
+from worker.domain.untrusted.evidence import Evidence
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
@@ -44,6 +45,7 @@ from worker.domain.values.step_kinds import (
     TRIED,
     UNREADABLE,
 )
+from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
 
@@ -188,8 +190,14 @@ class Run:
         )
 
 
-def unanswered(run: Run, ending: Ending, completed_at: datetime) -> AnalysisResult:
-    """A result without an answer, with what all runs have spent so far."""
+def unanswered(
+    run: Run,
+    ending: Ending,
+    completed_at: datetime,
+    corroborated: Corroborated | None = None,
+    evidence: Sequence[Evidence] = (),
+) -> AnalysisResult:
+    """A result without an answer, with what all runs have spent so far, and what rules made of the cluster."""
     return build(
         Ingredients(
             prompt_version=PROMPT_VERSION,
@@ -198,6 +206,8 @@ def unanswered(run: Run, ending: Ending, completed_at: datetime) -> AnalysisResu
             conclusion=conclude(ending),
             approval=Approval(required=False),
             completed_at=completed_at,
+            corroborated=corroborated or Corroborated(),
+            evidence=evidence,
             spent=spent_of(run.steps),
             notes=run.notes,
         )

@@ -24,6 +24,7 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.verdict.approval.text import without_secrets
 from worker.domain.verdict.checks.workflow import repeats
+from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Conclusion, WorkflowFate
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable
 
@@ -45,6 +46,7 @@ class Ingredients:
     attempts: Sequence[Attempt] = ()
     evidence: Sequence[Evidence] = ()
     detected_labels: DetectedLabels | None = None
+    corroborated: Corroborated = field(default_factory=Corroborated)
     spent: Spent = field(default_factory=Spent)
     model: str = ""
     warnings: Sequence[str] = ()
@@ -73,6 +75,11 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         is_actionable=conclusion.is_actionable,
         approval=without_secrets(parts.approval, redact),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
+        corroboration=parts.corroborated.corroboration,
+        parameter_origins=dict(parts.corroborated.origins)
+        if conclusion.workflow is WorkflowFate.KEPT
+        else {},
+        diagnosis=parts.corroborated.causes,
         detected_labels=parts.detected_labels,
         evidence=tuple(
             analysis.EvidenceItem(id=e.id, source=e.source, summary=_word(e.scope)) for e in parts.evidence

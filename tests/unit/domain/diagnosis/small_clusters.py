@@ -7,25 +7,25 @@ from typing import Any
 from tests.fakes.manifests import NOW, crashing, deployment, obj, pod, replica_set, template
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.cluster.fields import reference
-from worker.domain.diagnosis.actions import Action
-from worker.domain.diagnosis.causes import Finding
-from worker.domain.diagnosis.corroborate import Claim, Corroboration, corroborate, diagnose
+from worker.domain.diagnosis.actions import ProposedAction
+from worker.domain.diagnosis.causes import Diagnosis
+from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
-from worker.domain.diagnosis.facts import Facts
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.workflows import Workflow
 
 
-async def findings(*manifests: Manifest, about: Manifest | ObjectRef) -> tuple[Finding, ...]:
+async def findings(*manifests: Manifest, about: Manifest | ObjectRef) -> tuple[Diagnosis, ...]:
     """What stands and the rest, for a signal about an object."""
     signal = about if isinstance(about, ObjectRef) else reference(about)
-    facts = Facts(now=NOW)
+    facts = ClusterFacts(now=NOW)
     return await Investigator(MemoryCluster(manifests)).conclude(facts, lambda f: diagnose(f, signal))
 
 
-async def judged(*manifests: Manifest, about: Manifest, claim: Claim) -> Corroboration:
+async def judged(*manifests: Manifest, about: Manifest, claim: Claim) -> ClaimVerdict:
     """The verdict on a claim."""
-    facts = Facts(now=NOW)
+    facts = ClusterFacts(now=NOW)
     signal = reference(about)
     return await Investigator(MemoryCluster(manifests)).conclude(
         facts, lambda f: corroborate(f, signal, claim)
@@ -39,7 +39,7 @@ def claim(blamed: Manifest, action_type: str = "", **fields: Any) -> Claim:
         return Claim(ref)
     labels = fields.pop("labels", {})
     workflow = Workflow("some-v1", action_type, labels=labels)
-    return Claim(ref, Action(workflow, targets=fields.pop("targets", (ref,)), **fields))
+    return Claim(ref, ProposedAction(workflow, targets=fields.pop("targets", (ref,)), **fields))
 
 
 def workload(name: str = "api", *, status: dict[str, Any] | None = None, **container: Any) -> list[Manifest]:

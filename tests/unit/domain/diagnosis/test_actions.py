@@ -4,8 +4,8 @@ import pytest
 
 from tests.fakes.manifests import crashing
 from tests.unit.domain.diagnosis.small_clusters import claim, judged, waiting, workload
-from worker.domain.diagnosis.actions import Action, misfit, remedies_of
-from worker.domain.diagnosis.causes import Cause, Finding, Remedy, Strength
+from worker.domain.diagnosis.actions import ProposedAction, misfit, remedies_of
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.corroborate import Doubt
 from worker.domain.diagnosis.structure import ref_to
 from worker.domain.values.workflows import Workflow
@@ -45,11 +45,11 @@ def test_names_of_actions(action_type, remedy):
 
 
 def finding(**fields):
-    return Finding(fields.pop("cause", Cause.CONTROLLER), API, "It is broken.", **fields)
+    return Diagnosis(fields.pop("cause", Cause.CONTROLLER), API, "It is broken.", **fields)
 
 
 def other(signal="Broken", component="apps/v1/Deployment"):
-    return Action(
+    return ProposedAction(
         Workflow("x-v1", "Frobnicate", labels={"signal_type": (signal,), "component": (component,)}), (API,)
     )
 
@@ -62,7 +62,7 @@ def test_an_action_that_is_not_understood_fits_by_what_its_workflow_declares():
 
 
 def test_an_action_on_something_else_does_not_fit():
-    action = Action(Workflow("x-v1", "IncreaseMemoryLimits"), (ref_to("Deployment", "web", "shop"),))
+    action = ProposedAction(Workflow("x-v1", "IncreaseMemoryLimits"), (ref_to("Deployment", "web", "shop"),))
     assert misfit(action, finding(remedies=frozenset({Remedy.INCREASE_MEMORY})))
 
 

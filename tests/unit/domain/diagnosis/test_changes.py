@@ -125,7 +125,7 @@ async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an
     from tests.fakes.memory_cluster import MemoryCluster
     from worker.domain.diagnosis.corroborate import corroborate
     from worker.domain.diagnosis.driver import Budget, Investigator
-    from worker.domain.diagnosis.facts import Facts
+    from worker.domain.diagnosis.facts import ClusterFacts
     from worker.domain.values.errors import ClusterReason
 
     api = rolled_out(failed_at="2026-06-04T15:05:00Z")
@@ -133,6 +133,6 @@ async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an
     cluster.fail(ClusterReason.FORBIDDEN, kind="Service")
     wanted = claim(api[0], "RollbackDeployment")
     verdict = await Investigator(cluster, Budget()).conclude(
-        Facts(), lambda f: corroborate(f, reference(api[0]), wanted)
+        ClusterFacts(), lambda f: corroborate(f, reference(api[0]), wanted)
     )
     assert verdict.doubt is Doubt.UNKNOWN

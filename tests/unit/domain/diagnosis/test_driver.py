@@ -5,7 +5,7 @@ import asyncio
 from tests.fakes.manifests import NOW, deployment, event, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.domain.diagnosis.driver import Budget, Investigator
-from worker.domain.diagnosis.facts import Facts, Presence, Question
+from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question
 from worker.domain.diagnosis.structure import ref_to
 from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import Listing, ListQuery
@@ -18,7 +18,7 @@ async def test_rules_run_again_until_nothing_is_open():
         found = facts.get(POD)
         return facts.presence(ref_to("ConfigMap", "conf", "shop")) if found else None
 
-    facts = Facts()
+    facts = ClusterFacts()
     assert await Investigator(MemoryCluster([pod("api-1")])).conclude(facts, rules) is Presence.ABSENT
     assert not facts.open
     assert not facts.unsettled
@@ -26,7 +26,7 @@ async def test_rules_run_again_until_nothing_is_open():
 
 async def test_reads_within_one_run_happen_once():
     cluster = MemoryCluster([pod("api-1"), pod("api-2")])
-    investigator, facts = Investigator(cluster), Facts()
+    investigator, facts = Investigator(cluster), ClusterFacts()
     for _ in range(2):
         assert len((await investigator.conclude(facts, lambda f: f.list("Pod", "shop"))).items) == 2
     assert await investigator.conclude(facts, lambda f: f.get(POD)) is not None
@@ -34,7 +34,7 @@ async def test_reads_within_one_run_happen_once():
 
 
 async def test_what_is_beyond_the_budget_stays_open():
-    facts = Facts()
+    facts = ClusterFacts()
     names = [ref_to("Pod", f"api-{n}", "shop") for n in range(5)]
     found = await Investigator(MemoryCluster(), Budget(reads=2)).conclude(
         facts, lambda f: [f.presence(n) for n in names]
@@ -51,7 +51,7 @@ async def test_a_slow_cluster_costs_no_more_than_the_time_that_is_allowed():
                 await asyncio.Event().wait()
             return await super().get(ref)
 
-    facts = Facts()
+    facts = ClusterFacts()
     asked = [POD, ref_to("Pod", "slow", "shop")]
     cluster = Slow([pod("api-1")])
     found = await Investigator(cluster, Budget(seconds=0.05)).conclude(
@@ -63,7 +63,7 @@ async def test_a_slow_cluster_costs_no_more_than_the_time_that_is_allowed():
 async def test_forbidden_is_unknown_and_a_kind_that_is_not_served_has_no_objects():
     cluster = MemoryCluster([pod("api-1")])
     cluster.fail(ClusterReason.FORBIDDEN, kind="Pod")
-    facts = Facts()
+    facts = ClusterFacts()
     investigator = Investigator(cluster)
     assert await investigator.conclude(facts, lambda f: f.presence(POD)) is Presence.UNKNOWN
     assert not (await investigator.conclude(facts, lambda f: f.list("Pod", "shop"))).complete
@@ -74,14 +74,16 @@ async def test_forbidden_is_unknown_and_a_kind_that_is_not_served_has_no_objects
 
 async def test_secrets_are_never_read():
     cluster = MemoryCluster()
-    found = await Investigator(cluster).conclude(Facts(), lambda f: f.presence(ref_to("Secret", "s", "shop")))
+    found = await Investigator(cluster).conclude(
+        ClusterFacts(), lambda f: f.presence(ref_to("Secret", "s", "shop"))
+    )
     assert found is Presence.UNKNOWN
     assert cluster.calls == []
 
 
 async def test_pods_of_a_node_are_asked_for_by_field():
     cluster = MemoryCluster([pod("api-1")])
-    found = await Investigator(cluster).conclude(Facts(), lambda f: f.list("Pod", node="node-1"))
+    found = await Investigator(cluster).conclude(ClusterFacts(), lambda f: f.list("Pod", node="node-1"))
     assert len(found.items) == 1
     assert cluster.calls[0].query == ListQuery(
         "Pod", "", "v1", field_selector="spec.nodeName=node-1", limit=500
@@ -89,16 +91,18 @@ async def test_pods_of_a_node_are_asked_for_by_field():
 
 
 def test_an_object_missing_from_a_cut_list_is_unknown():
-    facts = Facts(answers={Question("Pod", "shop", "", "v1"): Listing((), complete=False)})
+    facts = ClusterFacts(answers={Question("Pod", "shop", "", "v1"): Listing((), complete=False)})
     assert facts.presence(POD) is Presence.UNKNOWN
     assert facts.unsettled
 
 
 def test_an_answer_of_the_wrong_form_is_unknown():
     question = Question("Pod", "shop", "api-1", "v1")
-    assert Facts(answers={question: Listing(())}).presence(POD) is Presence.UNKNOWN
+    assert ClusterFacts(answers={question: Listing(())}).presence(POD) is Presence.UNKNOWN
     assert (
-        not Facts(answers={Question("Pod", "shop", "", "v1"): Presence.UNKNOWN}).list("Pod", "shop").complete
+        not ClusterFacts(answers={Question("Pod", "shop", "", "v1"): Presence.UNKNOWN})
+        .list("Pod", "shop")
+        .complete
     )
 
 
@@ -106,7 +110,7 @@ async def test_events_are_found_by_kind_and_name():
     owner = deployment("api")
     cluster = MemoryCluster([event(owner, "ScalingReplicaSet", "x"), event(pod("api"), "BackOff", "y")])
     found = await Investigator(cluster).conclude(
-        Facts(NOW), lambda f: f.events("shop", ref_to("Pod", "api", "shop"))
+        ClusterFacts(NOW), lambda f: f.events("shop", ref_to("Pod", "api", "shop"))
     )
     assert [e.reason for e in found] == ["BackOff"]
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.analysis import Approval, ApprovalFactor
+from schemas.analysis import (
+    Approval,
+    ApprovalFactor,
+    Corroboration,
+    CorroborationSource,
+    ParameterOrigin,
+)
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.safety import SafetyContext
@@ -25,6 +31,7 @@ from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.verdict import Accepted, actionable
 
 PRODUCTION = "production"
+NOT_CORROBORATED = Corroboration(by=CorroborationSource.NONE)
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
 """Of a list or map in the input; more are cut."""
@@ -39,7 +46,8 @@ class PolicyFacts:
     `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
     workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
     `estimated_downtime_seconds` is None when nobody knows. `unverified` says that the existence of `affected` could not be
-    checked.
+    checked. `corroboration` says whether the state of the cluster bears the answer out, `parameter_origins` where the values of
+    the workflow's parameters come from.
     """
 
     affected: ObjectRef
@@ -60,6 +68,8 @@ class PolicyFacts:
     estimated_risk: str = ""
     recovery_attempt: int | None = None
     injection_suspected: bool = False
+    corroboration: Corroboration = NOT_CORROBORATED
+    parameter_origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
     unverified: bool = False
 
 
@@ -70,6 +80,8 @@ def policy_facts(
     labels: DetectedLabels | None,
     confidence_threshold: float,
     injection: bool,
+    corroboration: Corroboration | None,
+    origins: Mapping[str, ParameterOrigin],
 ) -> PolicyFacts:
     """What approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
@@ -95,6 +107,8 @@ def policy_facts(
         estimated_risk=answered.estimated_risk if answered else "",
         recovery_attempt=attempt_number(request),
         injection_suspected=injection,
+        corroboration=corroboration or NOT_CORROBORATED,
+        parameter_origins=origins,
         unverified=accepted.unverified,
     )
 
@@ -142,6 +156,8 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "recovery_attempt_number": facts.recovery_attempt or 0,
         "injection_detected": facts.injection_suspected,
         "injection_suspected": facts.injection_suspected,
+        "corroboration": _corroboration(facts.corroboration),
+        "parameter_origins": {name: str(origin) for name, origin in facts.parameter_origins.items()},
         "unverified": facts.unverified,
     }
     return {name: _bounded(value) for name, value in (whole | downtime).items()}
@@ -172,6 +188,22 @@ def merge_approval(policy: Approval, factors: Sequence[ApprovalFactor]) -> Appro
         factors=tuple(dict.fromkeys((*(policy.factors or told), *factors))),
         risk_factors=policy.risk_factors,
     )
+
+
+def _corroboration(found: Corroboration) -> dict[str, Any]:
+    blamed = found.object
+    ref = (
+        ObjectRef(blamed.kind, blamed.name, blamed.namespace, blamed.api_version)
+        if blamed
+        else ObjectRef("", "")
+    )
+    return {
+        "by": str(found.by),
+        "object": _resource(ref),
+        "finding": found.finding,
+        "doubt": found.doubt,
+        "reason": found.reason,
+    }
 
 
 def _resource(ref: ObjectRef) -> dict[str, str]:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from schemas.analysis import AffectedResource, Corroboration, CorroborationSource, ParameterOrigin
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
@@ -27,10 +28,17 @@ EXAMPLE = PolicyFacts(
     warnings=("the memory limit was raised an hour ago",),
     estimated_downtime_seconds=10,
     estimated_risk="low",
+    corroboration=Corroboration(
+        by=CorroborationSource.RULES,
+        object=AffectedResource(kind="Deployment", name="api", namespace="shop", api_version="apps/v1"),
+        finding="stale_configuration",
+        reason="The containers of Deployment shop/api started before ConfigMap shop/api changed.",
+    ),
+    parameter_origins={"TARGET_RESOURCE_NAME": ParameterOrigin.CODE},
 )
 SOMETIMES = frozenset({"estimated_downtime_seconds", "action.estimated_downtime_seconds"})
 """Left out when unknown."""
-OPEN_MAPS = frozenset({"custom_labels"})
+OPEN_MAPS = frozenset({"custom_labels", "parameter_origins"})
 """May have any key."""
 LABELS = "detected_labels"
 """Has only the labels that are known, each in both spellings."""

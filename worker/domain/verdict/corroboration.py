@@ -1,0 +1,169 @@
+"""Asks the cluster whether it bears an accepted answer out, and tells it in the words of the result.
+
+It runs after the answer only: nothing of it reaches a model before. What it reads becomes evidence, so that an approver sees
+what was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from schemas.analysis import (
+    AffectedResource,
+    Corroboration,
+    CorroborationSource,
+    DiagnosedCause,
+    ParameterOrigin,
+)
+from worker.domain.diagnosis.actions import ProposedAction
+from worker.domain.diagnosis.causes import Diagnosis
+from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
+from worker.domain.diagnosis.driver import Budget, Investigator
+from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
+from worker.domain.values.objects import Listing, ObjectRef
+from worker.domain.values.ports import Cluster
+from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.verdict import Accepted, actionable
+
+SOURCE = "corroboration"
+MAX_CAUSES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Corroborated:
+    """What the rules made of an answer, or of the cluster without one, and how many reads it took."""
+
+    corroboration: Corroboration | None = None
+    causes: tuple[DiagnosedCause, ...] = ()
+    origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
+    reads: int = 0
+
+    @property
+    def of_model(self) -> tuple[str, ...]:
+        """Parameters whose values the model alone chose."""
+        return tuple(name for name, origin in self.origins.items() if origin is ParameterOrigin.MODEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Corroborator:
+    """Judges answers about one signal by the state of the cluster. `now` is when the signal was received."""
+
+    cluster: Cluster
+    signal: ObjectRef
+    now: datetime
+    budget: Budget = field(default_factory=Budget)
+
+    async def judge(self, accepted: Accepted, evidence: EvidenceLog) -> Corroborated:
+        """Whether the cluster bears the answer out. What was read is added to the evidence. Never raises ClusterError."""
+        facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
+        investigator = Investigator(self.cluster, self.budget)
+        verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
+        ids = _keep(facts, evidence)
+        return Corroborated(
+            corroboration=_told(verdict, ids),
+            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None),
+            reads=len(facts.answers),
+        )
+
+    async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
+        """What the rules make of the cluster without an answer, the likeliest cause first. Never raises ClusterError."""
+        facts = ClusterFacts(now=self.now)
+        found = await Investigator(self.cluster, self.budget).conclude(
+            facts, lambda known: diagnose(known, self.signal)
+        )
+        _keep(facts, evidence)
+        return Corroborated(causes=tuple(map(_cause, found[:MAX_CAUSES])), reads=len(facts.answers))
+
+
+def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
+    items = (
+        Evidence(SOURCE, told(question, result), "", kind=EvidenceKind.FACTS)
+        for question, result in facts.answers.items()
+    )
+    return tuple(evidence.add(item).id for item in items)
+
+
+def claim_of(accepted: Accepted) -> Claim:
+    """What an accepted answer states."""
+    if accepted.workflow is None:
+        return Claim(actionable(accepted))
+    targets = (accepted.target,) if accepted.target else ()
+    action = ProposedAction(
+        accepted.workflow,
+        targets,
+        revision=_number(accepted.parameters, "REVISION"),
+        replicas=_number(accepted.parameters, "REPLICAS"),
+    )
+    return Claim(actionable(accepted), action)
+
+
+def _number(parameters: Mapping[str, Any], word: str) -> int | None:
+    """The whole number of the only parameter whose name has the word."""
+    found = [
+        v
+        for n, v in parameters.items()
+        if word in n.upper() and isinstance(v, int) and not isinstance(v, bool)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def parameter_origins(accepted: Accepted, finding: Diagnosis | None) -> dict[str, ParameterOrigin]:
+    """Where each parameter of the chosen workflow comes from.
+
+    Code sets those that name the target, and checks a revision and names of objects against the finding that bears the answer
+    out. A value equal to the catalog's default is the catalog's, whoever wrote it down.
+    """
+    if accepted.workflow is None:
+        return {}
+    names = {ref.name for ref in finding.subjects} if finding else set()
+    origins = {}
+    for name, value in accepted.parameters.items():
+        declared = accepted.workflow.parameter(name)
+        checked = value in names or (
+            finding is not None and "REVISION" in name.upper() and value == finding.revision
+        )
+        if target_part(name) or checked:
+            origins[name] = ParameterOrigin.CODE
+        elif declared is not None and declared.default is not None and value == declared.default:
+            origins[name] = ParameterOrigin.CATALOG_DEFAULT
+        else:
+            origins[name] = ParameterOrigin.MODEL
+    return origins
+
+
+def told(question: Question, result: ReadResult) -> str:
+    """What was read, in one line."""
+    if isinstance(result, Listing):
+        return f"{question}: {len(result.items)}{'' if result.complete else ', and more'}"
+    return f"{question}: {result if isinstance(result, Presence) else Presence.PRESENT}"
+
+
+def _told(verdict: ClaimVerdict, ids: tuple[str, ...]) -> Corroboration:
+    finding = verdict.finding
+    return Corroboration(
+        by=CorroborationSource.RULES if verdict.borne_out else CorroborationSource.NONE,
+        object=_resource(finding.object) if finding else None,
+        finding=finding.cause if finding else "",
+        evidence=ids,
+        doubt=verdict.doubt or "",
+        reason=verdict.reason,
+    )
+
+
+def _cause(finding: Diagnosis) -> DiagnosedCause:
+    return DiagnosedCause(
+        cause=finding.cause,
+        object=_resource(finding.object),
+        summary=finding.sentence,
+        signal_types=finding.signals,
+    )
+
+
+def _resource(ref: ObjectRef) -> AffectedResource:
+    return AffectedResource(
+        kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
+    )
