@@ -54,9 +54,12 @@ async def test_an_accepted_answer_completes_the_request():
     assert sources[-1] == "corroboration"
     assert result.detected_labels is not None
     assert [EventType.REQUEST_ACCEPTED, EventType.ENRICHMENT_COMPLETED] == event_types(world)[:2]
-    assert [EventType.VALIDATION_ATTEMPT, EventType.POLICY_DECIDED, EventType.RESPONSE_COMPLETE] == (
-        event_types(world)[-3:]
-    )
+    assert [
+        EventType.VALIDATION_ATTEMPT,
+        EventType.CORROBORATION_CHECKED,
+        EventType.POLICY_DECIDED,
+        EventType.RESPONSE_COMPLETE,
+    ] == event_types(world)[-4:]
 
 
 async def test_what_the_catalog_knows_overwrites_what_the_model_says():
