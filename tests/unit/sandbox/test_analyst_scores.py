@@ -6,6 +6,7 @@ Everything runs in this process: the real enrichment, prompt, tools, loop and ve
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Sequence
 from functools import cache
@@ -16,6 +17,7 @@ import pytest
 
 from tests.corpus_files import CORPUS, full_cases_dir
 from tests.fakes.analyst_scoring import Ran, figures, run_case
+from tests.fakes.manifests import event, pod
 from worker.adapters.file_catalog import FileCatalog
 
 SCENARIOS = Path(__file__).parents[2] / "analyst_scenarios"
@@ -99,3 +101,19 @@ async def test_a_small_incident(name: str, catalog: FileCatalog) -> None:
 def _known_signals(ran: Ran) -> str:
     """Names the request knew: those that the catalog lists appear in what was said."""
     return str(ran.requests[-1])
+
+
+@pytest.mark.slow
+async def test_events_of_an_unrelated_namespace_change_no_answer(tmp_path: Path) -> None:
+    """The API server lists them first: by namespace and name, not by time."""
+    case = shutil.copytree(CORPUS / "cases" / "025-evictions-node-memory-pressure", tmp_path / "case")
+    catalog = await FileCatalog.open(CORPUS / "catalog")
+    quiet = await run_case(case, catalog)
+    noise = [
+        event(pod(f"n-{i}", namespace="aaa-busy"), "Noise", f"{i}", type="Warning" if i % 3 else "Normal")
+        for i in range(5_001)
+    ]
+    (case / "cluster" / "noise.json").write_text(json.dumps({"kind": "List", "items": noise}))
+    busy = await run_case(case, catalog)
+    assert quiet.result.affected_resource == busy.result.affected_resource
+    assert quiet.result.selected_workflow == busy.result.selected_workflow

@@ -153,15 +153,25 @@ class Timeline:
 
 
 def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
-    """The newest events within the budget. Warnings take precedence: normal events get the room that is left."""
+    """The newest events within the budget, oldest first.
+
+    Warnings take precedence, and of each group the newest event of each reason, kind and namespace: many like it must
+    not push out the only event of another kind.
+    """
+    newest = range(len(items) - 1, -1, -1)
+    leading = frozenset({_group(item): index for index, item in enumerate(items)}.values())
+    ranked = sorted(newest, key=lambda index: (not items[index].warning, index not in leading))
     room, shown = max_tokens, set[int]()
-    by_worth = sorted(range(len(items)), key=lambda i: (not items[i].warning, -i))
-    for index in by_worth:
+    for index in ranked:
         cost = estimate_tokens(items[index].line()) + 1
         if cost <= room:
             shown.add(index)
             room -= cost
     return Timeline(tuple(items[i].line() for i in sorted(shown)), len(items) - len(shown))
+
+
+def _group(item: Happening) -> tuple[str, ...]:
+    return item.type, item.reason, item.about.kind, item.about.namespace
 
 
 def since_moment(since: str, now: datetime) -> datetime | None:

@@ -119,3 +119,11 @@ def test_any_objects_make_a_timeline_within_the_budget(events, budget):
     shown = timeline(happenings(events), budget)
     assert estimate_tokens(shown.body) <= budget
     assert len(shown.lines) == len(shown.body.split("\n")) or not shown.lines
+
+
+def test_many_alike_do_not_push_out_the_only_one_of_its_kind():
+    crowd = [event(pod(f"aaa-{i}", namespace="busy"), "Noise", f"{i}", uid=f"n{i}") for i in range(200)]
+    rare = event(API, "Evicted", "low on memory", first="2026-06-04T14:00:00Z", last="2026-06-04T14:00:00Z")
+    shown = lines(*crowd, rare, tokens=200)
+    assert "Evicted" in shown[0]
+    assert "Noise" in shown[-1]
