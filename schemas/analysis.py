@@ -33,7 +33,7 @@ class Status(enum.StrEnum):
 
 
 class HumanReviewReason(enum.StrEnum):
-    """Why a person must look. Closed: consumers fail on values they do not know; details go into the detail field."""
+    """Why a result needs human review. Closed: consumers fail on values they do not know; details go into the detail field."""
 
     WORKFLOW_NOT_FOUND = "workflow_not_found"
     IMAGE_MISMATCH = "image_mismatch"
@@ -82,7 +82,7 @@ class SelectedWorkflow(Message):
     version: Text = ""
     """Version, from the catalog."""
     title: Text = ""
-    """Name for people, from the catalog."""
+    """Human-readable name, from the catalog."""
     action_type: Text = ""
     """Action type, from the catalog."""
     container_image: Text = ""
@@ -100,7 +100,7 @@ class SelectedWorkflow(Message):
 
 
 class AlternativeWorkflow(Message):
-    """Another workflow that was considered: context for a person, never a fallback."""
+    """Another workflow that was considered: context for a human, never a fallback."""
 
     workflow_id: Needed
     """Id in the catalog."""
@@ -305,7 +305,7 @@ class AnalysisResult(Message):
     alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
     """What else was considered."""
     needs_human_review: Flag
-    """A person must look; nothing may be executed."""
+    """A human must review the result; nothing may be executed."""
     human_review_reason: HumanReviewReason | None = None
     """Why."""
     human_review_detail: Text = ""
@@ -313,9 +313,9 @@ class AnalysisResult(Message):
     is_actionable: Flag | None = None
     """Whether something can be done; None when not assessed."""
     approval: Approval
-    """Whether a person must approve before the workflow is executed."""
+    """Whether a human must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()
-    """What should make a person think."""
+    """What an approver should know."""
     corroboration: Corroboration | None = None
     """Whether the state of the cluster bears the answer out; None when there was no answer to judge."""
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
@@ -339,7 +339,7 @@ class AnalysisResult(Message):
     request_digest: Sha256
     """Digest of the request this answers."""
     notes: tuple[Text, ...] = ()
-    """Small print for engineers."""
+    """Technical remarks for engineers."""
     raw_analysis: Text = ""
     """The last answer of the model, with secrets removed."""
     completed_at: Timestamp

@@ -183,7 +183,7 @@ class ValidationAttempted(Message):
     workflow_id: Text | None = None
     """The workflow it named."""
     human_review_reason: HumanReviewReason | None = None
-    """Why a person must look, if no better answer comes."""
+    """The review reason, unless a later answer is accepted."""
     is_final_attempt: Flag = False
     """No further attempt follows."""
 
@@ -197,9 +197,9 @@ class AlignmentChecked(Message):
     second_model: Text | None = None
     """The second model, if there is one."""
     problem: Text = ""
-    """Why the second model gave no opinion on everything; then a person must approve."""
+    """Why the second model gave no complete opinion."""
     misaligned: Flag = False
-    """The answer follows such words: a person must look."""
+    """The answer follows such text."""
 
 
 class CorroborationChecked(Message):
@@ -239,13 +239,13 @@ class ResponseComplete(Message):
     status: Status
     """What became of the request."""
     human_review_reason: HumanReviewReason | None = None
-    """Why a person must look, if so."""
+    """Why the result needs human review, if it does."""
     workflow_id: Text | None = None
     """The workflow selected."""
     confidence: Fraction | None = None
     """Its confidence."""
     approval_required: Flag = False
-    """A person must approve."""
+    """A human must approve."""
     result_sha256: Sha256
     """SHA-256 of the published body."""
     usage: Usage = Usage()

@@ -164,7 +164,7 @@ class Signal(Message):
     safety_context: SafetyContext | None = None
     """What may and may not be done."""
     expires_at: Timestamp | None = None
-    """After this a decision is of no use: a person takes over."""
+    """After this time a decision is of no use: the incident is escalated to a human."""
     safety_elsewhere: Annotated[None, Removed("safety_context")] = Field(
         default=None,
         exclude=True,

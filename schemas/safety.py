@@ -25,7 +25,7 @@ LIMITS_ELSEWHERE = (
     "forbidden_actions",
     "forbiddenActions",
 )
-"""Where senders put limits by mistake."""
+"""Fields in which senders put limits by mistake."""
 
 
 class SafetyMessage(Message):
@@ -40,7 +40,7 @@ class SafetyConstraints(SafetyMessage):
     max_downtime_seconds: Count | None = None
     """Longest acceptable downtime; absent means no limit was given."""
     requires_approval: Flag = False
-    """A person must approve, whatever the policy says."""
+    """A human must approve, whatever the policy says."""
     allowed_actions: Words | None = None
     """Anything else needs approval; absent means no list was given."""
     forbidden_actions: Words = ()

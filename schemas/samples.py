@@ -245,7 +245,7 @@ def completed() -> AnalysisResult:
 
 
 def review() -> AnalysisResult:
-    """A result of a recovery that a person must look at."""
+    """A result of a recovery that needs human review."""
     return AnalysisResult(
         kind=RequestKind.RECOVERY,
         incident_id="inc-1",

@@ -226,7 +226,7 @@ def warnings(known: KnownHistory, recent: Sequence[PastRemediation]) -> list[str
         lines.append("regression: the spec is again what it was before an earlier remediation")
     failed = dict.fromkeys(item.action for item in failed_here(known) if item.action)
     lines += [
-        f"failed on this very spec: {_word(action)}; choosing it again needs a rationale and a person's approval"
+        f"failed on this very spec: {_word(action)}; choosing it again needs a rationale and human approval"
         for action in failed
     ]
     for action, scores in declining(recent).items():

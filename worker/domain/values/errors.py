@@ -91,7 +91,7 @@ class GiveUpReason(enum.StrEnum):
 BLOCKING = frozenset(
     {GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP, GiveUpReason.MODEL_NOT_FOUND}
 )
-"""Nothing can be analysed until a person acts."""
+"""Every call of the model fails in the same way until somebody changes a key, a limit or a setting."""
 
 
 def believed(after: float) -> float:
