@@ -14,7 +14,7 @@ from tests.nats_servers import free_ports
 
 SCRIPT = Path(__file__).parent / "fakes" / "third_party_mcp.py"
 COMMAND = (sys.executable, str(SCRIPT))
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 100.0
 
 
 @dataclass

@@ -26,7 +26,7 @@ from schemas.subjects import Subjects
 from worker.adapters.nats.provision import provision, wanted
 from worker.sandbox.nats_server import NatsServer
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 100
 """For an answer that must come: a slow machine is no failure."""
 LOWEST_PORT, PORTS = 10_000, 20_000
 _tried = itertools.count(os.getpid() * 997)  # processes that test at the same time begin far from each other

@@ -22,7 +22,8 @@ from urllib.parse import quote
 
 import asyncpg
 
-START_SECONDS = 30
+PATIENCE_SECONDS = 150
+"""For a start or stop: the machine may be busy."""
 OWNER = "catalog_owner"
 UNPRIVILEGED = "nobody"
 """Who runs it where the tests are root: PostgreSQL refuses to."""
@@ -80,7 +81,7 @@ class PostgresServer:
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         """Ready is what the server itself writes into its file of facts."""
-        facts, end = self.directory / "data" / "postmaster.pid", time.monotonic() + START_SECONDS
+        facts, end = self.directory / "data" / "postmaster.pid", time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
                 lines = facts.read_text().splitlines()
@@ -96,7 +97,7 @@ class PostgresServer:
         """Connections are cut, as by `pg_ctl stop -m fast`; with SIGQUIT nothing is written any more."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(START_SECONDS)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
     def url(self, database: str, user: str = OWNER, password: str = "") -> str:

@@ -184,7 +184,7 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         signing = {"RCA_AUDIT__SIGNING_KEY_FILE": str(key_file)}
         async with started(s.worker(**signing)) as first:
             await s.submit()
-            await asyncio.wait_for(script.asked.wait(), 40)
+            await asyncio.wait_for(script.asked.wait(), 100)
             await first.kill()
         env = {"RCA_NATS__SERVERS": s.env["RCA_NATS__SERVERS"]}
         running_on = await rca("audit", "verify", "--json", env=env)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.pipeline import CATALOG
+from tests.waiting import until
 from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings
 from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig
@@ -25,14 +24,10 @@ async def test_a_refused_change_is_told_beside_readiness_and_in_the_metrics(tmp_
         told = worker.notices["catalog"]
         assert "" == told()
         (directory / "b.yaml").write_text("workflow_id: b\n", encoding="utf-8")
-        async with asyncio.timeout(20):
-            while not told():  # noqa: ASYNC110 - what is waited for is a file system
-                await asyncio.sleep(0.01)
+        await until(told)
         assert "action_type: Field required" in told()
         assert b"rca_catalog_problems 1.0" in worker.metrics.text()
         assert not any("catalog" in said for said in worker.checks)
         (directory / "b.yaml").unlink()
-        async with asyncio.timeout(20):
-            while told():  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
+        await until(lambda: not told())
         assert b"rca_catalog_problems 0.0" in worker.metrics.text()

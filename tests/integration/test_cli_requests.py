@@ -239,7 +239,7 @@ async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
     submitted = (await process.stderr.readline()).decode()
     assert submitted.startswith("submitted rr-1 to rca.request.incident")
     process.send_signal(signal.SIGINT)
-    rest = (await asyncio.wait_for(process.stderr.read(), 60)).decode()
+    rest = (await asyncio.wait_for(process.stderr.read(), 100)).decode()
     kept = (
         "interrupted; the request stays in the queue: submit it again to see its result, or `rca cancel rr-1`"
     )

@@ -37,7 +37,7 @@ async def unread(*arguments, errors=False, first=0):
     if first:
         assert await asyncio.to_thread(os.read, reading, first)
         os.close(reading)
-    _, said = await asyncio.wait_for(process.communicate(), 60)
+    _, said = await asyncio.wait_for(process.communicate(), 100)
     return process.returncode, (said or b"").decode()
 
 

@@ -58,7 +58,7 @@ def intake_on(server, *, open_handlers=handlers, admission=None):
 async def test_a_loop_that_dies_ends_the_intake_and_is_named(server):
     intake = intake_on(server, admission=Broken(FixedClock()))
     with pytest.raises(IntakeError, match="pull p2"):
-        await asyncio.wait_for(intake.run(), 30)
+        await asyncio.wait_for(intake.run(), 100)
     assert intake.link.client.is_closed
     assert intake.draining
 
@@ -69,7 +69,7 @@ async def test_a_start_that_fails_closes_the_connection(server):
 
     intake = intake_on(server, open_handlers=fails)
     with pytest.raises(LookupError):
-        await asyncio.wait_for(intake.run(), 30)
+        await asyncio.wait_for(intake.run(), 100)
     assert intake.link.client.is_closed
 
 
@@ -79,5 +79,5 @@ async def test_whoever_cancels_the_run_is_heard_and_nothing_is_left_open(server)
     assert await until(lambda: intake.pumps and not intake.trouble(), 30)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 100)
     assert intake.link.client.is_closed

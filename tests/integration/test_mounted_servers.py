@@ -136,7 +136,7 @@ async def test_a_worker_starts_without_its_servers_and_a_successor_does_not_call
         async with started(made.worker(**mcp)) as first:
             notices = await said(first)
             await made.submit()
-            await asyncio.wait_for(held.asked.wait(), 40)
+            await asyncio.wait_for(held.asked.wait(), 100)
         held.free = True
         async with started(made.worker("w1", **mcp)):
             await until(made.answered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import re
 import time
@@ -18,6 +17,7 @@ from tests.fakes.nats_accounts import Operator, key
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, outcome_of
 from tests.pipeline import final, running
 from tests.processes import rca
+from tests.waiting import until
 from worker.app.settings import NatsSettings
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
@@ -248,15 +248,6 @@ async def test_a_certificate_that_is_exchanged_for_one_nobody_signed_ends_a_work
         await server.start()
         assert 1 == await worker.ended()
     assert "is not trusted" in worker.tail()
-
-
-async def until(condition):
-    """Up to 40 s, so that a slow machine is no failure."""
-    for _ in range(800):
-        if await condition():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never happened")
 
 
 async def _says(worker, text):

@@ -21,6 +21,7 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_server, speaking
 from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
+from tests.waiting import until
 from worker.adapters.nats.journal import INLINE_BYTES
 from worker.adapters.nats.provision import provision, wanted
 from worker.app.provisioning import connected
@@ -110,15 +111,6 @@ async def place(tmp_path, model):
         yield Place(server, speakers, llm, tmp_path / "kubeconfig")
 
 
-async def until(condition):
-    """Up to 40 s, so that a slow machine is no failure."""
-    for _ in range(800):
-        if await condition():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never happened")
-
-
 async def exhaust(p, remediation_id):
     """A request that the server delivers no more."""
     provisioner, worker = p.speakers[Role.PROVISIONER], p.speakers[Role.WORKER]
@@ -170,7 +162,7 @@ async def _a_worker_stops_in_between(p, model):
     """With a step in the journal that is too large for the bucket."""
     async with p.worker():
         await p.speakers[Role.GATEWAY].js.publish("rca.request.incident.p0", BODY)
-        await asyncio.wait_for(model.held.wait(), 40)
+        await asyncio.wait_for(model.held.wait(), 100)
     parts = await p.speakers[Role.OPERATOR].js.stream_info("OBJ_RCA_JOURNAL")
     assert parts.state.messages > 1
     model.free = True

@@ -8,9 +8,9 @@ from schemas.analysis import AnalysisResult, HumanReviewReason, Status
 from schemas.failure import ValidationFailure
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
-from tests.drills.accounts import until
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
+from tests.waiting import until
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 BODY = (CASE / "incident.json").read_bytes()
@@ -63,7 +63,7 @@ async def test_an_incident_comes_back_as_a_checked_result(tmp_path):
     events = []
     async with running(investigate_then_answer, CASE, tmp_path) as run, run.client.following(events.append):
         result = await outcome_of(run, BODY)
-        assert await until(lambda: "response.complete" == events[-1].event_type, 60)
+        await until(lambda: "response.complete" == events[-1].event_type)
     assert isinstance(result, AnalysisResult)
     assert Status.COMPLETED == result.status
     assert "increase-memory-limits-v1" == result.selected_workflow.workflow_id
@@ -99,7 +99,7 @@ async def test_the_same_request_again_is_answered_once(tmp_path):
     async with running(lambda request, number: final(ANSWER), CASE, tmp_path) as run:
         first = await outcome_of(run, BODY)
         again = await outcome_of(run, BODY + b"\n")
-        assert await until(lambda: _nothing_waits(run), 60)
+        await until(lambda: _nothing_waits(run))
         info = await run.nc.jetstream().stream_info("RCA_RESULTS")
     assert first == again
     assert 1 == info.state.messages
@@ -139,7 +139,7 @@ async def test_three_wrong_answers_end_with_a_person_and_are_published(tmp_path)
 async def test_what_cannot_be_read_is_reported_and_taken_off_the_queue(body, tmp_path):
     async with running(lambda request, number: final(ANSWER), CASE, tmp_path) as run:
         failure = await outcome_of(run, body)
-        assert await until(lambda: _nothing_waits(run), 60)
+        await until(lambda: _nothing_waits(run))
     assert isinstance(failure, ValidationFailure)
     assert failure.errors
     assert [] == run.llm.requests

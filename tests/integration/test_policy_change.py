@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 
 from tests.fakes import opa
 from tests.fakes.rego import RULES
 from tests.pipeline import CATALOG
+from tests.waiting import until
 from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, PolicySettings, Settings
 from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig
@@ -24,12 +24,6 @@ async def worker_with(tmp_path, policy: PolicySettings):
     )
     async with open_worker(settings) as worker:
         yield worker
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - what is waited for is a file system
-            await asyncio.sleep(0.01)
 
 
 async def test_a_broken_change_is_told_beside_readiness_and_in_the_metrics(tmp_path):

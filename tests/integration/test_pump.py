@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.nats_servers import PATIENCE_SECONDS, connect, one_server, provisioned
+from tests.waiting import until
 from worker.adapters.nats.provision import provision, wanted
 from worker.adapters.nats.pump import LaneConsumer, Pump
 from worker.domain.values.delivery import ACK, LET_GO, retry, term
@@ -68,18 +68,6 @@ class Script:
         if isinstance(step, Exception):
             raise step
         return step
-
-
-async def until(condition):
-    """Up to 20 s, so that a slow machine is no failure."""
-    for _ in range(1_000):
-        value = condition()
-        if inspect.isawaitable(value):
-            value = await value
-        if value:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never happened: " + inspect.getsource(condition).strip())
 
 
 @contextlib.asynccontextmanager

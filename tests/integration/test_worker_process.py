@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
 from schemas.subjects import Subjects
+from tests import processes
+from tests.commands import rca
 from tests.drills.workers import Worker
 from tests.fakes.llm_server import Said
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
-from tests.processes import rca
+from tests.waiting import until
 from worker.adapters.nats.provision import provision, wanted
-from worker.app.cli.main import app
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
@@ -29,15 +29,6 @@ from worker.sandbox.nats_server import NatsServer
 pytestmark = pytest.mark.process
 
 KEY = json.loads(BODY)["remediation_id"]
-
-
-async def until(condition):
-    """Up to 40 s, so that a slow machine is no failure."""
-    for _ in range(800):
-        if await condition():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never happened")
 
 
 async def said(worker):
@@ -193,7 +184,7 @@ async def test_refused_credentials_are_a_clear_error(tmp_path, command):
         "RCA_HTTP__PORT": "0",
         "RCA_HTTP__HOST": "127.0.0.1",
     }
-    ended = await rca(command, env=env)
+    ended = await processes.rca(command, env=env)
     await server.stop()
     assert 1 == ended.code
     assert "refuses the credentials" in ended.err
@@ -210,7 +201,7 @@ async def test_after_a_kill_another_worker_pays_only_for_the_call_that_was_outst
     async with stage(tmp_path, script) as s:
         async with started(s.worker()) as first:
             await s.submit()
-            await asyncio.wait_for(script.asked.wait(), 40)
+            await asyncio.wait_for(script.asked.wait(), 100)
             await first.kill()
         script.free = True
         async with started(s.worker("w1")):
@@ -229,7 +220,7 @@ async def test_a_worker_that_is_told_twice_gives_back_at_once_what_it_has_not_fi
     async with stage(tmp_path, script) as s:
         async with started(s.worker(RCA_WORKER__DRAIN_SECONDS="600")) as first:
             await s.submit()
-            await asyncio.wait_for(script.asked.wait(), 40)
+            await asyncio.wait_for(script.asked.wait(), 100)
             first.send(signal.SIGTERM)
             await until(lambda: _not_ready(first))
             first.send(signal.SIGTERM)
@@ -250,32 +241,27 @@ async def _not_ready(worker):
 # -- Operators
 
 
-async def command(*arguments, env):
-    """An `rca` command in this process: it starts faster."""
-    return await asyncio.to_thread(CliRunner().invoke, app, arguments, env=env)
-
-
 async def test_dead_letters_are_shown_sent_again_and_deleted(tmp_path):
     async with stage(tmp_path, Held(1, free=True)) as s:
         await _exhaust(s)
         async with started(s.worker()):
             await until(lambda: _count(s, "RCA_DLQ", "rca.dlq.>", 2))
             assert "failed" == (await s.result())["status"]
-            listed = json.loads((await command("dlq", "list", "--json", env=s.env)).stdout)
+            listed = json.loads((await rca("dlq", "list", "--json", env=s.env)).out)
             assert {KEY: "max_deliveries", "rr-2": "max_deliveries"} == {
                 letter["remediation_id"]: letter["reason"] for letter in listed
             }
             ids = {letter["remediation_id"]: str(letter["id"]) for letter in listed}
             first, second = ids[KEY], ids["rr-2"]
-            shown = await command("dlq", "show", first, "--json", env=s.env)
-            assert BODY.decode() == json.loads(shown.stdout)["body"]
-            again = await command("dlq", "replay", first, "999", env=s.env)
-            assert (1, f"{first}: sent again to rca.request.incident\n") == (again.exit_code, again.stdout)
-            assert "there is no dead letter 999" in again.stderr
+            shown = await rca("dlq", "show", first, "--json", env=s.env)
+            assert BODY.decode() == json.loads(shown.out)["body"]
+            again = await rca("dlq", "replay", first, "999", env=s.env)
+            assert (1, True) == (again.code, again.out.startswith(f"{first}: "))
+            assert "there is no dead letter 999" in again.err
             await until(lambda: _completed(s))
-        dropped = await command("dlq", "drop", second, env=s.env)
-        assert (0, f"{second}: deleted\n") == (dropped.exit_code, dropped.stdout)
-        assert "no dead letters" in (await command("dlq", "list", env=s.env)).stderr
+        dropped = await rca("dlq", "drop", second, env=s.env)
+        assert (0, True) == (dropped.code, dropped.out.startswith(f"{second}: "))
+        assert "no dead letters" in (await rca("dlq", "list", env=s.env)).err
         assert 0 == await s.case.count("RCA_REQUESTS")
 
 
@@ -305,18 +291,18 @@ async def _completed(s):
 async def test_requests_are_cancelled_while_they_run_and_while_they_wait(tmp_path):
     script = Held(2)
     async with stage(tmp_path, script) as s:
-        assert 0 == (await command("cancel", "rr-2", env=s.env)).exit_code
+        assert 0 == (await rca("cancel", "--ahead", "rr-2", env=s.env)).code
         async with started(s.worker(RCA_LLM__CALL_SECONDS="5", RCA_LLM__RETRY_SECONDS="0.1")):
             await s.submit()
-            await asyncio.wait_for(script.asked.wait(), 40)
-            assert 0 == (await command("cancel", KEY, env=s.env)).exit_code
+            await asyncio.wait_for(script.asked.wait(), 100)
+            assert 0 == (await rca("cancel", KEY, env=s.env)).code
             waiting = json.dumps({**json.loads(BODY), "remediation_id": "rr-2"}).encode()
             await s.case.js.publish("rca.request.incident", waiting)
             await until(lambda: _count(s, "RCA_RESULTS", "rca.result.>", 2))
         results = [json.loads(m.data) for m in await s.case.messages("RCA_RESULTS", "rca.result.>")]
-        late = await command("cancel", KEY, env=s.env)
-        wrong = await command("cancel", "no key", env=s.env)
+        late = await rca("cancel", KEY, env=s.env)
+        unknown = await rca("cancel", "no-such-request", env=s.env)
     assert {"operator_escalation"} == {result["human_review_reason"] for result in results}
     assert {KEY: 1, "rr-2": 0} == {r["remediation_id"]: r["usage"]["llm_calls"] for r in results}
-    assert (1, True) == (late.exit_code, "has its result already" in late.stderr)
-    assert (1, True) == (wrong.exit_code, "is no request key" in wrong.stderr)
+    assert (1, True) == (late.code, "needs_human_review" in late.err)
+    assert (1, "") == (unknown.code, unknown.out)

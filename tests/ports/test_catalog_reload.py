@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.waiting import until
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.file_catalog.loading import fingerprint
 from worker.domain.values.workflows import SelectionContext
@@ -43,12 +44,6 @@ async def following(directory):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not await condition():  # noqa: ASYNC110 - what is waited for is a file system
-            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def ids(catalog):

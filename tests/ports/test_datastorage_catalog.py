@@ -19,6 +19,7 @@ from tests.fakes.datastorage_catalog import record_of
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.memory_embedder import MemoryEmbedder
+from tests.waiting import until
 from worker.adapters.datastorage import DataStorageCatalog
 from worker.adapters.datastorage.records import BadRecordError, read_playbook, read_workflow
 from worker.domain.catalog.selection import signal_types_of
@@ -743,9 +744,7 @@ async def test_meaning_ranks_once_everything_is_embedded(storage, stored):
     async with DataStorageCatalog(storage.url, embedder=embedder, cache_seconds=0.0) as catalog:
         before = (await catalog.search(query, ANYTHING)).matches[0]
         following = asyncio.create_task(catalog.follow(0.005))
-        async with asyncio.timeout(20):
-            while len(embedder.texts) < 2:  # noqa: ASYNC110 - what is waited for is a task of the catalog
-                await asyncio.sleep(0.005)
+        await until(lambda: len(embedder.texts) >= 2)
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following

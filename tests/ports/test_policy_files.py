@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.rego import PATIENT, RULES, children, policy_files
+from tests.waiting import until
 from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegoPolicy, read_files
 
 LOOK_SECONDS = 0.01
@@ -224,9 +225,11 @@ async def test_the_files_are_followed_until_the_end(tmp_path):
         new = path.with_suffix(".new")
         new.write_text(ALWAYS.replace("data.why", '"changed"'))
         new.rename(path)
-        async with asyncio.timeout(30):
-            while not (await policy.decide({})).approval.required:  # noqa: ASYNC110 - what is waited for is a file system
-                await asyncio.sleep(LOOK_SECONDS)
+
+        async def decided_anew():
+            return (await policy.decide({})).approval.required
+
+        await until(decided_anew)
         assert ("changed",) == (await policy.decide({})).approval.reasons
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -448,7 +448,7 @@ class Stage:
         """It is killed with the request in its hands: the second time that makes it a dead letter."""
         try:
             await worker.start()
-            await asyncio.wait_for(self.investigator.held.get(), 40)
+            await asyncio.wait_for(self.investigator.held.get(), 100)
         finally:
             await worker.kill()
 

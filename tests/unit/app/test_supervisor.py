@@ -21,7 +21,7 @@ async def returns():
 async def test_a_loop_that_ends_by_itself_is_a_failure_at_once(loop, why):
     supervisor = Supervisor()
     async with supervisor.running("policy files", loop()):
-        await asyncio.wait_for(supervisor.failed.wait(), 10)
+        await asyncio.wait_for(supervisor.failed.wait(), 100)
         assert "policy files" in supervisor.problem
         assert why in supervisor.problem
 

@@ -131,7 +131,7 @@ async def test_hash_and_history_are_read_at_the_same_time():
 
     cluster = Cluster([with_config(), obj("ConfigMap", "api-config")])
     chain = await owner_chain(cluster, reference(deployment("api")))
-    found = await asyncio.wait_for(Lookback(History(), cluster, NOW).look_up(chain), 5)
+    found = await asyncio.wait_for(Lookback(History(), cluster, NOW).look_up(chain), 100)
     assert found.spec_hash
 
 
