@@ -223,7 +223,7 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
     [
         (None, "No such file"),
         (b"not a key", "neither PEM nor base64"),
-        (base64.b64encode(b"short"), "5 bytes in base64, needed are 32"),
+        (base64.b64encode(b"short"), "5 bytes in base64; an Ed25519 key has 32"),
     ],
 )
 async def test_a_key_file_that_is_none_is_a_clear_error(tmp_path, content, said):

@@ -87,8 +87,8 @@ def test_keys_are_read_from_pem_and_from_base64(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (PUBLIC_PEM, "this is a PUBLIC KEY, needed is a PRIVATE KEY"),
-        (b"-----BEGIN PRIVATE KEY-----\n" + RSA + b"\n-----END PRIVATE KEY-----", "not a key of Ed25519"),
+        (PUBLIC_PEM, "this is a PUBLIC KEY; an Ed25519 PRIVATE KEY is needed"),
+        (b"-----BEGIN PRIVATE KEY-----\n" + RSA + b"\n-----END PRIVATE KEY-----", "not an Ed25519 key"),
         (b"-----BEGIN PRIVATE KEY-----\n?\n-----END PRIVATE KEY-----", "neither PEM nor base64"),
         (base64.b64encode(SEED[:-1]), "31 bytes"),
         (b"\xff\xfe", "neither PEM nor base64"),

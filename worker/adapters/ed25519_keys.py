@@ -71,7 +71,7 @@ def read_public_key(path: Path) -> Ed25519Check:
     try:
         return Ed25519Check(public)
     except (CryptoError, ValueError) as e:
-        raise KeyUnusable(f"{path}: no point of the curve") from e
+        raise KeyUnusable(f"{path}: not a valid Ed25519 public key") from e
 
 
 def _read(path: Path, wanted: str, prefixes: tuple[bytes, ...]) -> bytes:
@@ -86,7 +86,7 @@ def _read(path: Path, wanted: str, prefixes: tuple[bytes, ...]) -> bytes:
     if found is None:
         return _raw(path, text)
     if found[1] != wanted:
-        raise KeyUnusable(f"{path}: this is a {found[1]}, needed is a {wanted} of Ed25519")
+        raise KeyUnusable(f"{path}: this is a {found[1]}; an Ed25519 {wanted} is needed")
     return _from_der(path, _decoded(path, found[2]), prefixes)
 
 
@@ -95,13 +95,13 @@ def _from_der(path: Path, der: bytes, prefixes: tuple[bytes, ...]) -> bytes:
         key = der[len(prefix) : len(prefix) + KEY_BYTES]
         if der.startswith(prefix) and len(key) == KEY_BYTES:
             return key
-    raise KeyUnusable(f"{path}: not a key of Ed25519; `openssl genpkey -algorithm ed25519` makes one")
+    raise KeyUnusable(f"{path}: not an Ed25519 key; `openssl genpkey -algorithm ed25519` makes one")
 
 
 def _raw(path: Path, text: str) -> bytes:
     key = _decoded(path, text)
     if len(key) != KEY_BYTES:
-        raise KeyUnusable(f"{path}: {len(key)} bytes in base64, needed are {KEY_BYTES}")
+        raise KeyUnusable(f"{path}: {len(key)} bytes in base64; an Ed25519 key has {KEY_BYTES}")
     return key
 
 

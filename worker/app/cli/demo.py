@@ -41,7 +41,7 @@ def demo(
     case_dir: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[CASE]",
+            metavar="CASE",
             help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
         ),
     ] = None,

@@ -29,7 +29,7 @@ HEADER = """\
 def permissions(
     role: Annotated[
         str,
-        typer.Argument(help="One role; by default all of them, with exports and imports.", metavar="[ROLE]"),
+        typer.Argument(help="One role; by default all of them, with exports and imports.", metavar="ROLE"),
     ] = "",
     *,
     prefix: Annotated[

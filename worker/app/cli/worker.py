@@ -21,14 +21,20 @@ def worker() -> None:
 
 
 async def _work() -> int:
+    from worker.app.settings import ConfigurationError, load
+
+    settings = load()
+    if not settings.llm.model:
+        raise ConfigurationError(
+            "RCA_LLM__MODEL is not set: name a model, such as openai-chat:gpt-5 or anthropic:claude-sonnet-4-6 "
+            "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
+        )
     gc.disable()  # imports make objects that stay: collections in between find nothing, and cost a quarter of the start
     import structlog
 
     from worker.app import health, logs
-    from worker.app.settings import load
     from worker.app.wiring import open_worker
 
-    settings = load()
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
     log = structlog.stdlib.get_logger(__name__)
     host, port = settings.http.host, settings.http.port

