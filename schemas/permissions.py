@@ -42,7 +42,7 @@ class Role(enum.StrEnum):
     EXECUTOR = "executor"
     """Reports what an executed workflow did."""
     AUDIT_READER = "audit-reader"
-    """Reads audit events, and the results they lead to."""
+    """Reads audit events, the results they lead to, and what became of these."""
 
 
 INSIDE: Final = (Role.WORKER, Role.PROVISIONER, Role.OPERATOR)
@@ -142,7 +142,9 @@ def _provisioner(s: Subjects) -> Rights:
 def _operator(s: Subjects) -> Rights:
     # Requests: does one wait that is cancelled? Rejections: was this one published before?
     cancel = f"KV_{s.cancel_bucket}"
-    read = (s.dlq_stream, s.results_stream, cancel, s.audit_stream, s.requests_stream, s.validation_stream)
+    # Outcomes: `rca outcomes report` compares them with the results.
+    kept = (s.dlq_stream, s.results_stream, s.outcomes_stream, s.audit_stream)
+    read = (*kept, cancel, s.requests_stream, s.validation_stream)
     asked = [
         *s.request_subjects(),
         f"$KV.{s.cancel_bucket}.>",
@@ -174,7 +176,11 @@ def _executor(s: Subjects) -> Rights:
 
 def _audit_reader(s: Subjects) -> Rights:
     # Of the requests only how far back they reach: `rca audit verify` looks for chains that miss their end.
-    asked = (*_reading(s.audit_stream), *_reading(s.results_stream), _api("STREAM.INFO", s.requests_stream))
+    read = (s.audit_stream, s.results_stream, s.outcomes_stream)
+    asked = (
+        *(right for stream in read for right in _reading(stream)),
+        _api("STREAM.INFO", s.requests_stream),
+    )
     return asked, (s.audit(">"),)
 
 
