@@ -139,6 +139,10 @@ class Approval(Message):
     """Why approval is required, as codes."""
     risk_factors: tuple[RiskFactor, ...] = ()
     """What was weighed, whether or not approval is required."""
+    would_require: Flag | None = None
+    """In observe mode: whether approval would be required without that mode. None when approval is enforced."""
+    would_reasons: tuple[Text, ...] = ()
+    """In observe mode: why it would be required, in sentences."""
 
 
 class EvidenceItem(Message):
@@ -312,6 +316,9 @@ class AnalysisResult(Message):
     """Why, in words."""
     is_actionable: Flag | None = None
     """Whether something can be done; None when not assessed."""
+    environment: Text = ""
+    """The environment that approval was decided for, in lower case: that of the request, or `production` where its safety
+    context names another. Empty in results of earlier versions."""
     approval: Approval
     """Whether a human must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()

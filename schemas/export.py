@@ -75,6 +75,7 @@ def sample_files() -> dict[str, Any]:
         "incident-request": samples.incident(),
         "recovery-request": samples.recovery(),
         "analysis-result-completed": samples.completed(),
+        "analysis-result-observed": samples.observed(),
         "analysis-result-review": samples.review(),
         **samples.failures(),
         **{f"audit-event-{name}": event for name, event in samples.events().items()},

@@ -221,6 +221,7 @@ def completed() -> AnalysisResult:
         alternative_workflows=(AlternativeWorkflow(workflow_id="scale-replicas-v1", confidence=0.4),),
         needs_human_review=False,
         is_actionable=True,
+        environment="production",
         approval=Approval(
             required=True,
             reasons=("environment is production",),
@@ -244,6 +245,18 @@ def completed() -> AnalysisResult:
     )
 
 
+def observed() -> AnalysisResult:
+    """The same result from a worker in observe mode whose policy would have let it pass."""
+    mode = "The worker runs in observe mode: everything requires approval."
+    approval = Approval(
+        required=True,
+        reasons=(mode,),
+        factors=(ApprovalFactor(code="observe_mode"),),
+        would_require=False,
+    )
+    return completed().model_copy(update={"environment": "staging", "approval": approval})
+
+
 def review() -> AnalysisResult:
     """A result of a recovery that needs human review."""
     return AnalysisResult(
@@ -265,6 +278,7 @@ def review() -> AnalysisResult:
                 signal_types=("CrashLoopBackOff",),
             ),
         ),
+        environment="production",
         approval=Approval(
             required=True,
             reasons=("The confidence of 0.4 is under the minimum of 0.7.",),

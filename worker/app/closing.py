@@ -39,8 +39,10 @@ log = structlog.stdlib.get_logger(__name__)
 class Closing:
     """Publishes what became of messages, and says how they are settled then. Raises Unavailable, LostClaim."""
 
-    def __init__(self, events: Events, clock: Clock, metrics: WorkerMetrics) -> None:
-        self._events, self._clock, self._metrics = events, clock, metrics
+    def __init__(
+        self, events: Events, clock: Clock, metrics: WorkerMetrics, *, observe: bool = False
+    ) -> None:
+        self._events, self._clock, self._metrics, self._observe = events, clock, metrics, observe
 
     async def answer(self, result: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
         """Publish the result unless it is published already; either way the message is done."""
@@ -95,7 +97,8 @@ class Closing:
 
     async def _prepare(self, run: Run, reason: DeadLetterReason, error: str) -> tuple[AnalysisResult, Step]:
         phase = next((s.kind for s in reversed(run.steps) if s.kind not in {BEGIN, END}), "")
-        result = unanswered(run, Ending(dead_letter=f"{reason}: {error}"), self._clock.now())
+        ending = Ending(dead_letter=f"{reason}: {error}")
+        result = unanswered(run, ending, self._clock.now(), observe=self._observe)
         body, delivery = result.model_dump_json().encode(), run.accepted.delivery
         failed = audit.ResponseFailed(
             reason=reason,

@@ -113,7 +113,7 @@ class RequestHandler:
         self._ports, self._analysis, self._rules = ports, analysis, rules
         self._subjects, self._metrics, self._admission = subjects, metrics, admission
         self._new_token, self._jitter = new_token, jitter
-        self._closing = Closing(ports.events, ports.clock, metrics)
+        self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.analysis.observe)
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         """The settlement of one message. Of the hostile `headers` only the mark of a replayed dead letter is read."""

@@ -39,7 +39,7 @@ from worker.domain.values.ports import Outside
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
-from worker.domain.verdict.approval.policy import merge_approval, policy_facts, policy_input
+from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
 from worker.domain.verdict.corroboration import Corroborated, Corroborator
@@ -54,7 +54,7 @@ RESULT_STEP = TypeAdapter(AnalysisResult)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is allowed and expected."""
+    """What is allowed and expected. `observe`: every result requires approval and says what would have been decided."""
 
     limits: Limits = field(default_factory=Limits)
     tries: TryRule = field(default_factory=TryRule)
@@ -62,6 +62,7 @@ class Rules:
     min_confidence: float = 0.7
     confidence_threshold: float = 0.8
     signal_types: frozenset[str] = frozenset()
+    observe: bool = False
 
 
 class Analysis:
@@ -90,7 +91,8 @@ class Analysis:
         evidence, rules = EvidenceLog(), Corroborated()
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
-        result = unanswered(run, ending, self._outside.clock.now(), rules, evidence.items)
+        now, observe = self._outside.clock.now(), self._rules.observe
+        result = unanswered(run, ending, now, rules, evidence.items, observe=observe)
         await run.conclude(result)
         return result
 
@@ -179,7 +181,7 @@ class Analysis:
         """Whether a person must approve the workflow: the policy decides, the findings of the checks are added."""
         accepted = alignment.verdict
         if conclusion.approval is ApprovalRule.NOT_NEEDED or not isinstance(accepted, Accepted):
-            return Approval(required=False)
+            return self._published(Approval(required=False))
         facts = policy_facts(
             run.request,
             accepted,
@@ -192,7 +194,7 @@ class Analysis:
         decision = await self._outside.policy.decide(policy_input(facts))
         failed = [factor(FactorCode.SECOND_MODEL_FAILED, alignment.problem)] if alignment.problem else []
         factors = (*conclusion.approval_factors, *alignment.planted, *failed)
-        approval = merge_approval(decision.approval, factors)
+        approval = self._published(merge_approval(decision.approval, factors))
         run.trail.record(
             audit.PolicyDecided(
                 policy=decision.policy,
@@ -203,6 +205,10 @@ class Analysis:
             )
         )
         return approval
+
+    def _published(self, approval: Approval) -> Approval:
+        """The approval in the mode of this worker."""
+        return observed(approval) if self._rules.observe else approval
 
     async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
         """Keep the result for later incidents of the same resource. Without the history the result is still good."""

@@ -15,6 +15,7 @@ from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
+from worker.domain.analyse import Rules
 from worker.domain.journal.steps import FAILED, RELEASED
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
@@ -272,6 +273,16 @@ async def test_a_bug_is_tried_again_a_few_times_and_then_becomes_a_dead_letter_w
         desk.result.human_review_reason,
     )
     assert desk.count("rca_dead_letters_total", reason="internal_error") == 1
+
+
+async def test_in_observe_mode_a_failed_result_requires_approval_too():
+    desk = Desk(World.saying(KeyError("boom"), rules=Rules(observe=True)), rules={"max_failures": 1})
+    await desk.take()
+    assert (Status.FAILED, True, False) == (
+        desk.result.status,
+        desk.result.approval.required,
+        desk.result.approval.would_require,
+    )
 
 
 async def test_an_outage_of_the_model_is_no_bug_of_the_request():

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from worker.app.settings import ConfigurationError, PolicySettings, load
+from worker.app.wiring.rules import analysis_rules
 
 SECRET = "FAKE-hunter2"
 
@@ -47,4 +48,16 @@ def test_settings_that_make_no_sense_are_named(monkeypatch, given, text):
     for name, value in given.items():
         monkeypatch.setenv(f"RCA_POLICY__{name}", value)
     with pytest.raises(ConfigurationError, match=text):
+        load()
+
+
+def test_observe_mode_is_a_setting(monkeypatch):
+    assert not analysis_rules(load()).observe
+    monkeypatch.setenv("RCA_POLICY__MODE", "observe")
+    assert analysis_rules(load()).observe
+
+
+def test_no_other_mode(monkeypatch):
+    monkeypatch.setenv("RCA_POLICY__MODE", "trust")
+    with pytest.raises(ConfigurationError, match="RCA_POLICY__MODE"):
         load()

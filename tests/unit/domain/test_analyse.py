@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.analysis import HumanReviewReason, Status
+from schemas.analysis import Approval, HumanReviewReason, Status
 from schemas.audit import EventType
 from schemas.failure import ValidationCode
+from schemas.safety import SafetyContext
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final, says
+from tests.fakes.memory_policy import MemoryPolicy
 from tests.fakes.scripted import (
     CONTEXT,
     LOGS,
@@ -273,3 +275,52 @@ async def test_a_halted_run_makes_no_further_call(calls_before):
         await world.analyse()
     assert calls_before == world.model.calls
     assert "result" not in [step.kind for step in world.journal.steps["rr-1"]]
+
+
+# -- Observe mode
+
+
+OBSERVE = Rules(observe=True)
+NO_RESTART = Approval(required=True, reasons=("no restarts",))
+
+
+def approval_of(result):
+    """Whether it is required, whether it would be, whether observe mode is among the factors."""
+    codes = [found.code for found in result.approval.factors]
+    return result.approval.required, result.approval.would_require, "observe_mode" in codes
+
+
+@pytest.mark.parametrize("decided", [Approval(required=False), NO_RESTART])
+async def test_observe_mode_publishes_what_the_policy_would_have_decided(decided):
+    world = World.saying(
+        calls(LOOK, CONTEXT), final(answer()), rules=OBSERVE, policy=MemoryPolicy(lambda _: decided)
+    )
+    result = await world.analyse()
+    assert (True, decided.required, True) == approval_of(result)
+    assert decided.reasons == result.approval.would_reasons
+    [event] = [e.payload for e in world.events.audits if e.event_type is EventType.POLICY_DECIDED]
+    assert result.approval == event.approval
+
+
+@pytest.mark.parametrize("outcome", ["problem_resolved", "inconclusive"])
+async def test_in_observe_mode_every_result_requires_approval(outcome):
+    said = final(nothing(outcome))
+    world = World.saying(calls(LOOK), said, said, said, rules=OBSERVE, cluster=MemoryCluster(recovered(), {}))
+    assert (True, False, True) == approval_of(await world.analyse())
+
+
+async def test_in_observe_mode_a_request_without_an_answer_requires_approval_too():
+    world = World(rules=OBSERVE)
+    run = await world.open(incident())
+    assert (True, False, True) == approval_of(
+        await world.analysis().without_answer(run, Ending(expired=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "other", "named"), [("Staging", "", "staging"), ("dev", "qa", "production")]
+)
+async def test_a_result_names_the_environment_that_was_decided_for(sent, other, named):
+    world = World.saying(calls(LOOK, CONTEXT), final(answer()))
+    request = incident(environment=sent, safety_context=SafetyContext(environment=other))
+    assert named == (await world.analyse(request)).environment

@@ -303,6 +303,9 @@ class PolicySettings(Group):
     """Bearer token for the OPA server."""
     timeout_seconds: float = Field(0.05, gt=0, le=5)
     """Time limit of one decision: CPU time for files, wall clock for an OPA server. Beyond it approval is required."""
+    mode: Literal["enforce", "observe"] = "enforce"
+    """`enforce` publishes the decision. `observe` requires approval for every result and publishes beside it what would have
+    been decided; `rca outcomes report` compares that with what became of the remediations."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
     """Part of the policy's input: below it, the shipped policy requires approval."""
 

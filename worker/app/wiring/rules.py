@@ -27,6 +27,7 @@ def analysis_rules(settings: Settings) -> Rules:
         min_confidence=worker.min_confidence,
         confidence_threshold=settings.policy.confidence_threshold,
         signal_types=frozenset(worker.signal_types),
+        observe=settings.policy.mode == "observe",
     )
 
 

@@ -45,6 +45,7 @@ from worker.domain.values.step_kinds import (
     TRIED,
     UNREADABLE,
 )
+from worker.domain.verdict.approval.policy import observed
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
@@ -196,15 +197,21 @@ def unanswered(
     completed_at: datetime,
     corroborated: Corroborated | None = None,
     evidence: Sequence[Evidence] = (),
+    *,
+    observe: bool = False,
 ) -> AnalysisResult:
-    """A result without an answer, with what all runs have spent so far, and what rules made of the cluster."""
+    """A result without an answer, with what all runs have spent so far, and what rules made of the cluster.
+
+    `observe`: the worker runs in observe mode.
+    """
+    approval = Approval(required=False)
     return build(
         Ingredients(
             prompt_version=PROMPT_VERSION,
             request=run.request,
             digest=run.accepted.digest,
             conclusion=conclude(ending),
-            approval=Approval(required=False),
+            approval=observed(approval) if observe else approval,
             completed_at=completed_at,
             corroborated=corroborated or Corroborated(),
             evidence=evidence,

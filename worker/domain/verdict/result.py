@@ -22,6 +22,7 @@ from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
+from worker.domain.verdict.approval.policy import decided_environment
 from worker.domain.verdict.approval.text import without_secrets
 from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.corroboration import Corroborated
@@ -73,6 +74,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         human_review_reason=conclusion.reason,
         human_review_detail=redact(conclusion.detail),
         is_actionable=conclusion.is_actionable,
+        environment=_word(decided_environment(parts.request)),
         approval=without_secrets(parts.approval, redact),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
         corroboration=parts.corroborated.corroboration,

@@ -137,6 +137,9 @@ class FactorCode(enum.StrEnum):
     POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."
     POLICY_INPUT_CUT = "policy_input_cut", "The policy did not see everything, because a list was too long."
 
+    # The mode of the worker
+    OBSERVE_MODE = "observe_mode", "The worker runs in observe mode: everything requires approval."
+
 
 def factor(code: FactorCode, detail: str = "") -> ApprovalFactor:
     """A factor. The detail is cut to one line of 300 characters and redacted."""

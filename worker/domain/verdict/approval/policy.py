@@ -20,14 +20,13 @@ from schemas.analysis import (
 )
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
-from schemas.safety import SafetyContext
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT
 from worker.domain.intake.context import attempt_number, sent_enrichment, signal_resource
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import action_name
-from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
+from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.verdict import Accepted, actionable
 
 PRODUCTION = "production"
@@ -92,7 +91,7 @@ def policy_facts(
         affected=actionable(accepted),
         target=signal_resource(request),
         acted_on=accepted.target or actionable(accepted),
-        environment=_stricter_environment(request.environment, request.safety_context),
+        environment=decided_environment(request),
         priority=request.priority,
         severity=accepted.severity,
         signal_type=accepted.signal_type,
@@ -206,6 +205,19 @@ def _corroboration(found: Corroboration) -> dict[str, Any]:
     }
 
 
+def observed(approval: Approval) -> Approval:
+    """The approval as observe mode publishes it: required, with what would have been decided without that mode."""
+    mode = factor(FactorCode.OBSERVE_MODE)
+    return Approval(
+        required=True,
+        reasons=(sentence(mode), *approval.reasons),
+        factors=(mode, *approval.factors),
+        risk_factors=approval.risk_factors,
+        would_require=approval.required,
+        would_reasons=approval.reasons,
+    )
+
+
 def _resource(ref: ObjectRef) -> dict[str, str]:
     return {
         "kind": ref.kind,
@@ -221,7 +233,8 @@ def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
     return known | {camel_case(name): value for name, value in known.items()}
 
 
-def _stricter_environment(environment: str, safety: SafetyContext | None) -> str:
-    """The environment a policy is asked about: production where the request and its safety context disagree."""
-    other = safety.environment.strip() if safety else ""
-    return environment if not other or other.lower() == environment.strip().lower() else PRODUCTION
+def decided_environment(request: Signal) -> str:
+    """The environment a policy is asked about, in lower case: production where the request and its safety context disagree."""
+    environment, safety = request.environment.strip().lower(), request.safety_context
+    other = safety.environment.strip().lower() if safety else ""
+    return environment if other in {"", environment} else PRODUCTION

@@ -16,5 +16,6 @@ def without_secrets(approval: Approval, redact: Callable[[str], str]) -> Approva
             "reasons": tuple(map(redact, approval.reasons)),
             "factors": tuple(factors),
             "risk_factors": tuple(risks),
+            "would_reasons": tuple(map(redact, approval.would_reasons)),
         }
     )

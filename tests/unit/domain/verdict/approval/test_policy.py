@@ -15,7 +15,13 @@ from tests.fakes.scripted import incident
 from tests.fakes.verdicts import answer
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
-from worker.domain.verdict.approval.policy import PolicyFacts, merge_approval, policy_facts, policy_input
+from worker.domain.verdict.approval.policy import (
+    PolicyFacts,
+    merge_approval,
+    observed,
+    policy_facts,
+    policy_input,
+)
 from worker.domain.verdict.approval.policy_answer import fail_closed
 from worker.domain.verdict.verdict import Accepted
 
@@ -202,3 +208,23 @@ def test_environments_that_disagree_count_as_production(environment, other, expe
     request = incident(environment=environment, safety_context=SafetyContext(environment=other))
     facts = policy_facts(request, accepted, labels=None, confidence_threshold=0.8, injection=False)
     assert expected == facts.environment
+
+
+PASSED = Approval(required=False, risk_factors=(RiskFactor(score=10, reason="staging"),))
+REQUIRED = Approval(
+    required=True, reasons=("no.",), factors=(ABSENT,), risk_factors=(RiskFactor(score=90, reason="no."),)
+)
+
+
+@pytest.mark.parametrize("decided", [PASSED, REQUIRED])
+def test_observe_mode_requires_approval_and_keeps_the_decision(decided):
+    made = observed(decided)
+    mode = factor(FactorCode.OBSERVE_MODE)
+    assert (True, decided.required) == (made.required, made.would_require)
+    assert ((sentence(mode), *decided.reasons), decided.reasons) == (made.reasons, made.would_reasons)
+    assert (mode, *decided.factors) == made.factors
+    assert decided.risk_factors == made.risk_factors
+
+
+def test_a_decision_that_is_enforced_says_nothing_of_observe_mode():
+    assert (None, ()) == (PASSED.would_require, PASSED.would_reasons)
