@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.small_cluster import TOKEN, Connect, connecting, example, names, reason_of, small_api
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
+from worker.adapters.kubernetes_cluster.discovery import FAILED_SECONDS, RECHECK_SECONDS
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
 from worker.sandbox.cluster_faults import Fault, FaultPlan
@@ -45,6 +46,10 @@ class Pauses:
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
+
+
+def config_maps(count: int) -> Snapshot:
+    return Snapshot([example("ConfigMap", f"c-{number:04}", "shop") for number in range(count)])
 
 
 def label(value: object) -> str | None:
@@ -161,18 +166,52 @@ class TestFaults:
         assert await reason_of(real.kind("Rollout")) == ClusterReason.FORBIDDEN
 
     async def test_later_page_that_fails_leaves_a_part(self, connect: Connect, api: SnapshotApi) -> None:
-        pods = [example("ConfigMap", f"c-{number:03}", "shop") for number in range(600)]
-        api.snapshot = Snapshot(pods)
-        api.faults = FaultPlan([Fault(path="*/configmaps", status=410, every=2)])
+        api.snapshot = config_maps(600)
+        api.faults = FaultPlan([Fault(path="*/configmaps", status=403, every=2)])
         cluster = await connect()
         listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=1000))
-        assert (len(listing.items), listing.complete) == (250, False)
+        assert (len(listing.items), listing.complete) == (500, False)
+
+    @pytest.mark.parametrize(
+        ("continuable", "times", "expected"),
+        [(True, 1, (1_200, True, 4)), (False, 1, (1_200, True, 5)), (True, None, (1_000, False, 4))],
+        ids=["goes on", "starts again", "gives up"],
+    )
+    async def test_a_list_that_expires_is_never_silently_incomplete(
+        self,
+        connect: Connect,
+        api: SnapshotApi,
+        continuable: bool,
+        times: int | None,
+        expected: tuple[int, bool, int],
+    ) -> None:
+        api.snapshot = config_maps(1_200)
+        expired = Fault(path="*/configmaps", status=410, every=2, times=times, continuable=continuable)
+        api.faults = FaultPlan([expired])
+        listing = await (await connect()).list(ListQuery("ConfigMap", "shop", limit=2_000))
+        assert expected == (len(set(names(listing))), listing.complete, len(api.requests))
+
+    @pytest.mark.parametrize(
+        ("status", "reason"),
+        [
+            (400, ClusterReason.UNAVAILABLE),
+            (403, ClusterReason.FORBIDDEN),
+            (404, ClusterReason.UNAVAILABLE),
+        ],
+    )
+    async def test_the_page_of_a_proxy_is_called_what_it_is(
+        self, real: KubernetesCluster, api: SnapshotApi, status: int, reason: ClusterReason
+    ) -> None:
+        api.faults = FaultPlan([Fault(status=status, page="<html><b>Please log in</b></html>")])
+        with pytest.raises(ClusterError, match="not a Kubernetes API server: Please log in") as caught:
+            await real.get(POD)
+        assert reason == caught.value.reason
 
     async def test_pages(self, connect: Connect, api: SnapshotApi) -> None:
-        api.snapshot = Snapshot([example("ConfigMap", f"c-{number:03}", "shop") for number in range(600)])
+        api.snapshot = config_maps(1_200)
         cluster = await connect()
-        listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=600))
-        assert (len(set(names(listing))), listing.complete, len(api.requests)) == (600, True, 3)
+        listing = await cluster.list(ListQuery("ConfigMap", "shop", limit=1_200))
+        assert (len(set(names(listing))), listing.complete, len(api.requests)) == (1_200, True, 3)
 
     async def test_pages_get_smaller_when_objects_are_large(self, connect: Connect, api: SnapshotApi) -> None:
         data = {"text": "x" * 1000}
@@ -249,6 +288,32 @@ class TestRequests:
         now[0] = 61.0
         await cluster.get(ref)
         assert len([r.path for r in api.requests if "canary" not in r.path]) == 2
+
+    async def test_a_kind_that_was_added_is_known_at_once(self, connect: Connect, api: SnapshotApi) -> None:
+        now = [0.0]
+        cluster = await connect(monotonic=lambda: now[0])
+        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
+        asked = len(api.requests)
+        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
+        assert asked == len(api.requests)
+        api.snapshot = Snapshot(
+            [{**example("ConfigMap", "g", "shop"), "apiVersion": "e.com/v1", "kind": "Gadget"}]
+        )
+        now[0] = RECHECK_SECONDS
+        assert (await cluster.kind("Gadget")).api_version == "e.com/v1"
+
+    async def test_a_dead_api_group_is_not_asked_at_each_search(
+        self, connect: Connect, api: SnapshotApi
+    ) -> None:
+        now, pauses = [0.0], Pauses()
+        api.faults = FaultPlan([Fault(path="/apis/argoproj.io/*", status=503)])
+        cluster = await connect(monotonic=lambda: now[0], sleep=pauses)
+        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNAVAILABLE
+        asked, paused = len(api.requests), len(pauses.seconds)
+        assert await reason_of(cluster.kind("Widget")) == ClusterReason.UNAVAILABLE
+        assert (asked, paused) == (len(api.requests), len(pauses.seconds))
+        now[0], api.faults = FAILED_SECONDS, FaultPlan()
+        assert (await cluster.kind("Rollout")).api_version == "argoproj.io/v1alpha1"
 
     async def test_messages_are_one_short_line(self, real: KubernetesCluster, api: SnapshotApi) -> None:
         with pytest.raises(ClusterError) as caught:

@@ -31,6 +31,10 @@ class Fault(BaseModel):
     """Closes the connection in the middle of the answer."""
     garbage: bool = False
     """Answers 200 with a body that is not JSON."""
+    page: str = ""
+    """The body of the answer with `status`, as a proxy sends it, in place of a Status object."""
+    continuable: bool = True
+    """Whether a 410 offers a token to go on with."""
 
 
 class FaultPlan:

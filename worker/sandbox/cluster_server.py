@@ -86,9 +86,7 @@ class SnapshotApi:
         if fault.drop or fault.hang:
             return _abort(request)
         if fault.status:
-            failure = ApiFailure(fault.status, f"injected fault {fault.status}")
-            after = fault.retry_after_seconds
-            return _json_failure(failure, {} if after is None else {"Retry-After": str(after)})
+            return _failing(request, fault, fault.status)
         if fault.redirect:
             return web.Response(status=302, headers={"Location": fault.redirect})
         if fault.garbage:
@@ -246,8 +244,22 @@ def _number(request: web.Request, name: str) -> int | None:
     return int(text)
 
 
-def _json_failure(failure: ApiFailure, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response(failure.body, status=failure.code, headers=headers)
+def _failing(request: web.Request, fault: Fault, status: int) -> web.Response:
+    if fault.page:
+        return web.Response(status=status, text=fault.page, content_type="text/html")
+    failure = ApiFailure(status, f"injected fault {status}")
+    body = failure.body
+    token = request.query.get("continue", "")
+    if status == 410 and fault.continuable and token:
+        body["metadata"] = {"continue": token}  # goes on with what there is now
+    after = fault.retry_after_seconds
+    return web.json_response(
+        body, status=status, headers={} if after is None else {"Retry-After": str(after)}
+    )
+
+
+def _json_failure(failure: ApiFailure) -> web.Response:
+    return web.json_response(failure.body, status=failure.code)
 
 
 def _page_not_found() -> web.Response:

@@ -192,7 +192,7 @@ async def _read_object(content: aiohttp.StreamReader, limit: int) -> tuple[Manif
 
 def _decode(body: bytearray) -> Manifest:
     try:
-        document = json.loads(body)
+        document = _parsed(body)
         if SURROGATE_ESCAPE.search(body):
             # Half a pair cannot be encoded: as in Go, U+FFFD stands for it.
             text = json.dumps(document, ensure_ascii=False)
@@ -202,6 +202,13 @@ def _decode(body: bytearray) -> Manifest:
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - bad data, not a wrong type of ours
     return document
+
+
+def _parsed(body: bytearray) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise ValueError("it answers no JSON: is it a Kubernetes API server?") from error
 
 
 async def _read_tail(content: aiohttp.StreamReader, keep: int) -> bytes:

@@ -14,11 +14,12 @@ from typing import Any, Self
 from worker.adapters.kubernetes_cluster.api import ApiLimits, ApiReader, BodyTooLargeError
 from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, ClusterCredentials
 from worker.adapters.kubernetes_cluster.discovery import Discovery
+from worker.adapters.kubernetes_cluster.failures import ExpiredListError
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 
-PAGE_ITEMS = 250
+PAGE_ITEMS = 500
 MAX_LIST_ITEMS = 5_000
 MAX_LIST_BYTES = 32 * 1024 * 1024
 MAX_SELECTOR_CHARS = 1_024
@@ -103,7 +104,8 @@ class KubernetesCluster:
     async def list(self, query: ListQuery) -> Listing:
         """Objects of one kind, page by page up to the limit, inside one deadline.
 
-        `complete` is False when there are more, and when a later page could not be read. Raises ClusterError.
+        `complete` is False when there are more, and when a later page could not be read. A list that expires on the way
+        is continued as the server offers it, else started again, once. Raises ClusterError.
         """
         info = await self._readable(query.kind, query.api_version)
         path = collection_path(info, query.namespace)
@@ -118,6 +120,9 @@ class KubernetesCluster:
                 if not pages.smaller() and not pages.items:
                     message = "an object of this list is too large to be read: get it by name"
                     raise ClusterError(ClusterReason.UNAVAILABLE, message) from error
+            except ExpiredListError as expired:
+                if not pages.resume(expired.token) and not pages.items:
+                    raise
             except ClusterError:
                 if not pages.items:
                     raise
@@ -175,6 +180,7 @@ class _Pages:
         self._page = min(limit, PAGE_ITEMS)
         self._bytes_left = MAX_LIST_BYTES
         self._token = ""
+        self._resumed = False
 
     def params(self) -> list[tuple[str, str | int]]:
         """Query of the next page."""
@@ -206,6 +212,16 @@ class _Pages:
             self.stop()
             return False
         self._page = max(1, self._page // 8)
+        return True
+
+    def resume(self, token: str) -> bool:
+        """Continues at the token, or starts again without one; False, and the list ends, when it has done so before."""
+        if self._resumed:
+            self.stop()
+            return False
+        self._resumed, self._token = True, token
+        if not token:
+            self.items.clear()
         return True
 
     def stop(self) -> None:

@@ -19,6 +19,10 @@ from worker.domain.values.objects import KindInfo, Manifest
 from worker.domain.values.together import together
 
 MAX_CACHED = 512
+RECHECK_SECONDS = 5.0
+"""How old a document may be that shows that a kind is unknown."""
+FAILED_SECONDS = 30.0
+"""How long a group that failed is left out of searches."""
 MAX_GROUPS = 256
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 LEGACY_GROUPS = {"", "extensions"}
@@ -36,7 +40,7 @@ class _Served:
 class _CachedDocument:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     document: Manifest = field(default_factory=dict)
-    fresh_until: float | None = None
+    read_at: float | None = None
 
 
 class Discovery:
@@ -53,14 +57,24 @@ class Discovery:
         self._keep_seconds = keep_seconds
         self._monotonic = monotonic
         self._cache: dict[str, _CachedDocument] = {}
+        self._failed: dict[str, tuple[float, ClusterError]] = {}
 
     async def resolve(self, name: str, api_version: str = "") -> KindInfo:
         """The resource behind `name`, which may carry its group (`rollouts.argoproj.io`).
 
         When the named version of a group does not serve it, another version of that group does as well: owner
-        references outlive API versions. Raises ClusterError: UNKNOWN_KIND, BAD_REQUEST for a name that cannot be one
-        or that means several kinds, else why the API server did not tell.
+        references outlive API versions. Before a kind is called unknown, documents older than a few seconds are read
+        again: it may be new. Raises ClusterError: UNKNOWN_KIND, BAD_REQUEST for a name that cannot be one or that means
+        several kinds, else why the API server did not tell.
         """
+        try:
+            return await self._resolve(name, api_version)
+        except ClusterError as error:
+            if error.reason is not ClusterReason.UNKNOWN_KIND or not self._forget_old():
+                raise
+            return await self._resolve(name, api_version)
+
+    async def _resolve(self, name: str, api_version: str) -> KindInfo:
         wanted, _, group = name.strip().partition(".")
         if not KIND.fullmatch(wanted):
             raise ClusterError(ClusterReason.BAD_REQUEST, f"not a valid kind: {name[:80]!r}")
@@ -112,10 +126,27 @@ class Discovery:
         return []
 
     async def _try(self, api_version: str) -> Sequence[_Served] | ClusterError:
+        """A group that has failed is left alone for a while: one dead API must not slow down every look-up."""
+        until, failure = self._failed.get(api_version, (0.0, None))
+        if failure and self._monotonic() < until:
+            return failure
         try:
             return await self._served(api_version)
         except ClusterError as error:
+            self._failed[api_version] = (self._monotonic() + FAILED_SECONDS, error)
             return error
+
+    def _forget_old(self) -> bool:
+        """Drop the documents that are old enough to be read again; False if there are none."""
+        before = self._monotonic() - RECHECK_SECONDS
+        old = [
+            path
+            for path, cached in self._cache.items()
+            if cached.read_at is not None and cached.read_at <= before
+        ]
+        for path in old:
+            del self._cache[path]
+        return bool(old)
 
     async def _served(self, api_version: str) -> Sequence[_Served]:
         document = await self._document(version_path(api_version))
@@ -128,14 +159,14 @@ class Discovery:
     async def _document(self, path: str) -> Manifest:
         cached = self._cache.setdefault(path, _CachedDocument())
         async with cached.lock:
-            if cached.fresh_until is None or self._monotonic() >= cached.fresh_until:
+            if cached.read_at is None or self._monotonic() >= cached.read_at + self._keep_seconds:
                 try:
                     cached.document = await self._fetch(path)
                 except ClusterError as error:
                     if error.reason not in NOT_SERVED:
                         raise
                     cached.document = {}
-                cached.fresh_until = self._monotonic() + self._keep_seconds
+                cached.read_at = self._monotonic()
             while len(self._cache) > MAX_CACHED:
                 self._cache.pop(next(iter(self._cache)))
             return cached.document

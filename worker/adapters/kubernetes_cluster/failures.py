@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -13,18 +14,34 @@ CALLERS_FAULT = {400, 405, 406, 413, 414, 415, 422}
 NOT_SERVED = b"404 page not found"
 
 
+class ExpiredListError(ClusterError):
+    """410: the snapshot behind the pages of a list is gone. `token` continues with the present state, if there is one."""
+
+    def __init__(self, message: str, token: str) -> None:
+        super().__init__(ClusterReason.UNAVAILABLE, message)
+        self.token = token
+
+
 def failure_of(status: int, body: bytes) -> ClusterError:
     """The error behind a status code and a body, which is a Status object when the API server wrote it.
 
     Only a Status object that names the object says that it is not there: any proxy can answer 404.
     """
     document = _status_object(body)
-    message = short(str(document.get("message") or f"the API server answered {status}"))
+    said = (
+        document.get("message")
+        or f"{status} from a server that is not a Kubernetes API server: {_start(body)}"
+    )
+    message = short(str(said))
     if status == 404:
         return _not_found(document, body, message)
+    if status == 410:
+        metadata = document.get("metadata")
+        token = metadata.get("continue") if isinstance(metadata, dict) else None
+        return ExpiredListError(message, token if isinstance(token, str) else "")
     if status in FORBIDDEN:
         return ClusterError(ClusterReason.FORBIDDEN, message)
-    if status in CALLERS_FAULT:
+    if status in CALLERS_FAULT and document:
         return ClusterError(ClusterReason.BAD_REQUEST, message)
     return ClusterError(ClusterReason.UNAVAILABLE, message)
 
@@ -47,7 +64,12 @@ def _not_found(document: dict[str, Any], body: bytes, message: str) -> ClusterEr
         return ClusterError(ClusterReason.NOT_FOUND, message)
     if document or body.strip() == NOT_SERVED:
         return ClusterError(ClusterReason.UNKNOWN_KIND, "the cluster does not serve this resource")
-    return ClusterError(ClusterReason.UNAVAILABLE, "404 from a server that is not a Kubernetes API server")
+    return ClusterError(ClusterReason.UNAVAILABLE, message)
+
+
+def _start(body: bytes) -> str:
+    """The first words of a page of HTML or text."""
+    return re.sub(r"<[^<>]*>", " ", body[:400].decode("utf-8", "replace"))
 
 
 def _status_object(body: bytes) -> dict[str, Any]:

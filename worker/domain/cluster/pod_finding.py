@@ -20,6 +20,7 @@ SELECTING = {
     "NetworkPolicy": ("spec", "podSelector"),
 }
 WHOLE_NAMESPACE = {"Namespace", "ResourceQuota", "LimitRange"}
+NOT_RUNNING = "status.phase!=Running,status.phase!=Succeeded"
 QUIET = {"Running", "Completed", "Succeeded"}
 STARTING = {"Pending", "ContainerCreating", "PodInitializing"}
 
@@ -56,9 +57,12 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
     chosen = [pod for pod in own.items if _belongs(pod, target, workload)]
     if start.kind == "Pod" and (pod := target.manifests[0]) and start.name not in map(name_of, chosen):
         chosen.append(pod)
+    around = listing.items
+    if not listing.complete:
+        around += (await cluster.list(ListQuery("Pod", namespace, field_selector=NOT_RUNNING))).items
     mine = {name_of(pod) for pod in chosen}
-    others = [pod for pod in listing.items if name_of(pod) not in mine and pod_failing(pod)]
-    return Pods(worst_first(chosen), worst_first(others), own.complete, listing.complete)
+    others = {name_of(pod): pod for pod in around if name_of(pod) not in mine and pod_failing(pod)}
+    return Pods(worst_first(chosen), worst_first(list(others.values())), own.complete, listing.complete)
 
 
 async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) -> Listing:

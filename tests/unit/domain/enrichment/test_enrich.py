@@ -340,7 +340,8 @@ async def test_events_that_were_not_read_are_unknown():
 
 
 async def test_pods_of_a_workload_are_found_behind_any_number_of_others():
-    found = await look(shop(*CROWD))
+    found = await look(shop(*CROWD, pod("zzz-pending", status={"phase": "Pending"})))
+    assert "zzz-pending" in bodies(found, "neighbours")[0]
     assert "pods of Deployment shop/api: 1, 1 failing" in scopes(found)
     assert ("other pods (shop has more than were read)",) == found.failed_sources
 
