@@ -93,6 +93,24 @@ DRILLS = (
         "results 100 %, gaps marked unknown",
         faults.bad_cluster,
     ),
+    Drill(
+        "wrong-model",
+        "a model name that does not exist (404), 20 queued",
+        "readiness gives the provider's message <= 15 s, escalated <= 1",
+        faults.wrong_model,
+    ),
+    Drill(
+        "rejected",
+        "a setting that the provider rejects in every request (400), 20 queued",
+        "readiness gives the provider's message <= 15 s, escalated <= 1",
+        faults.rejected_setting,
+    ),
+    Drill(
+        "outage",
+        "the model answers 503 for longer than the patience of a request, 20 queued",
+        "readiness says so <= 15 s, escalated <= 1",
+        faults.model_outage,
+    ),
     Drill("garbage", "100,000 generated bodies", "crashes 0, each answered", garbage.generated_bodies),
     Drill(
         "leaders",

@@ -105,6 +105,11 @@ class Account:
     unexplained: list[str] = field(default_factory=list)
 
     @property
+    def clean_results(self) -> bool:
+        """Nothing lost, nothing twice."""
+        return not self.lost and not self.duplicates
+
+    @property
     def clean(self) -> bool:
         """Nothing lost, nothing twice, nothing paid for that a death does not explain."""
         wrong = self.lost or self.duplicates or self.unexplained

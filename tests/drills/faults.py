@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 
@@ -9,6 +10,7 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from tests.drills.accounts import stream_messages
 from tests.drills.stage import Ground, Stage, stage
+from tests.drills.streams import SEEN_SECONDS, seconds_until_said
 from tests.drills.table import Outcome, lost_and_twice
 from worker.sandbox.cluster_faults import Fault
 
@@ -72,6 +74,49 @@ async def bad_cluster(ground: Ground, *, incidents: int = 40) -> Outcome:
         f"results {len(results)} of {incidents}, {gaps} with gaps in their first look, not marked as unknown "
         f"{len(unmarked)}, {lost_and_twice(account)}",
     )
+
+
+async def every_call_fails(
+    ground: Ground, *, status: int, message: str, incidents: int = 20, seconds: float = 20.0
+) -> Outcome:
+    """The model refuses every call for a while. What is queued waits, and gets its result afterwards."""
+    quick = {
+        "RCA_WORKER__PROBE_SECONDS": "2",
+        "RCA_LLM__RETRY_SECONDS": "0.2",
+        "RCA_WORKER__PATIENCE_SECONDS": "10",
+    }
+    name = f"model-{status}"
+    async with stage(ground, name, ack_wait_seconds=10.0, slots=4, **quick) as s:
+        await s.plan(status=status, message=message)
+        [worker] = await s.start(1)
+        await s.publish_all(f"{name}-{n}" for n in range(incidents))
+        seen = await seconds_until_said(worker, message)
+        await asyncio.sleep(seconds)
+        early, calls = await s.count(s.subjects.results_stream), len(s.calls())
+        await s.plan()
+        settled = await s.settled(incidents, 120)
+        account, results = await s.account(), await _results(s)
+    escalated = sum(result.status is Status.NEEDS_HUMAN_REVIEW for result in results)
+    return Outcome(
+        settled and seen <= SEEN_SECONDS and escalated <= 1 and account.clean_results and not account.dead,
+        f"readiness gives the message of the provider after {seen:.1f} s; {early} results and {calls} calls in "
+        f"{seconds + seen:.0f} s, escalated {escalated} of {incidents}, the others answered afterwards, {lost_and_twice(account)}",
+    )
+
+
+async def wrong_model(ground: Ground) -> Outcome:
+    """A model name that the provider does not know."""
+    return await every_call_fails(ground, status=404, message="The model `drill` does not exist")
+
+
+async def rejected_setting(ground: Ground) -> Outcome:
+    """A setting that the provider rejects in every request."""
+    return await every_call_fails(ground, status=400, message="max_tokens must be at most 1024")
+
+
+async def model_outage(ground: Ground) -> Outcome:
+    """An outage that is longer than the patience of a request."""
+    return await every_call_fails(ground, status=503, message="upstream connect error", seconds=40.0)
 
 
 async def _results(s: Stage) -> list[AnalysisResult]:

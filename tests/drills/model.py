@@ -55,7 +55,7 @@ class Plan:
     """How the model behaves in one drill. Shares are of all calls, seconds are wall time.
 
     `looks`: replies with tool calls before the answer. `holds`: request -> [step, seconds], for its first call only.
-    `unanswered`: requests none of whose calls is ever answered.
+    `unanswered`: requests none of whose calls is ever answered. `status`: every call fails with it and with `message`.
     """
 
     latency_seconds: float = 0.0
@@ -66,6 +66,8 @@ class Plan:
     seed: int = 1
     holds: dict[str, tuple[int, float]] = field(default_factory=dict)
     unanswered: Sequence[str] = ()
+    status: int = 0
+    message: str = ""
 
     def fault(self, key: str, step: int, tries: int) -> str:
         """What goes wrong with this call; the same for the same call in every run of the drill."""
@@ -105,6 +107,8 @@ class CountingModel:
         fault = plan.fault(key, step, tries)
         await asyncio.sleep(3_600.0 if fault == "hang" else seconds)
         self._write(drill, worker, key, step, fault or "answered")
+        if plan.status:
+            return web.json_response({"error": {"message": plan.message}}, status=plan.status)
         if fault == "overloaded":
             return web.json_response({"error": {"message": "overloaded", "type": "overloaded"}}, status=529)
         whole, content_type = answer_bytes(_say(step, plan), body, 1, request.path)

@@ -111,8 +111,10 @@ class Admission:
                 await self._until(
                     lambda: self._stopping.is_set() or self._decision(urgency) is not StartDecision.WAIT
                 )
-        if self._stopping.is_set() or (self.blocked and self._probing not in {None, message}):
+        if self._stopping.is_set() or not self._may_probe(message):
             return False
+        if self.blocked and self._probing is None:
+            self._probing, self._probes = message, 0  # before it fails: one request probes at a time
         return self._decision(urgency) is StartDecision.NOW
 
     @contextlib.asynccontextmanager
@@ -199,6 +201,14 @@ class Admission:
             return 0
         self._probes += 1
         return self._probes
+
+    def _may_probe(self, message: MessageId) -> bool:
+        return not self.blocked or self._probing in {None, message}
+
+    async def model_answers(self, message: MessageId) -> bool:
+        """Wait until the model answers or this message may probe it. Returns False if the worker shuts down."""
+        await self._until(lambda: self._stopping.is_set() or self._may_probe(message))
+        return not self._stopping.is_set()
 
     def release(self, message: MessageId) -> None:
         """The message is settled: another one may probe."""

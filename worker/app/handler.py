@@ -27,11 +27,12 @@ from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, run_mode
 from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
-from worker.domain.values.delays import NOT_NOW_SECONDS
+from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
     GiveUp,
+    GiveUpReason,
     Halted,
     HaltReason,
     JournalGap,
@@ -43,11 +44,14 @@ from worker.domain.values.errors import (
 )
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.values.retry import RetryPolicy, broker_delay, next_delay, probe_pause
-from worker.domain.values.step_kinds import LLM, RESULT
+from worker.domain.values.step_kinds import LLM, MODEL_OUTAGE, RESULT
 from worker.domain.verdict.outcome import Ending, Stop
 
 DECODE_INLINE_BYTES = 256 * 1024
 """Larger bodies are decoded in a thread: heartbeats must go on meanwhile."""
+PROBES = 5
+PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
+"""Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
 STEPPED_ASIDE = "stepped_aside"
 RELEASE_TRIES = 10
 """Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
@@ -89,10 +93,14 @@ class HandlerRules:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not settled: to be tried again after so many seconds, without giving the message back. `run` is the last one."""
+    """Not settled: run again after so many seconds, with the message in hand. `run` is the last one.
+
+    `for_model`: not before the model answers the request that probes it.
+    """
 
     seconds: float
     run: str
+    for_model: bool = False
 
 
 class RequestHandler:
@@ -165,8 +173,14 @@ class RequestHandler:
             if isinstance(made, Settlement):
                 return made
             last_run = made.run
-            if not await self._admission.wait_unless_stopping(made.seconds):
+            if not await self._waited(made, accepted.delivery.message):
                 return retry(NOT_NOW_SECONDS)
+
+    async def _waited(self, hold: Hold, message: MessageId) -> bool:
+        """Returns False if the message must be returned since the worker shuts down."""
+        if hold.for_model:
+            return await self._admission.model_answers(message)
+        return await self._admission.wait_unless_stopping(hold.seconds)
 
     async def _accept(
         self, body: bytes, headers: Mapping[str, str], delivery: Delivery
@@ -184,6 +198,8 @@ class RequestHandler:
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
+            if not admitted and last_run and self._admission.blocked:
+                return Hold(0.0, last_run, for_model=True)
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
             async with self._started(run, alone=how is RunMode.ISOLATED):
@@ -294,7 +310,7 @@ class RequestHandler:
         except Retry as e:
             return await self._later(run, counts, e)
         except GiveUp as e:
-            return await self._given_up(run, e)
+            return await (self._blocked(run, e) if e.reason in BLOCKING else self._escalated(run, short(e)))
         except SteppedAside:
             await run.end(RELEASED, reason=STEPPED_ASIDE)
             log.info("suspect_stepped_aside", request=run.accepted.key)
@@ -335,8 +351,7 @@ class RequestHandler:
             jitter=self._jitter(),
         )
         if delay is None:
-            ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
-            return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
+            return await self._escalated(run, short(problem))
         await run.end(FAILED, reason=problem.reason)
         self._metrics.retries.labels(problem.reason).inc()
         log.warning(
@@ -344,20 +359,29 @@ class RequestHandler:
         )
         return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
 
-    async def _given_up(self, run: Run, problem: GiveUp) -> Settlement | Hold:
-        if problem.reason not in BLOCKING:
-            log.error("model_gave_up", reason=problem.reason, error=short(problem))
-            ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=short(problem))
-            return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
-        await run.end(RELEASED, reason=problem.reason)
+    async def _escalated(self, run: Run, why: str) -> Settlement:
+        """End this request with a result that a human must look at: the model gives it no answer."""
+        log.error("model_gave_up", error=why)
+        ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
+        return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
+
+    async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
+        """No call succeeds at the moment. One request probes the model, the others wait and no further one begins."""
+        message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
+        await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
         self._admission.block(short(problem))
-        if tried := self._admission.probe_count(run.accepted.delivery.message):
-            return Hold(probe_pause(self._rules.probe_seconds, tried), run.name)
-        return retry(self._rules.probe_seconds)
+        count = self._admission.probe_count(message)
+        if count == 0:
+            return Hold(0.0, run.name, for_model=True)
+        if count > PROBES and problem.reason in PERHAPS_OF_ONE:
+            self._admission.release(message)
+            return Hold(NOT_NOW_SECONDS, run.name)
+        pause = probe_pause(self._rules.probe_seconds, count)
+        return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
-        """A bug, ours or a library's: tried again a few times, then a person gets it."""
+        """A bug, ours or a library's: retried a few times, then dead-lettered."""
         attempt = counts.errors + 1
         if attempt >= self._rules.max_failures:
             return await self._closing.bury(run, DeadLetterReason.INTERNAL_ERROR, short(problem))

@@ -15,13 +15,15 @@ from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
+from worker.app.handler import PERHAPS_OF_ONE
 from worker.domain.analyse import Rules
 from worker.domain.journal.steps import FAILED, RELEASED
+from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
 from worker.domain.values.ports import Step
 from worker.domain.values.retry import RetryPolicy, probe_pause
-from worker.domain.values.step_kinds import BEGIN
+from worker.domain.values.step_kinds import BEGIN, MODEL_OUTAGE
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
 LEFT_ALONE = Retry(RetryReason.MODEL_UNAVAILABLE, "the model is left alone for a while", 30.0, tried=False)
@@ -172,7 +174,7 @@ async def test_a_run_that_has_not_begun_ends_nothing_of_others():
 BLOCKED = GiveUp(GiveUpReason.MODEL_SPEND_CAP, f"429 {SECRET}")
 
 
-@pytest.mark.parametrize("reason", sorted(BLOCKING))
+@pytest.mark.parametrize("reason", sorted(BLOCKING - PERHAPS_OF_ONE))
 async def test_one_request_is_tried_now_and_then_until_the_model_answers(reason):
     desk = Desk(World.saying(*[GiveUp(reason, f"401 {SECRET}")] * 100, final(answer())))
     before = desk.world.clock.now()
@@ -520,3 +522,67 @@ async def test_a_broker_that_is_down_does_not_hold_up_a_cancelled_run():
     desk.new_process()
     with pytest.raises(asyncio.CancelledError):
         await desk.take()
+
+
+# -- Failures of every call
+
+REJECTED = GiveUp(GiveUpReason.MODEL_REJECTS_ALL, "400: max_tokens is too large")
+UNANSWERED = GiveUp(GiveUpReason.MODEL_UNREACHABLE, "no answer")
+
+
+async def test_in_an_outage_one_request_probes_and_no_further_one_begins():
+    rules = {"retries": RetryPolicy(max_age_seconds=1.0)}
+    desk = Desk(World.saying(UNANSWERED), rules=rules)
+    wake = asyncio.Event()
+
+    async def sleep(seconds):
+        if desk.admission.blocked:
+            await wake.wait()
+
+    desk.world.clock.sleep = sleep
+    prober = asyncio.create_task(desk.take())
+    await until(lambda: desk.admission.blocked)
+    desk.world.clock.advance(9_000.0)  # an outage of hours escalates nobody
+    asking = asyncio.create_task(desk.admission.admit(2))
+    await asyncio.sleep(0)
+    assert (False, True) == (asking.done(), bool(desk.admission.blocked))
+    desk.world.model.then(final(answer()))
+    wake.set()
+    assert ACK == await prober
+    assert await asking is True
+    assert (Status.COMPLETED, [(RELEASED, MODEL_OUTAGE)]) == (desk.result.status, desk.ends)
+
+
+async def test_a_request_that_runs_when_the_outage_begins_waits_in_hand():
+    desk = Desk(World.saying(UNANSWERED))
+    wake = asyncio.Event()
+
+    async def sleep(seconds):
+        if desk.admission.blocked:
+            await wake.wait()
+
+    desk.world.clock.sleep = sleep
+    prober, other = (
+        asyncio.create_task(desk.take(body(incident(remediation_id=f"rr-{n}")), sequence=n)) for n in (1, 2)
+    )
+    await until(lambda: desk.admission.blocked)
+    assert (False, False) == (prober.done(), other.done())
+    desk.world.model.then(final(answer()))
+    wake.set()
+    settled = [await prober, await other]
+    assert ACK in settled
+
+
+async def test_a_request_that_probes_in_vain_lets_another_one_probe():
+    desk = Desk(World.saying(REJECTED))
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) > 5:
+            desk.world.model.then(final(answer()))
+
+    desk.world.clock.sleep = sleep
+    assert ACK == await desk.take()
+    assert [60.0, 66.0, NOT_NOW_SECONDS] == [round(pauses[n], 3) for n in (0, 1, 5)]
+    assert {(RELEASED, "model_rejects_all")} == set(desk.ends)

@@ -22,6 +22,7 @@ from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
+from worker.app.model_health import ModelHealth, WatchedModel
 from worker.app.provisioning import wanted_streams
 from worker.app.settings import Settings
 from worker.app.stranded import StrandedRequests, SweepReport
@@ -46,7 +47,7 @@ from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
-from worker.domain.values.ports import Clock, Cluster, History, Metrics, Outside, Signer
+from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         opened = await _open_outside(settings, clock, stack, supervisor)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
+        health = ModelHealth(
+            opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
+        )
         admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
         streams = StreamWatch(wanted_streams(settings))
 
@@ -89,7 +93,10 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             )
             handler = RequestHandler(
                 ports,
-                analysis=Analysis(_outside(opened, nc, subjects, clock), analysis_rules(settings)),
+                analysis=Analysis(
+                    _outside(opened, WatchedModel(opened.model, health), nc, subjects, clock),
+                    analysis_rules(settings),
+                ),
                 rules=handler_rules(settings),
                 subjects=subjects,
                 metrics=metrics,
@@ -171,11 +178,11 @@ async def _open_outside(
     )
 
 
-def _outside(opened: _Opened, nc: Client, subjects: Subjects, clock: Clock) -> Outside:
+def _outside(opened: _Opened, model: Model, nc: Client, subjects: Subjects, clock: Clock) -> Outside:
     return Outside(
         cluster=opened.cluster,
         catalog=opened.catalog.catalog,
-        model=opened.model,
+        model=model,
         policy=opened.policy.policy,
         clock=clock,
         jitter=random.random,

@@ -52,17 +52,19 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
     ends: list[Step] = []
     last, since, suspect = "", "", False
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
-    ours: set[str] = set()
+    began: dict[str, str] = {}
     for step in steps:
         if step.kind == BEGIN and _is_for(step, message):
             suspect = suspect or (last in unfinished and last != step.run)
             unfinished[step.run] = bool(step.notes.get("alone"))
-            ours.add(step.run)
-            last, since = step.run, since or str(step.notes.get("at", ""))
-        elif step.kind == END and step.run in ours:
+            began[step.run] = str(step.notes.get("at", ""))
+            last = step.run
+        elif step.kind == END and step.run in began:
             unfinished.pop(step.run, None)
             ends.append(step)
             suspect = suspect and step.notes.get("outcome") == RELEASED
+            if step.notes.get("outcome") == FAILED:
+                since = since or began[step.run]
     return Counts(
         failures=sum(step.notes.get("outcome") == FAILED for step in ends),
         errors=sum(step.notes.get("reason") == INTERNAL_ERROR for step in ends),

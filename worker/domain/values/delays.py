@@ -39,6 +39,11 @@ LONGEST_PROBE: Final = 5.0
 """Probes of a model that refuses every call come ever later, up to five times the first pause: each probe leaves steps
 in the journal of its request, which the next one reads, and over a weekend they must stay few."""
 
+OUTAGE_SILENCE_SECONDS: Final = 12.0
+"""Without an answer for so long, models that fail again and again are down: under load some call always succeeds."""
+PROBE_OUTAGE_SECONDS: Final = 1.0
+"""First pause between two probes of a model that is down; it doubles up to that for a model that refuses every call."""
+
 # --- suspects
 
 SUSPECTS_WAIT_SECONDS: Final = 30.0

@@ -83,15 +83,23 @@ class GiveUpReason(enum.StrEnum):
     MODEL_SPEND_CAP = "model_spend_cap"
     MODEL_NOT_FOUND = "model_not_found"
     MODEL_REJECTED_REQUEST = "model_rejected_request"
+    MODEL_REJECTS_ALL = "model_rejects_all"
+    MODEL_UNREACHABLE = "model_unreachable"
     MODEL_TRIES_USED_UP = "model_tries_used_up"
     CONTEXT_OVERFLOW = "context_overflow"
     BUDGET_SPENT = "budget_spent"
 
 
 BLOCKING = frozenset(
-    {GiveUpReason.MODEL_REFUSED_CREDENTIALS, GiveUpReason.MODEL_SPEND_CAP, GiveUpReason.MODEL_NOT_FOUND}
+    {
+        GiveUpReason.MODEL_REFUSED_CREDENTIALS,
+        GiveUpReason.MODEL_SPEND_CAP,
+        GiveUpReason.MODEL_NOT_FOUND,
+        GiveUpReason.MODEL_REJECTS_ALL,
+        GiveUpReason.MODEL_UNREACHABLE,
+    }
 )
-"""Every call of the model fails in the same way until somebody changes a key, a limit or a setting."""
+"""Every call of the model fails in the same way until an outage ends, or somebody changes a key, a limit or a setting."""
 
 
 def believed(after: float) -> float:

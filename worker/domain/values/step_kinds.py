@@ -9,5 +9,8 @@ OPENING, LLM, TRIED, TOOLS, SHADOW = "opening", "llm", "tried", "tools", "shadow
 RESULT, BURIED = "result", "buried"
 """The finished result; the `failed` result of a dead letter."""
 
+MODEL_OUTAGE = "model_outage"
+"""The reason of an END step: no call of the model succeeded, whichever request made it. Its tries do not count."""
+
 UNREADABLE = "unreadable"
 """Stands for a step that is gone or that this version cannot read; the note `why` says more."""

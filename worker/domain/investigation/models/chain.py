@@ -76,6 +76,10 @@ class ModelChain:
         pairs = zip(self._models, whys, strict=True)
         return "; ".join(f"{model.name}: {why.message[:ERROR_CHARS]}" for model, why in pairs if why)
 
+    def down(self) -> bool:
+        """Whether all models have failed so often in a row that they are left alone, or only probed."""
+        return all(breaker.opened and breaker.why for breaker in self._breakers)
+
     async def ask(self, request: ModelRequest) -> Reply:
         """The first answer, within the deadline of the request. Raises what `outcome` makes of the failures."""
         end = self._clock.monotonic() + request.deadline_seconds

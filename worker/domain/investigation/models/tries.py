@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import LLM, TRIED
+from worker.domain.values.step_kinds import END, LLM, MODEL_OUTAGE, TRIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,11 @@ def is_try(error: Retry) -> bool:
 
 
 def failed_tries(past: Sequence[Step], call: int) -> int:
-    """How many tries of this call (counted from 1) failed in earlier runs."""
+    """How many tries of this call (counted from 1) failed in earlier runs, since the last outage of the model."""
     replies = tries = 0
     for step in past:
         replies += step.kind == LLM
         tries += step.kind == TRIED and replies == call - 1
+        if step.kind == END and step.notes.get("reason") == MODEL_OUTAGE:
+            tries = 0
     return tries

@@ -1,0 +1,83 @@
+"""Whether a failed call says something about one request, or about every call of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from worker.domain.values.conversation import ModelRequest, Reply, UserTurn
+from worker.domain.values.delays import OUTAGE_SILENCE_SECONDS
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.ports import Model
+
+VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|req\S+|\d+", re.IGNORECASE)
+"""What differs between two messages of a provider with the same reason: ids, sizes, times."""
+MAX_REASONS = 20
+
+
+@dataclass(slots=True)
+class ModelHealth:
+    """Judges failures of calls. `left_alone` says whether all models fail so often that they are only probed.
+
+    That is an outage once nothing was answered for `silence_seconds`; `now` is a monotonic clock in seconds. A rate limit
+    is one when it asks for a pause above `patience_seconds`. The same rejection of two different requests, with no
+    answer in between, is not the fault of these requests.
+    """
+
+    left_alone: Callable[[], bool] = lambda: False
+    now: Callable[[], float] = lambda: 0.0
+    silence_seconds: float = OUTAGE_SILENCE_SECONDS
+    patience_seconds: float = 60.0
+    _answered_at: float = float("-inf")
+    _rejected: dict[str, set[str]] = field(default_factory=dict)
+
+    def answered(self) -> None:
+        """A model has answered: what it rejected before was the fault of the request."""
+        self._answered_at = self.now()
+        self._rejected.clear()
+
+    def is_outage(self, failure: Retry) -> bool:
+        """Whether the failure would meet the call of any other request as well."""
+        silent = self.now() - self._answered_at >= self.silence_seconds
+        limited = failure.reason is RetryReason.MODEL_RATE_LIMITED and not failure.tried
+        return (silent and self.left_alone()) or (limited and (failure.after or 0.0) > self.patience_seconds)
+
+    def rejects_every_request(self, opening: str, message: str) -> bool:
+        """Whether another request was rejected for the same reason, and none was answered since. Notes this one."""
+        reason = VARIABLE.sub("#", message)
+        if len(self._rejected) >= MAX_REASONS and reason not in self._rejected:
+            self._rejected.clear()
+        openings = self._rejected.setdefault(reason, set())
+        if len(openings) < 2:
+            openings.add(opening)
+        return len(openings) > 1
+
+
+class WatchedModel:
+    """Implements Model on another one, and makes of its failures what they mean for all requests."""
+
+    def __init__(self, model: Model, health: ModelHealth) -> None:
+        self._model, self._health = model, health
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self._model.name
+
+    async def ask(self, request: ModelRequest) -> Reply:
+        """Ask the model. Raises GiveUp with a BLOCKING reason where the call of any other request would fail too."""
+        try:
+            reply = await self._model.ask(request)
+        except Retry as e:
+            if self._health.is_outage(e):
+                raise GiveUp(GiveUpReason.MODEL_UNREACHABLE, e.message) from e
+            raise
+        except GiveUp as e:
+            opening = next((turn.text for turn in request.turns if isinstance(turn, UserTurn)), "")
+            rejected = e.reason is GiveUpReason.MODEL_REJECTED_REQUEST
+            if rejected and self._health.rejects_every_request(opening, e.message):
+                raise GiveUp(GiveUpReason.MODEL_REJECTS_ALL, e.message) from e
+            raise
+        self._health.answered()
+        return reply
