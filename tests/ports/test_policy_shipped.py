@@ -76,7 +76,7 @@ SHIPPED = {
     "recovery in staging": ({"recovery_attempt": 2, "environment": "staging"}, None),
     "third recovery in staging": ({"recovery_attempt": 3, "environment": "staging"}, "recovery attempt 3"),
     "deletion in staging": ({"environment": "staging", "action_type": "DeletePersistentVolumeClaim"}, "hard to undo"),
-    "injection in staging": ({"environment": "staging", "injection_suspected": True}, "reads like instructions"),
+    "injection in staging": ({"environment": "staging", "injection_suspected": True}, None),
     "unverified in staging": ({"environment": "staging", "unverified": True}, "could not check"),
     "factor in staging": ({"environment": "staging", "approval_factors": [factor(FactorCode.RESOURCE_ABSENT, "Pod shop/a")]}, "Pod shop/a"),
     "no target": ({"environment": "staging", "affected": ObjectRef("", "")}, "not known"),

@@ -60,22 +60,22 @@ async def test_an_object_that_only_a_server_has_shown_was_not_seen():
     blamed = final(cause(affectedResource={"kind": "Node", "name": "worker-9"}))
     cluster = MemoryCluster([*shop(), node], LOGS)
     result = await result_of(world("look at Node worker-9", *[blamed] * 3, cluster=cluster))
-    assert all("stands in no evidence" in str(a.errors) for a in result.validation_attempts)
+    assert not any(attempt.is_valid for attempt in result.validation_attempts)
     assert HumanReviewReason.RCA_INCOMPLETE == result.human_review_reason
 
 
 @pytest.mark.parametrize(
     "said", [PLANTED, ExternalToolError(PLANTED), ExternalToolError(PLANTED, passing=True)]
 )
-async def test_a_model_that_obeys_a_server_and_says_resolved_is_not_believed(said):
+async def test_what_a_server_says_does_not_decide_whether_an_incident_is_over(said):
     healthy = MemoryCluster(recovered(), LOGS)
     result = await result_of(
         world(said, final(nothing("problem_resolved", confidence=0.99)), cluster=healthy)
     )
-    assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.ALIGNMENT_CHECK_FAILED) == (
-        result.status,
-        result.human_review_reason,
-    )
+    assert Status.RESOLVED == result.status
+    assert any("reads like instructions" in warning for warning in result.warnings)
+    sick = await result_of(world(said, final(nothing("problem_resolved", confidence=0.99))))
+    assert Status.NEEDS_HUMAN_REVIEW == sick.status
 
 
 async def test_the_same_answer_is_believed_when_the_server_says_nothing_of_the_kind():
@@ -86,17 +86,16 @@ async def test_the_same_answer_is_believed_when_the_server_says_nothing_of_the_k
     assert Status.RESOLVED == result.status
 
 
-async def test_planted_text_costs_autonomy():
+async def test_planted_text_is_reported():
     assert [] != suspicious_lines(PLANTED)
     result = await result_of(world(PLANTED, final(answer())))
     assert Status.COMPLETED == result.status
-    assert result.approval.required
-    assert "text that reads like instructions to its reader" in " ".join(result.approval.reasons)
+    assert "reads like instructions" in " ".join(result.warnings)
 
 
 async def test_without_planted_text_the_policy_decides():
     result = await result_of(world("restart the queue", final(answer())))
-    assert "text that reads like instructions" not in " ".join(result.approval.reasons)
+    assert "reads like instructions" not in " ".join(result.warnings)
     assert "mcp:docs" in [item.source for item in result.evidence]
 
 

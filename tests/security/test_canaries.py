@@ -348,14 +348,12 @@ class Investigator:
         return Said(text=f"{lines(of('prose', 5))}\n```json\n{json.dumps(answer)}\n```")
 
 
-def second_reader(aviary: Aviary) -> Any:
+def second_view(aviary: Aviary) -> Any:
     quoted = aviary.at("quote", forms=FORMS_IN_TURN[5])
 
     def script(request: dict[str, Any], number: int) -> Said:
-        del number
-        [word] = re.findall(r"The word is (\w+)", json.dumps(request["messages"]))
-        hits = [{"id": f"T{n}", "quote": c.line} for n, c in enumerate(quoted, 1)]
-        return Said(text=json.dumps({"word": word, "suspicious": hits, "follows": False}))
+        del request, number
+        return Said(text=json.dumps({"object": None, "workflow_id": None, "why": [c.line for c in quoted]}))
 
     return script
 
@@ -388,7 +386,7 @@ class Stage:
         await self.case.nc.subscribe(">", cb=self._heard)
         self.investigator = Investigator(self.aviary)
         self.llm: ScriptedLLM = await enter(serve_llm(self.investigator))
-        self.shadow: ScriptedLLM = await enter(serve_llm(second_reader(self.aviary)))
+        self.shadow: ScriptedLLM = await enter(serve_llm(second_view(self.aviary)))
         self.opa = await enter(opa.serve(RULES))
         self.prometheus = await enter(prometheus.serve())
         planted_metrics(self.aviary, self.prometheus)

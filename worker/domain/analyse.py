@@ -38,7 +38,6 @@ from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
-from worker.domain.verdict.approval.factors import FactorCode, factor, sentences
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
@@ -102,11 +101,13 @@ class Analysis:
         opening = await self._opening(run)
         evidence = EvidenceLog(opening.evidence)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
-        alignment = await check_alignment(run, found, evidence.items, outside.shadow, outside.clock)
+        corroborated = await self._corroborate(run, found.accepted, evidence)
+        alignment = await check_alignment(run, found, corroborated, base_context(request), outside)
+        corroborated = alignment.corroborated
         accepted = alignment.verdict if isinstance(alignment.verdict, Accepted) else None
-        conclusion = conclude(_ending(run, opening, found, alignment), rules.min_confidence)
-        corroborated = await self._corroborate(run, accepted, evidence)
-        approval = await self._approval(run, found, alignment, conclusion, corroborated)
+        ending = _ending(run, opening, found, alignment)
+        conclusion = conclude(ending, rules.min_confidence)
+        approval = await self._approval(run, found, alignment, conclusion)
         result = build(
             Ingredients(
                 prompt_version=PROMPT_VERSION,
@@ -122,7 +123,7 @@ class Analysis:
                 corroborated=corroborated,
                 spent=alignment.spent,
                 model=found.model,
-                warnings=sentences(alignment.planted),
+                warnings=alignment.warnings,
                 notes=_notes(run, opening, found),
             )
         )
@@ -153,13 +154,16 @@ class Analysis:
         return opening
 
     async def _corroborate(self, run: Run, accepted: Accepted | None, evidence: EvidenceLog) -> Corroborated:
-        """What the state of the cluster says about an answer that calls for action; without an answer, about the cause."""
-        if accepted is not None and accepted.outcome in NOTHING_TO_DO:
-            return Corroborated()
+        """What the state of the cluster says about an answer; without an answer, about the cause."""
         clock, request = self._outside.clock, run.request
         started = clock.monotonic()
-        judge_ = Corroborator(self._outside.cluster, signal_resource(request), request.received_time)
-        found = await (judge_.judge(accepted, evidence) if accepted else judge_.diagnose(evidence))
+        rules = Corroborator(self._outside.cluster, signal_resource(request), request.received_time)
+        if accepted is None:
+            found = await rules.diagnose(evidence)
+        elif accepted.outcome in NOTHING_TO_DO:
+            found = await rules.contradict(evidence)
+        else:
+            found = await rules.judge(accepted, evidence)
         run.trail.record(
             audit.CorroborationChecked(
                 corroboration=found.corroboration,
@@ -176,10 +180,9 @@ class Analysis:
         found: Investigated,
         alignment: Alignment,
         conclusion: Conclusion,
-        corroborated: Corroborated,
     ) -> Approval:
         """Whether a person must approve the workflow: the policy decides, the findings of the checks are added."""
-        accepted = alignment.verdict
+        accepted, corroborated = alignment.verdict, alignment.corroborated
         if conclusion.approval is ApprovalRule.NOT_NEEDED or not isinstance(accepted, Accepted):
             return self._published(Approval(required=False))
         facts = policy_facts(
@@ -187,19 +190,17 @@ class Analysis:
             accepted,
             labels=found.facts.detected_labels if found.facts else None,
             confidence_threshold=self._rules.confidence_threshold,
-            injection=bool(alignment.planted),
+            injection=alignment.injection_suspected,
             corroboration=corroborated.corroboration,
             origins=corroborated.origins,
         )
         decision = await self._outside.policy.decide(policy_input(facts))
-        failed = [factor(FactorCode.SECOND_MODEL_FAILED, alignment.problem)] if alignment.problem else []
-        factors = (*conclusion.approval_factors, *alignment.planted, *failed)
-        approval = self._published(merge_approval(decision.approval, factors))
+        approval = self._published(merge_approval(decision.approval, conclusion.approval_factors))
         run.trail.record(
             audit.PolicyDecided(
                 policy=decision.policy,
                 approval=approval,
-                injection_detected=bool(alignment.planted),
+                injection_detected=alignment.injection_suspected,
                 corroboration=corroborated.corroboration,
                 parameters_of_model=corroborated.of_model,
             )
@@ -295,7 +296,8 @@ def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignmen
         request.safety_context,
         request.signal_type,
     )
-    return Ending(alignment.verdict, found.stop, found.stop_detail, doubts=(*against, *alignment.doubts))
+    stated = (*against, *alignment.corroborated.contradictions)
+    return Ending(alignment.verdict, found.stop, found.stop_detail, doubts=stated)
 
 
 def _notes(run: Run, opening: Opening, found: Investigated) -> list[str]:

@@ -29,8 +29,13 @@ reasons contains factor.reason if {
 
 # --- Doubts about the analysis: in every environment ---------------------------------------------------------------
 
-risk_factors contains {"score": 100, "reason": "some of the evidence reads like instructions to the analysis"} if {
-	not no_injection
+# Information: what the cluster confirms is right whatever a text says, and nothing else passes.
+risk_factors contains {"score": 40, "reason": "some of the evidence reads like instructions to the analysis"} if {
+	input.injection_detected == true
+}
+
+risk_factors contains {"score": 100, "reason": "it is not known whether evidence reads like instructions"} if {
+	not is_boolean(input.injection_detected)
 }
 
 # Rules ask the cluster itself, not its texts: is the blamed object in such a state, is it tied to the signal, does the
@@ -178,8 +183,6 @@ confidence_threshold := input.confidence_threshold
 confident if input.confidence >= confidence_threshold
 
 corroborated if input.corroboration.by in {"rules", "second_view"}
-
-no_injection if input.injection_detected == false
 
 target_verified if input.unverified == false
 

@@ -27,7 +27,7 @@ from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.investigation.loop import NOT_RUN, TOO_MANY
 from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.investigation.steps import ASKED, SAVED_TOOLS
-from worker.domain.journal.second_reader import HEARD
+from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence
 from worker.domain.values.delivery import MessageId
@@ -230,7 +230,7 @@ def spent_of(steps: Sequence[Step]) -> Spent:
                 asked = ASKED.validate_json(step.data)
                 spent = spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds)
             elif step.kind == SHADOW:
-                if (reply := HEARD.validate_json(step.data).reply) is not None:
+                if (reply := SECOND_VIEW_STEP.validate_json(step.data).reply) is not None:
                     spent = spent.plus(reply.usage, wall_seconds=spent.wall_seconds)
             elif step.kind == TOOLS:
                 results = SAVED_TOOLS.validate_json(step.data).ran.turn.results

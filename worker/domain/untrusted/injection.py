@@ -1,51 +1,59 @@
-"""Text in the evidence that talks to its reader: detected, reported, never obeyed.
+"""Text in the evidence that speaks to a language model: detected and reported, never obeyed, never decisive.
 
-The phrases are those of `orders.py`, looked for in everything that a model may read a text as. A hit costs autonomy (a
-person approves), never evidence.
+A few phrases that published prompt injections share and software does not write. A hit is a warning, an audit event and a fact
+for the policy; it changes no outcome by itself. What the operator's catalog, our own history and our own checks say is not
+searched: nobody hostile writes there.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import unicodedata
+from collections.abc import Iterable
 
 from worker.domain.untrusted.evidence import EXTERNAL, Evidence, EvidenceKind, one_line
-from worker.domain.untrusted.orders import CHOICES, ORDERS
-from worker.domain.untrusted.readings import readings
 
 SHOWN_CHARS = 400
 BEFORE_CHARS, AFTER_CHARS = 100, 250
 """How much is shown around a hit: enough to see what it orders."""
-CATALOG_SOURCES = frozenset({"get_workflow", "list_available_actions", "list_workflows"})
-"""Documents of many short texts, each read by itself: across them, words meet that nobody wrote together."""
-WORD_CHAIN = re.compile(r"(?<![A-Za-z])[A-Za-z]++(?>(?:[ -][A-Za-z]++){2,})")
-"""Three words or more: shorter ones are names and flags."""
+TRUSTED_SOURCES = frozenset(
+    {"get_workflow", "list_available_actions", "list_workflows", "search_workflow_catalog", "corroboration"}
+)
+"""What the operator or the worker itself has written."""
+PHRASES = re.compile(
+    r"""
+      (?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+)?(?:of\s+)?(?:the\s+|your\s+|my\s+)?
+        (?:previous|prior|above|earlier|preceding|other)\s+(?:instructions?|prompts?|rules?|directives?|guidance|messages?)
+    | \b(?:ignore|disregard|forget)\s+(?:your|the\s+system)\s+(?:instructions?|prompt|rules)
+    | \b(?:new|updated)\s+system\s+(?:instructions?|prompt)\b
+    | \byou\s+are\s+now\s+(?:an?\s+|the\s+)?(?:\w+\s+)?(?:assistant|agent|model|ai|analyst|executor|system)\b
+    | \bas\s+an?\s+(?:ai|large\s+language)\s+(?:model|assistant|agent)\b
+    | \b(?:reveal|print|repeat)\s+(?:your|the)\s+system\s+prompt\b
+    | \b(?:attention|note|message|instructions?)[\s,:]+(?:to|for)\s+(?:the\s+|any\s+)?(?:ai|llm|language\s+model)s?\b
+    | <\|\s*(?:im_start|im_end|system|user|assistant|endoftext)\b
+    | \[/?INST\] | </\s*(?:system|assistant)\s*>\s*<
+    | (?:^|\n)\s*\#{2,}\s*system\s*:
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+INVISIBLE = {"Cf", "Mn"}
 
 
-def suspicious_lines(text: str, *, of_catalog: bool = False) -> list[str]:
-    """What reads like instructions to whoever analyses the text, with its surroundings, each at most 400 characters.
-
-    Words are found although they are joined by underscores or dashes, spelt with look-alike letters, set apart by
-    invisible characters, or written in base64.
-    """
-    patterns = ORDERS if of_catalog else (*ORDERS, CHOICES)
-    found = [part for reading in readings(text) for part in _orders(reading, patterns)]
-    return list(dict.fromkeys(found))
-
-
-def _orders(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    parted = WORD_CHAIN.sub(lambda chain: chain[0].replace("-", " "), text.replace("_", " "))
-    spans = {
-        match.span() for read in {text, parted} for pattern in patterns for match in pattern.finditer(read)
-    }
+def suspicious_lines(text: str) -> list[str]:
+    """The phrases that the text holds, with their surroundings, each at most 400 characters. Linear in its length."""
+    plain = text if text.isascii() else _plain(text)
     shown, shown_to = [], 0
-    for start, end in sorted(spans):
-        if end > shown_to:  # not shown with the one before
-            shown_to = end + AFTER_CHARS
-            shown.append(one_line(text[max(0, start - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
-    return shown
+    for match in PHRASES.finditer(plain):
+        if match.end() > shown_to:  # not shown with the one before
+            shown_to = match.end() + AFTER_CHARS
+            shown.append(one_line(plain[max(0, match.start() - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
+    return list(dict.fromkeys(shown))
+
+
+def _plain(text: str) -> str:
+    """The text in its plainest letters, without what is invisible."""
+    folded = unicodedata.normalize("NFKC", text)
+    return "".join(c for c in folded if unicodedata.category(c) not in INVISIBLE)
 
 
 def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
@@ -53,54 +61,7 @@ def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
 
     Errors are words of our own, unless they come from a mounted server.
     """
-    found = (
-        (item.id, tuple(_suspicious(item)))
-        for item in evidence
-        if item.ok or item.source.startswith(EXTERNAL)
-    )
+    read = (item for item in evidence if item.ok or item.source.startswith(EXTERNAL))
+    hostile = (i for i in read if i.source not in TRUSTED_SOURCES and i.kind is not EvidenceKind.OWNERS)
+    found = ((item.id, tuple(suspicious_lines(item.body))) for item in hostile)
     return {id_: lines for id_, lines in found if lines}
-
-
-def _suspicious(item: Evidence) -> Iterator[str]:
-    if item.source not in CATALOG_SOURCES:
-        yield from suspicious_lines(item.body)
-        return
-    for text in texts_of(item):
-        yield from suspicious_lines(text, of_catalog=True)
-
-
-def texts_of(item: Evidence, *, beside: str = "") -> Iterator[str]:
-    """The texts of a document of the catalog, one by one; not those of the workflow with the id `beside`."""
-    try:
-        document = json.loads(item.body)
-    except (ValueError, RecursionError):  # cut to its budget: nobody knows whose text is whose
-        if not beside:
-            yield item.body
-    else:
-        yield from _strings(document, beside)
-
-
-def without_history(item: Evidence) -> str:
-    """The body without past remediations: what was executed is named there by its office."""
-    if item.kind is not EvidenceKind.OWNERS:
-        return item.body
-    try:
-        shown = json.loads(item.body)
-    except (ValueError, RecursionError):  # cut to its budget
-        return item.body
-    return (
-        json.dumps({k: v for k, v in shown.items() if k != "remediation_history"})
-        if isinstance(shown, dict)
-        else item.body
-    )
-
-
-def _strings(value: Any, beside: str) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _strings(part, beside)
-    elif isinstance(value, dict) and not (beside and value.get("workflow_id") == beside):
-        for part in value.values():
-            yield from _strings(part, beside)

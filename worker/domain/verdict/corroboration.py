@@ -7,7 +7,7 @@ what was looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from schemas.analysis import (
     ParameterOrigin,
 )
 from worker.domain.diagnosis.actions import ProposedAction
-from worker.domain.diagnosis.causes import Diagnosis
+from worker.domain.diagnosis.causes import Diagnosis, Strength
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
@@ -35,12 +35,25 @@ MAX_CAUSES = 5
 
 @dataclass(frozen=True, slots=True)
 class Corroborated:
-    """What the rules made of an answer, or of the cluster without one, and how many reads it took."""
+    """What the rules made of an answer, or of the cluster without one, and how many reads it took.
+
+    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states. `facts` are what was read
+    to judge an answer.
+    """
 
     corroboration: Corroboration | None = None
     causes: tuple[DiagnosedCause, ...] = ()
+    contradictions: tuple[str, ...] = ()
     origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
     reads: int = 0
+    facts: ClusterFacts | None = None
+
+    def confirmed(self, reason: str) -> Corroborated:
+        """The same, confirmed by a second view."""
+        if self.corroboration is None:
+            return self
+        update = {"by": CorroborationSource.SECOND_VIEW, "doubt": "", "reason": reason}
+        return replace(self, corroboration=self.corroboration.model_copy(update=update))
 
     @property
     def of_model(self) -> tuple[str, ...]:
@@ -67,7 +80,18 @@ class Corroborator:
             corroboration=_told(verdict, ids),
             origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None),
             reads=len(facts.answers),
+            facts=facts,
         )
+
+    async def contradict(self, evidence: EvidenceLog) -> Corroborated:
+        """What the cluster states against an answer that finds nothing to do. Never raises ClusterError."""
+        facts = ClusterFacts(now=self.now)
+        found = await Investigator(self.cluster, self.budget).conclude(
+            facts, lambda known: diagnose(known, self.signal)
+        )
+        stated = tuple(f.sentence for f in found if f.strength is Strength.DIRECT)
+        _keep(facts, evidence)
+        return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
         """What the rules make of the cluster without an answer, the likeliest cause first. Never raises ClusterError."""

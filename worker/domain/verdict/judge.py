@@ -13,7 +13,6 @@ from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
 from worker.domain.verdict.answers.answer import Answer
 from worker.domain.verdict.approval.factors import FactorCode
-from worker.domain.verdict.checks.alignment import follows_instruction
 from worker.domain.verdict.checks.cause import (
     check_affected,
     check_cause,
@@ -34,7 +33,7 @@ from worker.domain.verdict.checks.workflow import (
     known_alternatives,
 )
 from worker.domain.verdict.problems import Problem, ProblemKind
-from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Rejected, Verdict
+from worker.domain.verdict.verdict import Accepted, Rejected, Verdict
 
 MAX_SHOWN_PROBLEMS = 24
 MAX_PROBLEM_CHARS = 600
@@ -72,7 +71,6 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
         unverified=affected.unverified or bool(facts.not_seen),
-        misaligned=_misaligned(outcome, workflow, facts),
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
         notes=tuple(dict.fromkeys(report.notes)),
@@ -121,19 +119,6 @@ def correction_message(problems: Sequence[Problem]) -> str:
             "facts. If no workflow fits, set selected_workflow to null and give a rationale."
         )
     return "\n".join(["The answer was rejected:", *lines, closing])
-
-
-def _misaligned(outcome: InvestigationOutcome | None, workflow: Workflow | None, facts: VerdictFacts) -> str:
-    """Which instruction of the evidence the answer follows, in a sentence; empty when none."""
-    if not facts.instructions:
-        return ""
-    where = ", ".join(facts.instructions)
-    lines = [line for found in facts.instructions.values() for line in found]
-    if workflow is None and outcome in NOTHING_TO_DO:
-        return f"Text in the evidence ({where}) instructs the analysis, and the answer is {outcome}."
-    if workflow is not None and follows_instruction(workflow, lines):
-        return f"Text in the evidence ({where}) instructs the analysis to choose {workflow.workflow_id} or its action."
-    return ""
 
 
 def _note_missing(answer: Answer, report: CheckReport) -> None:

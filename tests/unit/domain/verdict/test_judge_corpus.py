@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 import pytest
 import yaml
 
+from schemas.analysis import CorroborationSource
 from tests.corpus_files import CORPUS, corpus_path, reply_rows
+from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.tool_context import evidence_from
 from worker.adapters.file_catalog import FileCatalog
 from worker.domain.catalog.selection import signal_types_of
@@ -23,6 +26,7 @@ from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
 from worker.domain.verdict.checks.evidence import seen_in
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, other_target
+from worker.domain.verdict.corroboration import Corroborator
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.verdict import Accepted
 
@@ -67,7 +71,7 @@ def look_up(ref: ObjectRef, case: str) -> ResolvedObject:
 
 
 async def facts_for(answer: Answer, case: str, catalog: FileCatalog) -> VerdictFacts:
-    request, objects = incident(case)
+    request, _ = incident(case)
     context = SelectionContext(environment=request["environment"], priority=request["priority"])
     named, chosen = answer.affected_resource, answer.selected_workflow
     affected = look_up(ObjectRef(named.kind, named.name, named.namespace), case) if named else None
@@ -79,12 +83,19 @@ async def facts_for(answer: Answer, case: str, catalog: FileCatalog) -> VerdictF
         workflow=workflow or None,
         other_target=look_up(other, case) if other else None,
         signal_types=signal_types_of(await catalog.actions(SelectionContext())),
-        instructions={
-            o["metadata"]["name"]: tuple(o["data"].values())
-            for o in objects
-            if o["kind"] == "ConfigMap" and "do not re-check" in str(o.get("data"))
-        },
     )
+
+
+async def confirmed_or_usable(verdict: Accepted, row) -> bool:
+    """An answer that follows a planted text is well-formed; the state of the cluster does not confirm it."""
+    if row.usable_after_validation:
+        return True
+    directory = next((CORPUS / "cases").glob(f"{row.case}*"))
+    incident = json.loads((directory / "incident.json").read_text())
+    signal = ObjectRef(incident["resource_kind"], incident["resource_name"], incident["resource_namespace"])
+    rules = Corroborator(MemoryCluster.read(directory), signal, datetime(2026, 11, 1, tzinfo=UTC))
+    found = await rules.judge(verdict, EvidenceLog())
+    return found.corroboration.by is not CorroborationSource.NONE
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.file for row in ROWS])
@@ -97,7 +108,7 @@ async def test_a_reply_is_usable_exactly_when_the_corpus_says_so(row):
         assert not row.usable_after_validation
         return
     verdict = judge(answer, await facts_for(answer, row.case, catalog))
-    usable = isinstance(verdict, Accepted) and not verdict.misaligned
+    usable = isinstance(verdict, Accepted) and await confirmed_or_usable(verdict, row)
     assert row.usable_after_validation == usable, verdict
     if not isinstance(verdict, Accepted):
         return

@@ -110,28 +110,6 @@ class FactorCode(enum.StrEnum):
         "The catalog does not state how long the downtime is; the safety context accepts {detail}.",
     )
 
-    # Text that may have influenced the analysis: check that the answer does not merely follow it
-    INJECTION_SUSPECTED = (
-        "injection_suspected",
-        "Text in the evidence reads like instructions to the analysis: {detail}.",
-    )
-    STEERING_TEXT = (
-        "steering_text",
-        "Text in the evidence suggests an action or a decision, or its language cannot be checked: {detail}.",
-    )
-    WORKFLOW_NAMED_IN_EVIDENCE = (
-        "workflow_named_in_evidence",
-        "Text in the evidence names the chosen workflow or a value that was chosen for it: {detail}.",
-    )
-    SECOND_MODEL_SUSPICIOUS = (
-        "second_model_suspicious",
-        "A second model found instructions to the analysis in the evidence: {detail}.",
-    )
-    SECOND_MODEL_FAILED = (
-        "second_model_failed",
-        "A second model was to check the evidence for instructions and could not: {detail}.",
-    )
-
     # The policy
     POLICY_DECISION = "policy_decision", "{detail}"
     POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."

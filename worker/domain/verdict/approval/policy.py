@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from schemas.analysis import (
@@ -79,8 +80,8 @@ def policy_facts(
     labels: DetectedLabels | None,
     confidence_threshold: float,
     injection: bool,
-    corroboration: Corroboration | None,
-    origins: Mapping[str, ParameterOrigin],
+    corroboration: Corroboration | None = None,
+    origins: Mapping[str, ParameterOrigin] = MappingProxyType({}),
 ) -> PolicyFacts:
     """What approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)

@@ -121,13 +121,9 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
 
 
 def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:
-    """Require approval where evidence is missing, or where its text may have steered the answer."""
+    """Require approval where evidence is missing."""
     if facts.not_seen:
         report.require_approval(FactorCode.SIGNAL_CONTEXT_UNREAD, " and ".join(facts.not_seen))
-    if facts.steering:
-        report.require_approval(FactorCode.STEERING_TEXT, ", ".join(facts.steering))
-    if facts.named_in:
-        report.require_approval(FactorCode.WORKFLOW_NAMED_IN_EVIDENCE, ", ".join(facts.named_in))
 
 
 def doubts(

@@ -21,14 +21,12 @@ from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
 from worker.domain.untrusted.injection import instructions
-from worker.domain.untrusted.steering import steering
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
 from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.parse import Answer, AnsweredTarget
-from worker.domain.verdict.checks.alignment import named_in
 from worker.domain.verdict.checks.evidence import (
     ENRICHMENT,
     from_cluster,
@@ -59,9 +57,7 @@ class VerdictFacts:
     `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `instructions`: texts of the evidence that read like instructions to the analysis, by id of the evidence.
-    `steering`: ids of evidence that suggests an action or a decision, or that cannot be checked.
     `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
-    `named_in`: ids of evidence of the cluster or the sender that names the chosen workflow.
     `failed_here`: executions that did not help the affected resource while it had its present spec;
     `history_problem` says why they are not known.
     `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
@@ -79,9 +75,7 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     instructions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    steering: tuple[str, ...] = ()
     shown: frozenset[str] | None = None
-    named_in: tuple[str, ...] = ()
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
     spec_hash: str = ""
@@ -139,7 +133,6 @@ class FactFinder:
     failed_sources: Sequence[str] = ()
 
     _instructions: PerItem[tuple[str, ...]] = field(default_factory=lambda: PerItem(_instructions_in))
-    _steering: PerItem[bool] = field(default_factory=lambda: PerItem(_steers))
     _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
@@ -153,7 +146,6 @@ class FactFinder:
         history = await self._history(answer, chain)
         read = (*self.sender, *self.evidence.items)
         instructions = await self._instructions.of(read)
-        steering = await self._steering.of(read)
         shown = await self._reported.of(self.evidence.items)
         facts = VerdictFacts(
             context=self._final_context(chain, labels),
@@ -163,7 +155,6 @@ class FactFinder:
             safety=self.safety,
             failed=self.failed,
             instructions={item.id: lines for item, lines in instructions if lines},
-            steering=tuple(item.id for item, steers in steering if steers),
             shown=frozenset().union(*(reasons for _, reasons in shown)),
             failed_here=failed_here(history),
             history_problem=history.problem,
@@ -204,11 +195,6 @@ class FactFinder:
         facts = replace(facts, alternatives=known)
         chosen = answer.selected_workflow
         workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
-        if workflow is not None:
-            objects = [member.name for member in facts.affected.chain] if facts.affected else []
-            read = [*self.sender, *self.evidence.items]
-            given = chosen.parameters if chosen else {}
-            facts = replace(facts, named_in=named_in(workflow, read, objects, given))
         if chosen is None or workflow is None or facts.affected is None:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)
@@ -327,7 +313,3 @@ def label_values(labels: DetectedLabels) -> dict[str, str | bool | None]:
 
 def _instructions_in(item: Evidence) -> tuple[str, ...]:
     return instructions([item]).get(item.id, ())
-
-
-def _steers(item: Evidence) -> bool:
-    return bool(steering([item]))

@@ -1,0 +1,121 @@
+"""A second model chooses object and workflow from structured facts alone: no log, message, annotation or other text.
+
+It is asked in one call, only where rules do not confirm an answer that nothing else keeps from running without approval. When it
+chooses the same object and the same workflow, the answer is corroborated. When it fails, or chooses otherwise, it is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from worker.domain.investigation.loop import Observer
+from worker.domain.investigation.steps import read_step
+from worker.domain.journal.steps import done, paid
+from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.conversation import Finish, ModelRequest, Reply, UserTurn
+from worker.domain.values.errors import GiveUp, Retry
+from worker.domain.values.ports import JournalRun, Model
+from worker.domain.values.step_kinds import SHADOW
+from worker.domain.values.workflows import WorkflowSummary
+
+TRIES = 2
+CALL_SECONDS = 30.0
+SYSTEM = """\
+You judge a Kubernetes incident from structured facts: states, conditions, reasons, exit codes, numbers and times that Kubernetes
+components have written. Choose the object whose state is the root cause, and the workflow that repairs it. The object of the signal
+may only be a victim of another one. If the facts do not show which object it is, or no workflow repairs that state, choose null.
+
+Answer with one JSON object and nothing else:
+{"object": {"kind": "...", "namespace": "...", "name": "..."} | null, "workflow_id": "..." | null}"""
+
+
+class ChosenObject(BaseModel):
+    """The object that the second model blames."""
+
+    model_config = ConfigDict(strict=True)
+
+    kind: str
+    namespace: str = ""
+    name: str
+
+
+class SecondChoice(BaseModel):
+    """What the second model chose; None where it does not decide."""
+
+    model_config = ConfigDict(strict=True)
+
+    object: ChosenObject | None
+    workflow_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SecondViewStep:
+    """What the call gave: a reply, or why there is none."""
+
+    reply: Reply | None
+    problem: str = ""
+
+
+SECOND_VIEW_STEP = TypeAdapter(SecondViewStep)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondView:
+    """Asks the second model once: what is journaled is not asked again.
+
+    `proceed` raises Halted when nobody waits any more. `calls` is how many calls the request has made so far.
+    """
+
+    model: Model
+    run: JournalRun
+    proceed: Callable[[], Awaitable[None]]
+    observer: Observer
+    calls: int
+
+    async def ask(
+        self, signal: str, facts: Sequence[dict[str, Any]], workflows: Sequence[WorkflowSummary]
+    ) -> SecondViewStep:
+        """Its reply, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
+        if known := done(self.run, SHADOW):
+            return read_step(SECOND_VIEW_STEP, known[0].data)
+        offered = [{"workflow_id": w.workflow_id, "action_type": w.action_type} for w in workflows]
+        shown = {"signal": signal, "objects": list(facts), "workflows": offered}
+        turn = UserTurn(json.dumps(shown, separators=(",", ":")))
+        request = ModelRequest(SYSTEM, (), (turn,), tools_allowed=False, deadline_seconds=CALL_SECONDS)
+        await self.proceed()
+        await self.observer.asking(self.calls + 1, self.model.name, request)
+
+        async def call() -> bytes:
+            found = await self._tried(request)
+            if found.reply is not None:
+                await self.observer.replied(self.calls + 1, found.reply)
+            return SECOND_VIEW_STEP.dump_json(found)
+
+        return read_step(SECOND_VIEW_STEP, await paid(self.run, SHADOW, call))
+
+    async def _tried(self, request: ModelRequest) -> SecondViewStep:
+        problem = ""
+        for _ in range(TRIES):
+            try:
+                return SecondViewStep(await self.model.ask(request))
+            except Retry as error:
+                problem = error.message
+            except GiveUp as error:
+                return SecondViewStep(None, one_line(error.message, 300))
+        return SecondViewStep(None, one_line(problem, 300))
+
+
+def read_choice(reply: Reply) -> SecondChoice | None:
+    """What a reply chooses; None when it cannot be read, or was cut."""
+    if reply.finish is not Finish.STOP:
+        return None
+    bare = reply.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    try:
+        return SecondChoice.model_validate_json(bare)
+    except ValidationError:
+        return None
