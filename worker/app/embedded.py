@@ -35,7 +35,7 @@ from worker.sandbox.nats_server import nats_server
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CaseDirectory:
     """An incident with the cluster it happened in. `recovery.json` is there only in cases that have one."""
 
     directory: Path
@@ -53,9 +53,9 @@ class Case:
         return path.read_bytes()
 
 
-def example_case() -> Case:
+def example_case() -> CaseDirectory:
     """The shipped example incident."""
-    return Case(Path(str(files("worker") / "examples" / "incident")))
+    return CaseDirectory(Path(str(files("worker") / "examples" / "incident")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RunningCase:
 
 @asynccontextmanager
 async def open_case(
-    services: Services, case: Case, *, catalog: Path | None, prefix: str = "rca"
+    services: Services, case: CaseDirectory, *, catalog: Path | None, prefix: str = "rca"
 ) -> AsyncIterator[RunningCase]:
     """Run a worker for the case under the prefix while the context is open."""
     with TemporaryDirectory(prefix="rca-case-") as directory:

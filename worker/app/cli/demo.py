@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.audit import AuditEvent
     from schemas.taxonomy import RequestKind
     from worker.app.client import Outcome
-    from worker.app.embedded import Case, Services
+    from worker.app.embedded import CaseDirectory, Services
     from worker.app.wiring import Worker
 
 PATIENCE_SECONDS = 600.0
@@ -69,11 +69,11 @@ async def _demo(
     from rich.text import Text
 
     from worker.app import logs
-    from worker.app.embedded import Case, example_case, open_services
+    from worker.app.embedded import CaseDirectory, example_case, open_services
 
     logs.configure("error", json_lines=False)
     console = Console(highlight=False, stderr=as_json)
-    case = Case(case_dir) if case_dir else example_case()
+    case = CaseDirectory(case_dir) if case_dir else example_case()
     body = case.request(recovery=recovery)
     if output and not output.parent.is_dir():
         raise ReportedError(f"--output {output}: no such directory")
@@ -104,7 +104,7 @@ async def _demo(
 
 async def analyse(
     services: Services,
-    case: Case,
+    case: CaseDirectory,
     *,
     recovery: bool = False,
     catalog: Path | None,
@@ -252,7 +252,9 @@ def _write(document: dict[str, Any], output: Path) -> None:
     output.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _document(case: Case, body: bytes, outcome: Outcome | None, events: list[AuditEvent]) -> dict[str, Any]:
+def _document(
+    case: CaseDirectory, body: bytes, outcome: Outcome | None, events: list[AuditEvent]
+) -> dict[str, Any]:
     from worker.app.client import as_json as json_of
 
     try:

@@ -24,7 +24,7 @@ from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult
-    from worker.app.embedded import Case
+    from worker.app.embedded import CaseDirectory
 
 CASE_CHARS = 26  # with the other columns 80 characters
 NONE = "(none)"
@@ -67,7 +67,7 @@ async def _evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: b
             task = bar.add_task("cases", total=len(cases)) if bar else None
             slots = asyncio.Semaphore(parallel)
 
-            async def score_case(number: int, case: Case) -> Score:
+            async def score_case(number: int, case: CaseDirectory) -> Score:
                 async with slots:
                     outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
                 result = outcome if isinstance(outcome, AnalysisResult) else None
@@ -83,11 +83,11 @@ async def _evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: b
     return EXIT_ERROR if any(s.status == "no result" for s in scores) else 0
 
 
-def find_cases(directory: Path) -> list[Case]:
+def find_cases(directory: Path) -> list[CaseDirectory]:
     """All cases in the directory, by name. Raises ReportedError if there are none."""
-    from worker.app.embedded import Case
+    from worker.app.embedded import CaseDirectory
 
-    cases = [Case(path.parent) for path in sorted(directory.glob("*/incident.json"))]
+    cases = [CaseDirectory(path.parent) for path in sorted(directory.glob("*/incident.json"))]
     if not cases:
         raise ReportedError(
             f"no cases in {directory}: each is a directory with incident.json and expected.json"
@@ -97,7 +97,7 @@ def find_cases(directory: Path) -> list[Case]:
     return cases
 
 
-def expected_of(case: Case) -> dict[str, object]:
+def expected_of(case: CaseDirectory) -> dict[str, object]:
     """The expected answer. Raises ReportedError."""
     path = case.directory / "expected.json"
     try:

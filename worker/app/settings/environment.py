@@ -16,22 +16,7 @@ from typing import Any, get_args
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from worker.app.settings.groups import (
-    AuditSettings,
-    CatalogSettings,
-    Group,
-    HistorySettings,
-    HttpSettings,
-    KubernetesSettings,
-    LlmSettings,
-    LogSettings,
-    McpSettings,
-    NatsSettings,
-    PolicySettings,
-    PrometheusSettings,
-    ShadowSettings,
-    WorkerSettings,
-)
+from worker.app.settings import groups
 from worker.domain.values.errors import ReportedError
 
 PREFIX = "RCA_"
@@ -63,19 +48,19 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    nats: NatsSettings = NatsSettings()
-    kubernetes: KubernetesSettings = KubernetesSettings()
-    llm: LlmSettings = LlmSettings()
-    shadow: ShadowSettings = ShadowSettings()
-    catalog: CatalogSettings = CatalogSettings()
-    history: HistorySettings = HistorySettings()
-    prometheus: PrometheusSettings = PrometheusSettings()
-    mcp: McpSettings = McpSettings()
-    policy: PolicySettings = PolicySettings()
-    audit: AuditSettings = AuditSettings()
-    worker: WorkerSettings = WorkerSettings()
-    http: HttpSettings = HttpSettings()
-    log: LogSettings = LogSettings()
+    nats: groups.NatsSettings = groups.NatsSettings()
+    kubernetes: groups.KubernetesSettings = groups.KubernetesSettings()
+    llm: groups.LlmSettings = groups.LlmSettings()
+    shadow: groups.ShadowSettings = groups.ShadowSettings()
+    catalog: groups.CatalogSettings = groups.CatalogSettings()
+    history: groups.HistorySettings = groups.HistorySettings()
+    prometheus: groups.PrometheusSettings = groups.PrometheusSettings()
+    mcp: groups.McpSettings = groups.McpSettings()
+    policy: groups.PolicySettings = groups.PolicySettings()
+    audit: groups.AuditSettings = groups.AuditSettings()
+    worker: groups.WorkerSettings = groups.WorkerSettings()
+    http: groups.HttpSettings = groups.HttpSettings()
+    log: groups.LogSettings = groups.LogSettings()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:
@@ -156,7 +141,7 @@ def documentation() -> list[tuple[str, str, str]]:
 def _fields() -> Iterator[tuple[SettingName, Any]]:
     for group_name, described in Settings.model_fields.items():
         group = described.annotation
-        if not (isinstance(group, type) and issubclass(group, Group)):
+        if not (isinstance(group, type) and issubclass(group, groups.Group)):
             raise TypeError(f"{group_name} is not a group of settings")
         for name, field in group.model_fields.items():
             yield SettingName(group_name, name), field
