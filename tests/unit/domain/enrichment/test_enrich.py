@@ -326,14 +326,14 @@ async def test_events_of_a_busy_namespace_are_those_of_the_incident():
     noise = [event(NODE, "Noise", f"{i}", key=str(i)) for i in range(MAX_EVENTS)]
     for item in noise:
         item["metadata"] |= {"name": f"aaa.{item['metadata']['name']}", "namespace": "shop"}
-    quiet, busy = await look(shop(*told)), await look(shop(*told, *noise))
+    quiet, busy = await look(shop(*told)), await look(shop(*told, *noise), deadline_seconds=60.0)
     assert bodies(quiet, "events") == bodies(busy, "events")
     assert () == busy.failed_sources
 
 
 async def test_events_that_were_not_read_are_unknown():
     warnings = [event(POD, "Failed", f"{i}", key=str(i)) for i in range(MAX_EVENTS + 1)]
-    found = await look(shop(*warnings), "Namespace", "shop", "")
+    found = await look(shop(*warnings), "Namespace", "shop", "", deadline_seconds=60.0)
     assert (
         f"events (not read: events in shop beyond the first {MAX_EVENTS} by name)",
     ) == found.failed_sources
