@@ -364,6 +364,7 @@ def assert_checked(result: AnalysisResult) -> None:
     )
     assert (result.status is Status.COMPLETED) is (result.selected_workflow is not None)
     assert result.needs_human_review is (result.status is Status.NEEDS_HUMAN_REVIEW)
+    assert result.approval.required or not result.needs_human_review
     if result.selected_workflow is not None:
         assert result.selected_workflow.workflow_id in {"restart-v1", "rollback-v1"}
         assert result.selected_workflow.confidence >= 0.7

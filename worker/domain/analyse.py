@@ -27,12 +27,12 @@ from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.journal.alignment import Alignment, check_alignment
-from worker.domain.journal.run import Run, unanswered
+from worker.domain.journal.run import Run, progress_of, unanswered
 from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import Reply
-from worker.domain.values.errors import CatalogUnavailable, HistoryUnavailable
+from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside
@@ -87,7 +87,7 @@ class Analysis:
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
-        evidence, rules = EvidenceLog(), Corroborated()
+        evidence, rules = EvidenceLog(progress_of(run.steps).evidence), Corroborated()
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
         now, observe = self._outside.clock.now(), self._rules.observe
@@ -116,7 +116,7 @@ class Analysis:
                 conclusion=conclusion,
                 approval=approval,
                 completed_at=outside.clock.now(),
-                accepted=accepted,
+                accepted=accepted or found.partial,
                 attempts=found.attempts,
                 evidence=evidence.items,
                 detected_labels=(found.facts or opening).detected_labels,
@@ -183,8 +183,8 @@ class Analysis:
     ) -> Approval:
         """Whether a person must approve the workflow: the policy decides, the findings of the checks are added."""
         accepted, corroborated = alignment.verdict, alignment.corroborated
-        if conclusion.approval is ApprovalRule.NOT_NEEDED or not isinstance(accepted, Accepted):
-            return self._published(Approval(required=False))
+        if conclusion.approval is ApprovalRule.NOT_ASKED or not isinstance(accepted, Accepted):
+            return self._published(merge_approval(Approval(required=False), conclusion.approval_factors))
         facts = policy_facts(
             run.request,
             accepted,
@@ -279,11 +279,13 @@ async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:
     except UnreadableAnswer as unreadable:
         return Judged(Rejected((unreadable.problem,)))
     named = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
-    try:
-        facts = await fact_finder.facts_for(answer)
-    except CatalogUnavailable as e:
-        return Judged(Rejected(()), named, stop=Stop.CATALOG_DOWN, stop_detail=str(e))
-    return Judged(judge(answer, facts), named, facts=facts)
+    facts = await fact_finder.facts_for(answer)
+    verdict = judge(answer, facts)
+    if facts.catalog_problem:
+        partial = verdict if isinstance(verdict, Accepted) else verdict.partial
+        stopped = Rejected((), partial)
+        return Judged(stopped, named, Stop.CATALOG_DOWN, facts.catalog_problem, facts)
+    return Judged(verdict, named, facts=facts)
 
 
 def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignment) -> Ending:

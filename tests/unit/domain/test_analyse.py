@@ -244,7 +244,7 @@ async def test_a_result_without_an_answer_tells_what_earlier_runs_have_spent():
         await world.analyse()
     successor = await world.open(incident(), "run-2")
     result = await world.analysis().without_answer(successor, Ending(expired=True))
-    assert (REVIEW, Reason.DECISION_EXPIRED, False) == (
+    assert (REVIEW, Reason.DECISION_EXPIRED, True) == (
         result.status,
         result.human_review_reason,
         result.approval.required,

@@ -98,6 +98,7 @@ class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
     `shrunk`: at the end the model no longer read the oldest tool results. `facts`: those behind the last verdict.
+    `partial`: what is right about the last rejected answer whose cause passed its checks.
     """
 
     attempts: tuple[Attempt, ...]
@@ -107,6 +108,7 @@ class Investigated:
     stop_detail: str = ""
     shrunk: bool = False
     facts: VerdictFacts | None = None
+    partial: Accepted | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -174,6 +176,7 @@ class _Loop:
         self._refusal = b""
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
         self._facts: VerdictFacts | None = None
+        self._partial: Accepted | None = None
         self._shrunk = False
         self._spent, self._since = Spent(), given.clock.monotonic()
 
@@ -191,7 +194,14 @@ class _Loop:
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
         """How it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
         return Investigated(
-            tuple(self._attempts), self._spent, model, stop, detail, self._shrunk, self._facts
+            tuple(self._attempts),
+            self._spent,
+            model,
+            stop,
+            detail,
+            self._shrunk,
+            self._facts,
+            self._partial,
         )
 
     async def next_reply(self) -> Asked:
@@ -223,16 +233,19 @@ class _Loop:
     async def judge_answer(self, reply: Reply) -> Judged:
         """The verdict on a final answer: the one that the model was told about, or a new one."""
         if saved := self._replay.refusal():
-            judged = Judged(Rejected(saved.problems), saved.workflow_id)
+            judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id)
             seconds = saved.wall_seconds
         else:
             judged = await self._judge(reply)
             seconds = self.spent.wall_seconds
             if isinstance(judged.verdict, Rejected):
-                refusal = SavedRefusal(judged.verdict.problems, judged.workflow_id, seconds)
+                verdict = judged.verdict
+                refusal = SavedRefusal(verdict.problems, judged.workflow_id, seconds, verdict.partial)
                 self._refusal = SAVED_REFUSAL.dump_json(refusal)
         if judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
+        if isinstance(judged.verdict, Rejected) and judged.verdict.partial is not None:
+            self._partial = judged.verdict.partial
         self._facts = judged.facts
         self._count(replace(self._spent, wall_seconds=seconds))
         return judged

@@ -22,6 +22,7 @@ from worker.domain.values.errors import JournalGap
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS
 from worker.domain.verdict.problems import Problem
+from worker.domain.verdict.verdict import Accepted
 
 T = TypeVar("T")
 
@@ -59,11 +60,15 @@ class SavedTools:
 
 @dataclass(frozen=True, slots=True)
 class SavedRefusal:
-    """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict."""
+    """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict.
+
+    `partial` is what is right about the answer.
+    """
 
     problems: tuple[Problem, ...]
     workflow_id: str
     wall_seconds: float
+    partial: Accepted | None = None
 
 
 ASKED = TypeAdapter(Asked)

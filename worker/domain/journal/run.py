@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,12 +21,14 @@ from pydantic import ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
+from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from worker.domain.audit.trail import AuditTrail
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.investigation.loop import NOT_RUN, TOO_MANY
+from worker.domain.investigation.opening import OPENING_STEP
 from worker.domain.investigation.prompt import PROMPT_VERSION
-from worker.domain.investigation.steps import ASKED, SAVED_TOOLS
+from worker.domain.investigation.steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS
 from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence
@@ -39,16 +41,18 @@ from worker.domain.values.step_kinds import (
     CLAIM,
     END,
     LLM,
+    OPENING,
     RESULT,
     SHADOW,
     TOOLS,
     TRIED,
     UNREADABLE,
 )
-from worker.domain.verdict.approval.policy import observed
+from worker.domain.verdict.approval.policy import merge_approval, observed
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
+from worker.domain.verdict.verdict import Accepted
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED})
@@ -196,29 +200,58 @@ def unanswered(
     ending: Ending,
     completed_at: datetime,
     corroborated: Corroborated | None = None,
-    evidence: Sequence[Evidence] = (),
+    evidence: Sequence[Evidence] | None = None,
     *,
     observe: bool = False,
 ) -> AnalysisResult:
-    """A result without an answer, with what all runs have spent so far, and what rules made of the cluster.
+    """A result without an accepted answer: with what the runs have found and spent so far, and the diagnosis by rules.
 
-    `observe`: the worker runs in observe mode.
+    `evidence` is that of the runs unless given. `observe`: the worker runs in observe mode.
     """
-    approval = Approval(required=False)
+    found, conclusion = progress_of(run.steps), conclude(ending)
+    approval = merge_approval(Approval(required=False), conclusion.approval_factors)
     return build(
         Ingredients(
             prompt_version=PROMPT_VERSION,
             request=run.request,
             digest=run.accepted.digest,
-            conclusion=conclude(ending),
+            conclusion=conclusion,
             approval=observed(approval) if observe else approval,
             completed_at=completed_at,
             corroborated=corroborated or Corroborated(),
-            evidence=evidence,
+            accepted=found.partial,
+            evidence=found.evidence if evidence is None else evidence,
+            detected_labels=found.detected_labels,
             spent=spent_of(run.steps),
             notes=run.notes,
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the steps of unfinished runs have found. `partial` is what is right about the last rejected answer."""
+
+    evidence: tuple[Evidence, ...] = ()
+    detected_labels: DetectedLabels | None = None
+    partial: Accepted | None = None
+
+
+def progress_of(steps: Sequence[Step]) -> Progress:
+    """What the steps that a run can continue from have found, as far as they can be read."""
+    found = Progress()
+    for step in usable(steps):
+        with contextlib.suppress(ValidationError):
+            if step.kind == OPENING:
+                opening = OPENING_STEP.validate_json(step.data)
+                found = replace(found, evidence=opening.evidence, detected_labels=opening.detected_labels)
+            elif step.kind == TOOLS:
+                more = SAVED_TOOLS.validate_json(step.data).evidence
+                found = replace(found, evidence=(*found.evidence, *more))
+            elif step.kind == CLAIM and step.data:
+                partial = SAVED_REFUSAL.validate_json(step.data).partial
+                found = replace(found, partial=partial or found.partial)
+    return found
 
 
 def spent_of(steps: Sequence[Step]) -> Spent:

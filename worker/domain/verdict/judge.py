@@ -53,12 +53,12 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
-    if report.problems or severity is None or affected is None:
+    if severity is None or affected is None:
         return Rejected(tuple(report.problems))
     alternatives = known_alternatives(answer, facts, report)
     _note_missing(answer, report)
     chosen = answer.selected_workflow
-    return Accepted(
+    accepted = Accepted(
         answer=answer,
         severity=severity,
         signal_type=signal_type,
@@ -74,6 +74,25 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
         notes=tuple(dict.fromkeys(report.notes)),
+    )
+    if not report.problems:
+        return accepted
+    cause_is_wrong = any(problem.kind is ProblemKind.RCA for problem in report.problems)
+    return Rejected(tuple(report.problems), None if cause_is_wrong else _without_choice(accepted))
+
+
+def _without_choice(accepted: Accepted) -> Accepted:
+    """What the answer says of the cause, without the workflow that did not pass its checks."""
+    return replace(
+        accepted,
+        answer=replace(accepted.answer, selected_workflow=None, problems=()),
+        outcome=None,
+        workflow=None,
+        target=None,
+        parameters={},
+        confidence=None,
+        misaligned="",
+        approval_factors=(),
     )
 
 

@@ -47,11 +47,11 @@ class WorkflowFate(enum.StrEnum):
 
 
 class ApprovalRule(enum.StrEnum):
-    """Whether approval is required, is up to the policy, or is not needed because nothing will be executed."""
+    """Who decides about approval: the policy; the checks, to which the policy may add; nobody, as nothing is proposed."""
 
     POLICY = "policy"
     REQUIRED = "required"
-    NOT_NEEDED = "not_needed"
+    NOT_ASKED = "not_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Conclusion:
     reason: HumanReviewReason | None = None
     detail: str = ""
     workflow: WorkflowFate = WorkflowFate.NONE
-    approval: ApprovalRule = ApprovalRule.NOT_NEEDED
+    approval: ApprovalRule = ApprovalRule.NOT_ASKED
     approval_factors: tuple[ApprovalFactor, ...] = ()
     is_actionable: bool | None = None
 
@@ -167,7 +167,8 @@ def _last_rejection(rejected: Rejected) -> tuple[HumanReviewReason, str]:
 
 
 def _review(reason: HumanReviewReason, detail: str, status: Status = Status.NEEDS_HUMAN_REVIEW) -> Conclusion:
-    return Conclusion(status, reason, one_line(detail, DETAIL_CHARS))
+    review = factor(FactorCode.HUMAN_REVIEW, reason)
+    return Conclusion(status, reason, one_line(detail, DETAIL_CHARS), approval_factors=(review,))
 
 
 def _low_confidence(detail: str, accepted: Accepted) -> Conclusion:

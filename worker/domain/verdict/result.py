@@ -35,7 +35,7 @@ TEXT_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """What a result is made of."""
+    """What a result is made of. `accepted` is the accepted answer, or what is right about a rejected one."""
 
     request: Signal
     digest: str

@@ -57,9 +57,13 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An answer that failed a check: every problem, in the order in which the answer is read."""
+    """An answer that failed a check: every problem, in the order in which the answer is read.
+
+    `partial` is what is right about it: the same answer without a workflow. None when the cause did not pass its checks.
+    """
 
     problems: tuple[Problem, ...]
+    partial: Accepted | None = None
 
 
 Verdict = Accepted | Rejected

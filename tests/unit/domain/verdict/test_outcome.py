@@ -14,7 +14,7 @@ from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Reject
 
 REVIEW = Status.NEEDS_HUMAN_REVIEW
 KEPT, ALTERNATIVE, NONE = WorkflowFate.KEPT, WorkflowFate.ALTERNATIVE, WorkflowFate.NONE
-POLICY, REQUIRED, NOT_NEEDED = ApprovalRule.POLICY, ApprovalRule.REQUIRED, ApprovalRule.NOT_NEEDED
+POLICY, REQUIRED, NOT_ASKED = ApprovalRule.POLICY, ApprovalRule.REQUIRED, ApprovalRule.NOT_ASKED
 ACTIONABLE, INCONCLUSIVE = InvestigationOutcome.ACTIONABLE, InvestigationOutcome.INCONCLUSIVE
 NOT_ACTIONABLE, RESOLVED = InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED
 GONE = factor(FactorCode.RESOURCE_ABSENT, "Pod shop/api")
@@ -50,9 +50,9 @@ TABLE = [
     ("at the minimum", Ending(accepted(confidence=0.7)), Status.COMPLETED, None, KEPT, POLICY),
     ("factors", Ending(accepted(approval_factors=(GONE,))), Status.COMPLETED, None, KEPT, REQUIRED),
     ("low", Ending(accepted(confidence=0.69)), REVIEW, Reason.LOW_CONFIDENCE, ALTERNATIVE, REQUIRED),
-    ("not actionable", Ending(nothing(NOT_ACTIONABLE)), Status.NOT_ACTIONABLE, None, NONE, NOT_NEEDED),
-    ("sure: nothing", Ending(nothing(NOT_ACTIONABLE, 0.9)), Status.NOT_ACTIONABLE, None, NONE, NOT_NEEDED),
-    ("resolved", Ending(nothing(RESOLVED)), Status.RESOLVED, None, NONE, NOT_NEEDED),
+    ("not actionable", Ending(nothing(NOT_ACTIONABLE)), Status.NOT_ACTIONABLE, None, NONE, NOT_ASKED),
+    ("sure: nothing", Ending(nothing(NOT_ACTIONABLE, 0.9)), Status.NOT_ACTIONABLE, None, NONE, NOT_ASKED),
+    ("resolved", Ending(nothing(RESOLVED)), Status.RESOLVED, None, NONE, NOT_ASKED),
     ("unsure: resolved", Ending(nothing(RESOLVED, 0.3)), REVIEW, Reason.LOW_CONFIDENCE, NONE, REQUIRED),
     (
         "inconclusive",
@@ -60,36 +60,36 @@ TABLE = [
         REVIEW,
         Reason.INVESTIGATION_INCONCLUSIVE,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
-    ("no data", Ending(nothing(NO_DATA)), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_NEEDED),
+    ("no data", Ending(nothing(NO_DATA)), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_ASKED),
     (
         "inconclusive with a workflow",
         Ending(accepted(outcome=INCONCLUSIVE)),
         REVIEW,
         Reason.INVESTIGATION_INCONCLUSIVE,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
-    ("none, actionable", Ending(nothing(ACTIONABLE)), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_NEEDED),
-    ("none, absent", Ending(nothing()), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_NEEDED),
-    ("none, unsure", Ending(nothing(None, 0.2)), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_NEEDED),
+    ("none, actionable", Ending(nothing(ACTIONABLE)), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_ASKED),
+    ("none, absent", Ending(nothing()), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_ASKED),
+    ("none, unsure", Ending(nothing(None, 0.2)), REVIEW, Reason.NO_MATCHING_WORKFLOWS, NONE, NOT_ASKED),
     (
         "unreadable",
         Ending(rejected(ProblemKind.UNREADABLE)),
         REVIEW,
         Reason.LLM_PARSING_ERROR,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
-    ("rca", Ending(rejected(ProblemKind.RCA)), REVIEW, Reason.RCA_INCOMPLETE, NONE, NOT_NEEDED),
+    ("rca", Ending(rejected(ProblemKind.RCA)), REVIEW, Reason.RCA_INCOMPLETE, NONE, NOT_ASKED),
     (
         "workflow unknown",
         Ending(rejected(ProblemKind.WORKFLOW_UNKNOWN)),
         REVIEW,
         Reason.WORKFLOW_NOT_FOUND,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
     (
         "image differs",
@@ -97,7 +97,7 @@ TABLE = [
         REVIEW,
         Reason.IMAGE_MISMATCH,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
     (
         "parameters",
@@ -105,7 +105,7 @@ TABLE = [
         REVIEW,
         Reason.PARAMETER_VALIDATION_FAILED,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
     (
         "forbidden",
@@ -113,7 +113,7 @@ TABLE = [
         REVIEW,
         Reason.OPERATOR_ESCALATION,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
     (
         "injection",
@@ -121,7 +121,7 @@ TABLE = [
         REVIEW,
         Reason.ALIGNMENT_CHECK_FAILED,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
     (
         "injection, nothing to do",
@@ -129,22 +129,22 @@ TABLE = [
         REVIEW,
         Reason.ALIGNMENT_CHECK_FAILED,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
-    ("budget", Ending(stop=Stop.BUDGET_SPENT), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_NEEDED),
-    ("models", Ending(stop=Stop.MODELS_DOWN), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_NEEDED),
-    ("catalog", Ending(stop=Stop.CATALOG_DOWN), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_NEEDED),
-    ("expired", Ending(expired=True), REVIEW, Reason.DECISION_EXPIRED, NONE, NOT_NEEDED),
-    ("cancelled", Ending(cancelled=True), REVIEW, Reason.OPERATOR_ESCALATION, NONE, NOT_NEEDED),
+    ("budget", Ending(stop=Stop.BUDGET_SPENT), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_ASKED),
+    ("models", Ending(stop=Stop.MODELS_DOWN), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_ASKED),
+    ("catalog", Ending(stop=Stop.CATALOG_DOWN), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_ASKED),
+    ("expired", Ending(expired=True), REVIEW, Reason.DECISION_EXPIRED, NONE, NOT_ASKED),
+    ("cancelled", Ending(cancelled=True), REVIEW, Reason.OPERATOR_ESCALATION, NONE, NOT_ASKED),
     (
         "dead-lettered",
         Ending(dead_letter="poison"),
         Status.FAILED,
         Reason.INVESTIGATION_INCONCLUSIVE,
         NONE,
-        NOT_NEEDED,
+        NOT_ASKED,
     ),
-    ("nothing at all", Ending(), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_NEEDED),
+    ("nothing at all", Ending(), REVIEW, Reason.INVESTIGATION_INCONCLUSIVE, NONE, NOT_ASKED),
 ]
 
 

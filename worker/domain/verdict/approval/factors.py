@@ -110,6 +110,9 @@ class FactorCode(enum.StrEnum):
         "The catalog does not state how long the downtime is; the safety context accepts {detail}.",
     )
 
+    # The result
+    HUMAN_REVIEW = "human_review", "A human must review the result: {detail}."
+
     # The policy
     POLICY_DECISION = "policy_decision", "{detail}"
     POLICY_FAILED = "policy_failed", "The approval policy could not be evaluated: {detail}."

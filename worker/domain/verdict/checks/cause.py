@@ -49,10 +49,10 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 
 
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
-    """Check the signal type. Returns its canonical spelling; empty when the answer gives none."""
+    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell."""
     types = {t.lower(): t for t in [*sorted(facts.signal_types), *map(str, SignalType)]}
     stated = answer.signal_type.strip()
-    if not stated or stated.lower() in types:
+    if not stated or stated.lower() in types or facts.catalog_problem:
         return types.get(stated.lower(), "")
     shown = one_line(stated, SHOWN_CHARS)
     allowed = one_line(", ".join(sorted(types.values())), SHOWN_TYPES_CHARS)

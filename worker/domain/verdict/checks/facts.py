@@ -21,7 +21,7 @@ from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
 from worker.domain.untrusted.injection import instructions
-from worker.domain.values.errors import ClusterError, ClusterReason
+from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
@@ -62,6 +62,7 @@ class VerdictFacts:
     `history_problem` says why they are not known.
     `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
     `not_seen`: sources around the signal (pods, events) that could not be read.
+    `catalog_problem`: why the catalog could not be read; then no workflow can be judged.
     """
 
     context: SelectionContext
@@ -80,6 +81,7 @@ class VerdictFacts:
     history_problem: str = ""
     spec_hash: str = ""
     not_seen: tuple[str, ...] = ()
+    catalog_problem: str = ""
 
 
 def lookup_context(answer: Answer, context: SelectionContext) -> SelectionContext:
@@ -136,12 +138,7 @@ class FactFinder:
     _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
-        """Look up everything an answer is judged by.
-
-        Raises:
-            CatalogUnavailable: when the catalog could not be read, so that no workflow may be chosen.
-
-        """
+        """Look up everything an answer is judged by. Never raises: what could not be read is part of the facts."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)
         read = (*self.sender, *self.evidence.items)
@@ -151,7 +148,6 @@ class FactFinder:
             context=self._final_context(chain, labels),
             affected=affected,
             detected_labels=labels,
-            signal_types=await self._signal_types(),
             safety=self.safety,
             failed=self.failed,
             instructions={item.id: lines for item, lines in instructions if lines},
@@ -161,7 +157,11 @@ class FactFinder:
             spec_hash=history.spec_hash,
             not_seen=self._not_seen(),
         )
-        return await self._with_choice(answer, facts)
+        try:
+            facts = replace(facts, signal_types=await self._signal_types())
+            return await self._with_choice(answer, facts)
+        except CatalogUnavailable as e:
+            return replace(facts, catalog_problem=str(e) or "no answer")
 
     def _not_seen(self) -> tuple[str, ...]:
         """Those of pods and events around the signal that neither the first look nor a tool has read."""

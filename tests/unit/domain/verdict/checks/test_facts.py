@@ -13,7 +13,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.scripted import shop
 from tests.fakes.tool_context import evidence_from
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
-from worker.domain.values.errors import CatalogUnavailable, ClusterReason
+from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
@@ -197,11 +197,12 @@ async def test_signal_types_are_those_of_the_catalog_and_the_settings():
     assert {"CrashLoopBackOff", "DiskSlow"} <= facts.signal_types
 
 
-async def test_without_a_catalog_nothing_is_reviewed():
+async def test_without_a_catalog_the_facts_of_the_cluster_are_there():
     catalog = MemoryCatalog([workflow()])
     catalog.down = True
-    with pytest.raises(CatalogUnavailable):
-        await fact_finder(catalog=catalog).facts_for(answer(selected_workflow=chosen()))
+    facts = await fact_finder(catalog=catalog).facts_for(answer(selected_workflow=chosen()))
+    assert facts.catalog_problem
+    assert (Existence.EXISTS, None) == (facts.affected.existence, facts.workflow)
 
 
 async def test_planted_instructions_are_found_in_the_evidence_and_in_the_words_of_the_sender():
