@@ -206,7 +206,15 @@ def test_approval_only_becomes_stricter(required, reasons, codes):
 def test_environments_that_disagree_count_as_production(environment, other, expected):
     accepted = Accepted(answer(), Severity.HIGH, "", FACTS.affected, FACTS.affected)
     request = incident(environment=environment, safety_context=SafetyContext(environment=other))
-    facts = policy_facts(request, accepted, labels=None, confidence_threshold=0.8, injection=False)
+    facts = policy_facts(
+        request,
+        accepted,
+        labels=None,
+        confidence_threshold=0.8,
+        injection=False,
+        corroboration=None,
+        origins={},
+    )
     assert expected == facts.environment
 
 
