@@ -280,7 +280,7 @@ async def test_a_bug_is_tried_again_a_few_times_and_then_becomes_a_dead_letter_w
 async def test_in_observe_mode_a_failed_result_requires_approval_too():
     desk = Desk(World.saying(KeyError("boom"), rules=Rules(observe=True)), rules={"max_failures": 1})
     await desk.take()
-    assert (Status.FAILED, True, False) == (
+    assert (Status.FAILED, True, True) == (
         desk.result.status,
         desk.result.approval.required,
         desk.result.approval.would_require,
