@@ -50,6 +50,12 @@ DRILLS = (
         beside=True,
     ),
     Drill(
+        "outlive",
+        "NATS away 45 s with 16 runs in flight in 2 workers",
+        "no run counts as dead or runs in isolation, lost 0",
+        broker.runs_outlive_the_broker,
+    ),
+    Drill(
         "frozen",
         "SIGSTOP for 3 x ack_wait, then CONT",
         "results 1, the stale write refused",
@@ -84,7 +90,7 @@ DRILLS = (
     Drill(
         "bad-model",
         "model 50 % 529, 10 % hang, 5 % cut",
-        "results for 100 %, valid or needs-human, <= 5 tries each",
+        "results for 100 %, valid or needs-human, <= 5 tries each, and 5 probes while nobody is answered",
         faults.bad_model,
     ),
     Drill(

@@ -14,10 +14,11 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from schemas.taxonomy import RequestKind
-from tests.drills.accounts import stream_messages, until
+from tests.drills.accounts import journal_steps, stream_messages, until
 from tests.drills.stage import Ground, Stage, body, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.nats_servers import three_servers
+from worker.domain.values.step_kinds import BEGIN
 from worker.sandbox.nats_server import NatsServer
 
 READY = 200
@@ -97,6 +98,31 @@ async def broker_away(ground: Ground, *, away_seconds: float = 60.0, incidents: 
     return Outcome(
         noticed and stayed_red and back and red <= 10 and green <= 10 and settled and account.clean,
         f"not ready after {red:.1f} s, back after {green:.1f} s, {lost_and_twice(account)}",
+    )
+
+
+async def runs_outlive_the_broker(
+    ground: Ground, *, away_seconds: float = 45.0, incidents: int = 16, workers: int = 2
+) -> Outcome:
+    """The broker is away for longer than ack_wait and the patience of a write, while all runs are in flight."""
+    async with stage(ground, "outlive", ack_wait_seconds=4.0, slots=incidents // workers) as s:
+        await s.plan(latency_seconds=2.0, looks=2)
+        await s.start(workers)
+        await s.publish_all(f"outlive-{n}" for n in range(incidents))
+        await until(lambda: len(s.calls()) >= incidents, 30)
+        await s.servers[0].kill()
+        await asyncio.sleep(away_seconds)
+        await s.servers[0].start()
+        began = time.monotonic()
+        settled = await s.settled(incidents, 120)
+        took = time.monotonic() - began
+        account, journal = await s.account(), await journal_steps(s.nc, s.subjects)
+    begins = [step for steps in journal.values() for step in steps if step.kind == BEGIN]
+    alone = sum(bool(step.notes.get("alone")) for step in begins)
+    return Outcome(
+        settled and account.clean and not account.dead and not alone and took <= 60,
+        f"runs in isolation {alone}, all done {took:.0f} s after the broker is back, outstanding calls paid again "
+        f"{account.outstanding_paid_again}, {lost_and_twice(account)}",
     )
 
 

@@ -53,8 +53,8 @@ PROBES = 5
 PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
 """Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
 STEPPED_ASIDE = "stepped_aside"
-RELEASE_TRIES = 10
-"""Each waits for the broker. Unsaid, a run that lost its broker would count as dead."""
+RELEASE_TRIES = 1_000
+"""Each waits for the broker for its whole patience: a run whose process lives must not count as dead."""
 
 log = structlog.stdlib.get_logger(__name__)
 

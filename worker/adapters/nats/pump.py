@@ -27,7 +27,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from worker.adapters.nats.stream import FencedStream
-from worker.domain.values.delays import NOT_NOW_SECONDS, SETTLE_PATIENCE_SECONDS, UNDECIDED_SECONDS
+from worker.domain.values.delays import (
+    NOT_NOW_SECONDS,
+    RECONNECT_GRACE_SECONDS,
+    SETTLE_PATIENCE_SECONDS,
+    UNDECIDED_SECONDS,
+)
 from worker.domain.values.delivery import Delivery, Fate, MessageHandler, MessageId, Settlement, retry
 from worker.domain.values.errors import Unavailable
 
@@ -88,6 +93,7 @@ class Pump:
         nak_seconds: float = NOT_NOW_SECONDS,
         fallback_seconds: float = UNDECIDED_SECONDS,
         settle_seconds: float = SETTLE_PATIENCE_SECONDS,
+        grace_seconds: float = RECONNECT_GRACE_SECONDS,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.lane = lane
@@ -100,6 +106,8 @@ class Pump:
         self._pull_seconds = pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
+        self._reconnects, self._quiet_until, self._beat_due = nc.stats["reconnects"], 0.0, False
+        self._grace_seconds = grace_seconds
         self._started = self._stopping = False
         self._stalled = ""
         self._messages = FencedStream(nc, stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
@@ -191,6 +199,9 @@ class Pump:
         """One pull request: what it was answered with."""
         if not self._nc.is_connected:
             return DISCONNECTED
+        self._note_reconnect()
+        if (left := self._quiet_until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left)
         self._answer = asyncio.get_running_loop().create_future()
         request = b'{"batch": 1, "expires": %d}' % int(self._pull_seconds * 1e9)
         try:
@@ -256,14 +267,22 @@ class Pump:
         if not task.cancelled() and (error := task.exception()):
             log.error("handler_raised", lane=self.lane.durable, exc_info=error)
 
+    def _note_reconnect(self) -> None:
+        """After a reconnect heartbeats go first, and nothing is pulled for a while."""
+        reconnects = self._nc.stats["reconnects"]
+        if reconnects != self._reconnects:
+            self._reconnects, self._beat_due = reconnects, True
+            self._quiet_until = asyncio.get_running_loop().time() + self._grace_seconds
+
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time
         beaten_at = now()
         while True:
             await asyncio.sleep(min(1.0, self.ack_wait_seconds / 3))
-            if now() < beaten_at + self.ack_wait_seconds / 3:
+            self._note_reconnect()
+            if not self._beat_due and now() < beaten_at + self.ack_wait_seconds / 3:
                 continue
-            beaten_at = now()
+            beaten_at, self._beat_due = now(), False
             for msg in list(self._jobs.values()) if self._nc.is_connected else ():
                 with contextlib.suppress(nats.errors.Error):
                     await msg.in_progress()

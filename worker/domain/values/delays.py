@@ -28,6 +28,10 @@ UNDECIDED_SECONDS: Final = 60.0
 ADVISORY_RETRY_SECONDS: Final = 30.0
 """For an advisory about an exhausted request whose dead letter could not be stored."""
 
+RECONNECT_GRACE_SECONDS: Final = 5.0
+"""After a reconnect no worker pulls for so long, and all send heartbeats at once: a message whose ack_wait has passed
+while the broker was away stays with the process that runs it, which is not dead. Clients reconnect within 2 s."""
+
 # --- models
 
 RATE_LIMIT_FLOOR_SECONDS: Final = 5.0
