@@ -29,7 +29,7 @@ from worker.domain.journal.run import Run
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import Halted, HaltReason
 from worker.domain.values.objects import Manifest
-from worker.domain.values.ports import JournalRun, Outside
+from worker.domain.values.ports import JournalRun, Outside, TrackRecords
 from worker.domain.values.workflows import Workflow
 
 RECEIVED = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
@@ -283,6 +283,7 @@ class World:
     clock: FixedClock = field(default_factory=FixedClock)
     rules: Rules = field(default_factory=Rules)
     history: MemoryHistory | None = None
+    track_records: TrackRecords | None = None
     metrics: MemoryMetrics | None = None
     external: MemoryExternal | None = None
     shadow: MemoryModel | None = None
@@ -306,6 +307,7 @@ class World:
             clock=self.clock,
             jitter=lambda: 0.5,
             history=self.history,
+            track_records=self.track_records,
             metrics=self.metrics,
             external=self.external,
             shadow=self.shadow,

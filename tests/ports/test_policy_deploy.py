@@ -12,6 +12,7 @@ import pytest
 from schemas.analysis import Approval
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
+from worker.domain.values.remediations import TrackRecord
 from worker.domain.verdict.approval.policy import policy_input
 from worker.domain.verdict.approval.policy_example import EXAMPLE
 
@@ -116,3 +117,46 @@ async def test_it_goes_together_with_the_shipped_policy():
         "the worker could not check whether the affected resource exists",
         "it takes 90 s, at most 60 s are acceptable in production",
     } <= set(decided.reasons)
+
+
+EARNED = DIRECTORY / "earned" / "earned.rego"
+HELPED = "RestartDeployment is known to have helped 9 times in production, and needs 10 successes"
+RECORDS = {
+    "earned": (TrackRecord(14, 10, 1), ()),
+    "nine successes": (TrackRecord(14, 9, 0), (HELPED,)),
+    "too many failures": (
+        TrackRecord(30, 19, 2),
+        ("RestartDeployment failed 2 times in production, with 19 successes",),
+    ),
+    "never proposed": (TrackRecord(), (HELPED.replace("9 times", "0 times"),)),
+    "not known": (None, ("the track record of this action is not known",)),
+}
+
+
+@pytest.fixture(scope="module")
+def earned():
+    """All decisions on the track records, taken in one process."""
+
+    async def run():
+        async with RegoPolicy(lambda: read_files(EARNED), PATIENT) as policy:
+            asked = {
+                n: policy_input(replace(EXAMPLE, track_record=known)) for n, (known, _) in RECORDS.items()
+            }
+            return {name: (await policy.decide(one)).approval for name, one in asked.items()}
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_an_action_passes_by_itself_once_it_has_earned_it(earned, name):
+    _, reasons = RECORDS[name]
+    assert (bool(reasons), reasons) == (earned[name].required, earned[name].reasons)
+
+
+async def test_an_earned_action_still_needs_what_the_shipped_policy_requires():
+    both = PolicyFiles(read_files(DIRECTORY / "approval.rego").modules | read_files(EARNED).modules, {})
+    async with RegoPolicy(lambda: both, PATIENT) as policy:
+        asked = policy_input(replace(EXAMPLE, unverified=True, track_record=TrackRecord(20, 20, 0)))
+        decided = (await policy.decide(asked)).approval
+    assert "the worker could not check whether the affected resource exists" in decided.reasons
+    assert not [reason for reason in decided.reasons if "RestartDeployment" in reason]

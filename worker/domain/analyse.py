@@ -193,6 +193,7 @@ class Analysis:
             injection=alignment.injection_suspected,
             corroboration=corroborated.corroboration,
             origins=corroborated.origins,
+            records=self._outside.track_records,
         )
         decision = await self._outside.policy.decide(policy_input(facts))
         approval = self._published(merge_approval(decision.approval, conclusion.approval_factors))

@@ -32,6 +32,7 @@ from worker.domain.analyse import Rules
 from worker.domain.values.conversation import CallUsage, Finish
 from worker.domain.values.errors import ClusterReason, Halted, HaltReason, Retry, RetryReason
 from worker.domain.values.limits import Limits
+from worker.domain.values.remediations import TrackRecord
 from worker.domain.verdict.outcome import Ending
 
 Reason = HumanReviewReason
@@ -323,3 +324,46 @@ async def test_a_result_names_the_environment_that_was_decided_for(sent, other, 
     world = World.saying(calls(LOOK, CONTEXT), final(answer()))
     request = incident(environment=sent, safety_context=SafetyContext(environment=other))
     assert named == (await world.analyse(request)).environment
+
+
+# -- The track record of an action
+
+
+class Records:
+    """The TrackRecords port: one record for each action and environment that is named."""
+
+    def __init__(self, **known):
+        self.known = known
+
+    def of(self, action_type, environment):
+        return self.known.get(f"{action_type}_{environment}")
+
+
+@pytest.mark.parametrize(
+    ("records", "given"),
+    [
+        (
+            Records(RestartWorkload_production=TrackRecord(5, 3, 1)),
+            {"proposed": 5, "succeeded": 3, "failed": 1},
+        ),
+        (Records(RestartWorkload_production=TrackRecord()), {"proposed": 0, "succeeded": 0, "failed": 0}),
+        (Records(RestartWorkload_staging=TrackRecord(5, 3, 1)), None),
+        (None, None),
+    ],
+)
+async def test_the_policy_is_told_the_track_record_of_the_action_in_this_environment(records, given):
+    world = World.saying(calls(LOOK, CONTEXT), final(answer()), track_records=records)
+    await world.analyse(incident(environment="Production"))
+    assert [given] == [asked["track_record"] for asked in world.policy.asked]
+
+
+async def test_what_is_known_of_an_environment_that_was_not_named_is_not_that_of_production():
+    records = Records(RestartWorkload_unknown=TrackRecord(1), RestartWorkload_production=TrackRecord(20, 20))
+    world = World.saying(calls(LOOK, CONTEXT), final(answer()), track_records=records)
+    result = await world.analyse(incident(environment="unknown"))
+    [asked] = world.policy.asked
+    assert ("production", 1, "unknown") == (
+        asked["environment"],
+        asked["track_record"]["proposed"],
+        result.environment,
+    )

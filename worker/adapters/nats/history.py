@@ -18,14 +18,13 @@ from schemas.subjects import Subjects, history_key
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.errors import HistoryUnavailable, Unavailable
 from worker.domain.values.objects import ObjectRef
-from worker.domain.values.remediations import Past, PastRemediation
+from worker.domain.values.remediations import Past, PastRemediation, spec_drifted
 from worker.domain.values.together import together
 
 FORMAT = 1
 MAX_KEPT = 100
 MAX_JOINED = 40
 WRITE_ATTEMPTS = 8
-SPEC_DRIFT = "specdrift"
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -131,7 +130,7 @@ def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: Ob
         outcome=outcome.outcome,
         score=outcome.effectiveness_score,
         resolved=outcome.signal_resolved,
-        drifted=outcome.assessment_reason.replace("_", "").casefold() == SPEC_DRIFT,
+        drifted=spec_drifted(outcome),
         pre_hash=(on_target and outcome.pre_remediation_spec_hash) or item.pre_hash,
         post_hash=(on_target and outcome.post_remediation_spec_hash) or "",
         side_effects=outcome.side_effects,

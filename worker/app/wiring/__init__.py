@@ -6,7 +6,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nats.aio.client import Client
 
@@ -41,6 +41,7 @@ from worker.app.wiring.outside import (
     open_policy,
     open_prometheus,
     own_history,
+    own_track_records,
     within_scope,
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
@@ -91,10 +92,14 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 signer=signer,
                 faults=faults,
             )
+            records = own_track_records(nc, subjects, clock)
             handler = RequestHandler(
                 ports,
                 analysis=Analysis(
-                    _outside(opened, WatchedModel(opened.model, health), nc, subjects, clock),
+                    replace(
+                        _outside(opened, WatchedModel(opened.model, health), nc, subjects, clock),
+                        track_records=records,
+                    ),
                     analysis_rules(settings),
                 ),
                 rules=handler_rules(settings),
@@ -105,7 +110,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
                 jitter=random.random,
             )
             stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)
-            return Handlers(handler, stranded, {"sweep": stranded.run})
+            return Handlers(handler, stranded, {"sweep": stranded.run, "track record": records.run})
 
         intake = _intake(
             settings,

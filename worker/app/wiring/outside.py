@@ -18,6 +18,7 @@ from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.adapters.nats.history import NatsHistory
 from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.track_record import MAX_RESULTS, NatsTrackRecords, OutcomeReader
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegoPolicy, read_files
@@ -35,7 +36,7 @@ from worker.app.wiring.embedders import open_embedder
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
-from worker.domain.values.ports import Catalog, Cluster, Embedder, Policy
+from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy
 from worker.domain.values.workflows import SelectionContext
 
 EXAMPLE = (
@@ -212,6 +213,16 @@ def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
         return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)
 
     return NatsHistory(stream(f"KV_{subjects.history_bucket}"), stream(subjects.outcomes_stream), subjects)
+
+
+def own_track_records(nc: Client, subjects: Subjects, clock: Clock) -> NatsTrackRecords:
+    """What became of our own results, by the outcomes on NATS."""
+
+    def stream(name: str) -> FencedStream:
+        return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)
+
+    results, outcomes = stream(subjects.results_stream), stream(subjects.outcomes_stream)
+    return NatsTrackRecords(OutcomeReader(results, outcomes, subjects, newest=MAX_RESULTS), clock)
 
 
 async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -> PrometheusMetrics | None:

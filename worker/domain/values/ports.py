@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from worker.domain.values.conversation import ModelRequest, Reply
     from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
     from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
-    from worker.domain.values.remediations import Past, PastRemediation
+    from worker.domain.values.remediations import Past, PastRemediation, TrackRecord
     from worker.domain.values.series import Series
     from worker.domain.values.workflow_search import SearchPage, SearchQuery
     from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
@@ -79,6 +79,15 @@ class History(Protocol):
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None: ...
 
 
+class TrackRecords(Protocol):
+    """What became of the actions that were proposed before, from our own results and their outcomes.
+
+    Answers at once from what is known, and never raises: None when it is not known.
+    """
+
+    def of(self, action_type: str, environment: str) -> TrackRecord | None: ...
+
+
 class Metrics(Protocol):
     """Time series by PromQL. Raises MetricsError."""
 
@@ -131,6 +140,7 @@ class Outside:
     clock: Clock
     jitter: Callable[[], float]
     history: History | None = None
+    track_records: TrackRecords | None = None
     metrics: Metrics | None = None
     external: ExternalTools | None = None
     shadow: Model | None = None

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.outcome import ExecutionOutcome
+from schemas.outcome import ExecutionOutcome, RemediationOutcome
 
 GOOD, MODERATE = 0.7, 0.4
+SPEC_DRIFT = "specdrift"
 
 
 class SpecMatch(enum.StrEnum):
@@ -63,6 +64,18 @@ class PastRemediation:
             and (self.resolved is False or poor)
         )
 
+    @property
+    def successful(self) -> bool:
+        """Whether it was executed and is known to have helped: the signal went away, or else the score is good."""
+        good = self.score is not None and self.score >= GOOD
+        helped = good if self.resolved is None else self.resolved
+        return (
+            self.outcome == ExecutionOutcome.COMPLETED
+            and helped
+            and not self.drifted
+            and not self.unsuccessful
+        )
+
     def matches(self, spec_hash: str) -> SpecMatch | None:
         """How the present spec relates to it; None when that is not known. A spec that is the same before and after counts as before."""
         if spec_hash and spec_hash == self.pre_hash:
@@ -72,6 +85,20 @@ class PastRemediation:
         if self.match is not None:
             return self.match
         return SpecMatch.NONE if spec_hash and self.pre_hash and self.post_hash else None
+
+
+def spec_drifted(outcome: RemediationOutcome) -> bool:
+    """Whether the spec was changed while the effect was assessed."""
+    return outcome.assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
+
+
+@dataclass(frozen=True, slots=True)
+class TrackRecord:
+    """How often an action was proposed in an environment, and how often it is known to have helped, or not to have."""
+
+    proposed: int = 0
+    succeeded: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

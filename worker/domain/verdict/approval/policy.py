@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +26,8 @@ from worker.domain.intake.context import attempt_number, sent_enrichment, signal
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import ObjectRef
+from worker.domain.values.ports import TrackRecords
+from worker.domain.values.remediations import TrackRecord
 from worker.domain.values.workflows import action_name
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.verdict import Accepted, actionable
@@ -70,6 +72,7 @@ class PolicyFacts:
     injection_suspected: bool = False
     corroboration: Corroboration = NOT_CORROBORATED
     parameter_origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
+    track_record: TrackRecord | None = None
     unverified: bool = False
 
 
@@ -82,9 +85,11 @@ def policy_facts(
     injection: bool,
     corroboration: Corroboration | None = None,
     origins: Mapping[str, ParameterOrigin] = MappingProxyType({}),
+    records: TrackRecords | None = None,
 ) -> PolicyFacts:
     """What approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
+    environment, action_type = decided_environment(request), workflow.action_type if workflow else ""
     downtime = workflow.estimated_downtime_seconds if workflow else None
     if downtime is None and answered is not None:
         downtime = answered.estimated_downtime_seconds
@@ -92,11 +97,11 @@ def policy_facts(
         affected=actionable(accepted),
         target=signal_resource(request),
         acted_on=accepted.target or actionable(accepted),
-        environment=decided_environment(request),
+        environment=environment,
         priority=request.priority,
         severity=accepted.severity,
         signal_type=accepted.signal_type,
-        action_type=workflow.action_type if workflow else "",
+        action_type=action_type,
         confidence=accepted.confidence,
         confidence_threshold=confidence_threshold,
         detected_labels=labels or UNKNOWN_LABELS,
@@ -109,6 +114,7 @@ def policy_facts(
         injection_suspected=injection,
         corroboration=corroboration or NOT_CORROBORATED,
         parameter_origins=origins,
+        track_record=records.of(action_type, environment) if records and action_type else None,
         unverified=accepted.unverified,
     )
 
@@ -157,6 +163,7 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "injection_detected": facts.injection_suspected,
         "injection_suspected": facts.injection_suspected,
         "corroboration": _corroboration(facts.corroboration),
+        "track_record": asdict(facts.track_record) if facts.track_record else None,
         "parameter_origins": {name: str(origin) for name, origin in facts.parameter_origins.items()},
         "unverified": facts.unverified,
     }

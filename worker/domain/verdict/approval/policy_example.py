@@ -10,6 +10,7 @@ from schemas.analysis import AffectedResource, Corroboration, CorroborationSourc
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
+from worker.domain.values.remediations import TrackRecord
 from worker.domain.verdict.approval.policy import PolicyFacts, policy_input
 
 EXAMPLE = PolicyFacts(
@@ -35,9 +36,11 @@ EXAMPLE = PolicyFacts(
         reason="The containers of Deployment shop/api started before ConfigMap shop/api changed.",
     ),
     parameter_origins={"TARGET_RESOURCE_NAME": ParameterOrigin.CODE},
+    track_record=TrackRecord(proposed=14, succeeded=12, failed=1),
 )
-SOMETIMES = frozenset({"estimated_downtime_seconds", "action.estimated_downtime_seconds"})
-"""Left out when unknown."""
+RECORD = frozenset(f"track_record.{name}" for name in ("proposed", "succeeded", "failed"))
+SOMETIMES = RECORD | {"estimated_downtime_seconds", "action.estimated_downtime_seconds"}
+"""Left out when unknown; the whole `track_record` is then null."""
 OPEN_MAPS = frozenset({"custom_labels", "parameter_origins"})
 """May have any key."""
 LABELS = "detected_labels"

@@ -1,0 +1,46 @@
+# An action passes by itself only where it has proved itself: an example to start from.
+#
+# `input.track_record` says how often this type of action was proposed in this environment, and how often it is known to have
+# helped ("succeeded") or not to have helped ("failed"). It is null while the worker does not know: then nothing below is
+# defined, and approval is required.
+#
+# Put it beside approval.rego: both decide, and the stricter decision counts. Start with RCA_POLICY__MODE=observe; proposals
+# that people approve and execute build up the track record in either mode.
+
+package aianalysis.approval
+
+import rego.v1
+
+min_successes := 10
+
+# One failure is accepted for so many successes.
+successes_for_failure := 10
+
+default require_approval := true
+
+require_approval := false if {
+	enough_successes
+	few_failures
+}
+
+enough_successes if input.track_record.succeeded >= min_successes
+
+few_failures if input.track_record.failed * successes_for_failure <= input.track_record.succeeded
+
+# --- What the person who approves is told --------------------------------------------------------------------------
+
+reasons contains "the track record of this action is not known" if not input.track_record.succeeded >= 0
+
+reasons contains reason if {
+	input.track_record.succeeded < min_successes
+	reason := sprintf("%v is known to have helped %v times in %v, and needs %v successes", [
+		input.action_type, input.track_record.succeeded, input.environment, min_successes,
+	])
+}
+
+reasons contains reason if {
+	not few_failures
+	reason := sprintf("%v failed %v times in %v, with %v successes", [
+		input.action_type, input.track_record.failed, input.environment, input.track_record.succeeded,
+	])
+}

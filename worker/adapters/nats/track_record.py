@@ -1,0 +1,99 @@
+"""What became of proposed actions: our results and the outcomes of executors, read from their streams.
+
+Whoever needs it reads both streams once and from then on only what is new. No consumer, no counter and no right beyond those
+of the history is needed, and a lost or repeated message cannot make the figures drift: they are computed from what is stored.
+
+A worker pays one read of at most MAX_RESULTS results and as many outcomes after each start, message by message in the
+background, then two requests for the state of the streams each minute, and some hundred bytes of memory for each result with a
+workflow. Every worker does this for itself. Figures are up to a minute old and reach back as far as results are kept (30 days
+as provisioned). Until the first read is complete, and when none has succeeded for STALE_SECONDS, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from schemas.subjects import Subjects
+from worker.adapters.nats.stream import FencedStream, StoredMessage, StreamExtent
+from worker.domain.values.errors import Unavailable
+from worker.domain.values.ports import Clock
+from worker.domain.values.remediations import TrackRecord
+from worker.domain.verdict.approval.track_record import Proposals
+
+MAX_RESULTS: Final = 20_000
+REFRESH_SECONDS: Final = 60.0
+STALE_SECONDS: Final = 600.0
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class OutcomeReader:
+    """Collects the results and outcomes under a prefix; `newest` limits how many messages of each stream are read."""
+
+    def __init__(
+        self, results: FencedStream, outcomes: FencedStream, subjects: Subjects, *, newest: int | None = None
+    ) -> None:
+        self._results, self._outcomes, self._subjects, self._newest = results, outcomes, subjects, newest
+        self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
+
+    async def read(self, now: datetime) -> Proposals:
+        """Everything that is stored now. Raises Unavailable; what was read until then is not read again.
+
+        An outcome follows its result, so the extent of the outcomes is asked for first: the results of all of them are read.
+        """
+        outcomes, results = await self._outcomes.extent(now), await self._results.extent(now)
+        if results.last < self._read_results or outcomes.last < self._read_outcomes:  # a stream made anew
+            self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
+        async for message in self._results.messages(self._unread(results, self._read_results)):
+            self._proposals.add_result(self._key(message, "result", levels=2), message.body)
+            self._read_results = message.sequence
+        async for message in self._outcomes.messages(self._unread(outcomes, self._read_outcomes)):
+            self._proposals.add_outcome(self._key(message, "outcome", levels=1), message.body)
+            self._read_outcomes = message.sequence
+        if results.kept_since is not None:
+            self._proposals.forget(results.kept_since)
+        return self._proposals
+
+    def _unread(self, extent: StreamExtent, read: int) -> StreamExtent:
+        newest = 1 if self._newest is None else extent.last - self._newest + 1
+        return replace(extent, first=max(extent.first, read + 1, newest))
+
+    def _key(self, message: StoredMessage, kind: str, *, levels: int) -> str:
+        """The request key, which is what follows in the subject: `rca.result.<kind>.<key>`, `rca.outcome.<key>`."""
+        below = message.subject.removeprefix(f"{self._subjects.prefix}.{kind}.")
+        return below.split(".", levels - 1)[-1]
+
+
+class NatsTrackRecords:
+    """Implements TrackRecords: answers from what `run` has read last."""
+
+    def __init__(self, reader: OutcomeReader, clock: Clock) -> None:
+        self._reader, self._clock = reader, clock
+        self._records: Mapping[tuple[str, str], TrackRecord] = {}
+        self._read_at: float | None = None
+
+    def of(self, action_type: str, environment: str) -> TrackRecord | None:
+        """Zeros for an action that was never proposed in the environment."""
+        if self._read_at is None or self._clock.monotonic() - self._read_at > STALE_SECONDS:
+            return None
+        return self._records.get((action_type, environment), TrackRecord())
+
+    async def run(self) -> None:
+        """Read until cancelled: at once, then each minute."""
+        while True:
+            await self.refresh()
+            await self._clock.sleep(REFRESH_SECONDS)
+
+    async def refresh(self) -> None:
+        """Read once. Without the broker the figures stay, until they are stale."""
+        try:
+            proposals = await self._reader.read(self._clock.now())
+        except Unavailable as e:
+            log.warning("track_record_not_read", error=str(e))
+        else:
+            self._records, self._read_at = proposals.track_records(), self._clock.monotonic()
