@@ -146,15 +146,15 @@ async def test_every_refusal_ends_in_the_truth(case):
         assert {"duplicate", "10158", "10164"} <= set(seen)
 
 
-async def test_called_a_duplicate_is_not_stored(case):
+async def test_a_message_that_is_called_a_duplicate_but_is_gone_is_stored_anew(case):
     seen = Counter()
     subject, message_id = f"rca.result.incident.{new_id()}", new_id()
-    stream = FencedStream(Answers(case.nc, seen), "RCA_RESULTS", patience_seconds=0.3)
+    stream = FencedStream(Answers(case.nc, seen), "RCA_RESULTS")
     first = await stream.create(subject, b"x", msg_id=message_id)
     await case.js.delete_msg("RCA_RESULTS", first.sequence)
-    with pytest.raises(Unavailable, match="not stored"):
-        await stream.create(subject, b"x", msg_id=message_id)
-    assert (seen["ok"], seen["duplicate"] > 0) == (1, True)
+    second = await stream.create(subject, b"x", msg_id=message_id)
+    assert (True, True) == (second.ours, second.sequence > first.sequence)
+    assert (seen["ok"], seen["duplicate"] > 0) == (2, True)
 
 
 async def test_only_the_message_named_is_replaced(case):

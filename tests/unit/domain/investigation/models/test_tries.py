@@ -63,7 +63,7 @@ async def test_after_so_many_tries_a_person_gets_what_was_found():
     assert REVIEW == (result.status, result.human_review_reason)
     assert "no answer in 3 tries" in result.human_review_detail
     assert 4 == world.model.calls
-    assert "get_resource" == result.evidence[-1].source
+    assert "get_resource" in {item.source for item in result.evidence}
     assert (1, 1) == (result.usage.llm_calls, result.usage.tool_calls)
 
 
@@ -168,7 +168,7 @@ async def test_tries_that_hang_end_with_the_time_of_the_investigation():
     deadlines = [request.deadline_seconds for request in world.model.requests[1:]]
     assert [120.0, 120.0] == deadlines[:2]
     assert sum(deadlines) <= 300.0
-    assert "get_resource" == result.evidence[-1].source
+    assert "get_resource" in {item.source for item in result.evidence}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ async def test_near_the_end_of_a_budget_the_model_is_told_and_then_a_person_gets
     notes = [turn.note for turn in told[0].turns if isinstance(turn, ToolTurn)]
     assert "final answer now" in notes[-1]
     assert [False] * len(told) == [r.tools_allowed for r in world.model.requests[-len(told) :]]
-    assert result.evidence[-1].source == "get_resource"
+    assert "get_resource" in {item.source for item in result.evidence}
     if named:
         assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is result.human_review_reason
         assert named in result.human_review_detail
