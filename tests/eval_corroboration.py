@@ -84,6 +84,7 @@ class Variant:
     object: ObjectRef
     workflow: str = ""
     revision: int | None = None
+    signal: ObjectRef | None = None
 
 
 @dataclass
@@ -100,6 +101,7 @@ class Evaluation:
     any_right: list[Judged] = field(default_factory=list)
     wrong: list[Judged] = field(default_factory=list)
     diagnosed: dict[str, bool] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
 
 
 def _ref(place: dict[str, str]) -> ObjectRef:
@@ -161,12 +163,23 @@ def wrong_variants(case: Case, catalog: dict[str, Workflow]) -> Iterator[Variant
         chosen = [w for w in case.workflows if _takes(catalog[w], ref)] or GENERIC[ref.kind]
         for workflow in dict.fromkeys([*chosen[:2], *GENERIC[ref.kind][:3]]):
             yield Variant(case, kind, ref, workflow)
+    yield from _other_signals(case, accepted, failing)
     for workflow in case.workflows:
         if Remedy.ROLL_BACK in remedies_of(catalog[workflow].action_type):
             yield from (
                 Variant(case, "other_revision", best, workflow, revision)
                 for revision in _wrong_revisions(case, best)
             )
+
+
+def _other_signals(case: Case, accepted: set[Any], failing: set[Any]) -> Iterator[Variant]:
+    """The right answer to a signal of healthy workloads that have nothing to do with it: the link is missing."""
+    for manifest in case.objects:
+        ref = reference(manifest)
+        other = manifest["kind"] in WORKLOADS and named(ref) not in {*accepted, named(case.signal)}
+        if other and _role(case, ref, manifest, failing).startswith("healthy"):
+            for workflow in case.workflows[:1]:
+                yield Variant(case, "other_signal", case.acceptable[0], workflow, signal=ref)
 
 
 def _role(case: Case, ref: ObjectRef, manifest: Manifest, failing: set[Any]) -> str:
@@ -245,6 +258,8 @@ async def evaluate(catalog: dict[str, Workflow]) -> Evaluation:
             )
         ranked = await investigator.conclude(facts, lambda f, c=case: diagnose(f, c.signal))
         found.diagnosed[case.name] = bool(ranked) and any(ranked[0].blames(ref) for ref in case.acceptable)
+        if not ranked:
+            found.silent.append(case.name)
         for variant in wrong_variants(case, catalog):
             found.wrong.append(await _judge(investigator, facts, variant, catalog))
     return found
@@ -259,9 +274,10 @@ async def _judge(
 ) -> Judged:
     claim = claim_of(variant, catalog)
     before = len(facts.answers)
-    verdict = await investigator.conclude(facts, lambda f: corroborate(f, variant.case.signal, claim))
+    signal = variant.signal or variant.case.signal
+    verdict = await investigator.conclude(facts, lambda f: corroborate(f, signal, claim))
     start = time.process_time()
-    corroborate(facts, variant.case.signal, claim)
+    corroborate(facts, signal, claim)
     return Judged(variant, verdict, len(facts.answers) - before, (time.process_time() - start) * 1000)
 
 
@@ -292,6 +308,7 @@ def report(found: Evaluation, *, verbose: bool) -> None:
         f"wrong answers borne out        {len(wrong)} of {len(found.wrong)} ({len(wrong) / len(found.wrong):.2%})"
     )
     print(f"first diagnosis acceptable     {sum(found.diagnosed.values())} of {len(found.diagnosed)}")
+    print(f"cases without any diagnosis    {len(found.silent)} of {len(found.diagnosed)}")
     reads = sorted(j.reads for j in found.right)
     cpu = sorted(j.cpu_ms for j in [*found.right, *found.wrong])
     print(
@@ -312,6 +329,7 @@ def report(found: Evaluation, *, verbose: bool) -> None:
                 print(
                     f"  {v.case.name}: {v.kind} {v.object} {v.workflow} rev={v.revision}\n      {j.verdict.doubt} {j.verdict.reason}"
                 )
+        print("\nno diagnosis:", found.silent)
         print("\nfirst diagnosis wrong:", [n for n, ok in found.diagnosed.items() if not ok])
 
 

@@ -60,7 +60,10 @@ SHOWN = {
 NEVER_SHOWN = {
     "applied",
     "assessment",
+    "quote",
+    "recovery-factors",
     "recovery-natural",
+    "recovery-rationale",
     *(f"{name}-unknown" for name in ("dead", "incident", "recovery")),
 }
 """What the worker drops unread."""

@@ -6,7 +6,7 @@ from schemas.analysis import CorroborationSource, ParameterOrigin, Status
 from schemas.audit import CorroborationChecked, PolicyDecided
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import final, says
-from tests.fakes.scripted import World, answer, chosen, incident, nothing, shop
+from tests.fakes.scripted import World, answer, chosen, incident, nothing, recovered, shop
 from worker.domain.values.errors import ClusterReason
 from worker.domain.verdict.outcome import Ending, Stop
 
@@ -108,3 +108,26 @@ async def test_answers_that_do_not_hold_leave_the_diagnosis_by_rules():
     result = await world.analyse()
     assert result.needs_human_review
     assert result.diagnosis[0].cause == "bad_rollout"
+
+
+async def test_where_no_state_is_a_cause_the_diagnosis_says_so():
+    world = World.saying(cluster=MemoryCluster(recovered()))
+    result = await world.analysis().without_answer(
+        await world.open(incident()), Ending(stop=Stop.MODELS_DOWN)
+    )
+    assert [cause.cause for cause in result.diagnosis] == ["none_stated"]
+
+
+async def test_a_cause_that_the_cluster_states_speaks_against_nothing_to_do():
+    made = recovered()
+    for item in made:
+        if item["kind"] == "Pod":
+            [container] = item["spec"]["containers"]
+            container["resources"] = {"limits": {"memory": "64Mi"}}
+            [status] = item["status"]["containerStatuses"]
+            ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-06-04T15:20:00Z"}
+            status["lastState"] = {"terminated": ended}
+    said = final(nothing("not_actionable", confidence=0.95))
+    result = await World.saying(said, cluster=MemoryCluster(made)).analyse()
+    assert result.needs_human_review
+    assert "OOMKilled" in result.human_review_detail

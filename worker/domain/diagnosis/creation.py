@@ -41,7 +41,9 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
     if found is None:
         return
     why, reads = found
-    spec = pod_spec_of(facts.get(workload) or {})
+    manifest = facts.get(workload) or {}
+    claims = {"volumeClaimTemplates": dig(manifest, "spec", "volumeClaimTemplates")}
+    spec = {**pod_spec_of(manifest), **claims}
     blamed = list(_objects(facts, why, workload, spec))
     target = blamed[0] if blamed else workload
     yield Diagnosis(
@@ -90,6 +92,10 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     for container in mappings(spec.get("containers")):
         for name, value in mapping(dig(container, "resources", "limits")).items():
             limits[f"limits.{name}"] = limits.get(f"limits.{name}", 0.0) + (quantity(value) or 0.0)
+    storage = [
+        dig(c, "spec", "resources", "requests", "storage") for c in mappings(spec.get("volumeClaimTemplates"))
+    ]
+    limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)
     asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
     return any(
         (quantity(used.get(name)) or 0.0) + asked.get(name, 0.0) > (quantity(value) or 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
-from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
@@ -91,6 +91,9 @@ def workload(
     found: list[Diagnosis] = []
     for pod in sick[:MAX_PODS]:
         found += list(pod_findings(facts, pod, ref))
+    for pod in pods_of(facts, ref) if not sick else ():  # well again, yet killed a short while ago
+        if pod_restarts(pod):
+            found += list(running_findings(facts, pod, ref))
     if first is not None and not sick:
         found += list(controllers.condition_findings(first, ref))
     found += list(_of_workload(facts, ref, manifest, sick))

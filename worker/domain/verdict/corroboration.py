@@ -100,7 +100,8 @@ class Corroborator:
             facts, lambda known: diagnose(known, self.signal)
         )
         _keep(facts, evidence)
-        return Corroborated(causes=tuple(map(_cause, found[:MAX_CAUSES])), reads=len(facts.answers))
+        causes = tuple(map(_cause, found[:MAX_CAUSES])) or (_nothing_stated(self.signal),)
+        return Corroborated(causes=causes, reads=len(facts.answers))
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
@@ -185,6 +186,11 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
         summary=finding.sentence,
         signal_types=finding.signals,
     )
+
+
+def _nothing_stated(signal: ObjectRef) -> DiagnosedCause:
+    told = f"Neither the state of {signal} nor that of what it depends on shows a cause, as far as it could be read."
+    return DiagnosedCause(cause="none_stated", object=_resource(signal), summary=told)
 
 
 def _resource(ref: ObjectRef) -> AffectedResource:
