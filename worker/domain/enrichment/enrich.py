@@ -198,8 +198,6 @@ class _EnrichmentRun:
         unread = [source for source in (str(self.asked), "pods", "events") if source in self.failed]
         if not self.gathering:
             unread.append("anything in time")
-        elif target.exists is None and not unread:
-            unread.append(str(self.asked))
         return FirstLook(
             chain=tuple(ref for ref, manifest in read if manifest is not None),
             trouble=tuple(trouble)[:MAX_TROUBLE],

@@ -100,3 +100,9 @@ async def test_kinds_without_revisions_have_no_changes():
 def test_any_objects_can_be_compared(revisions, old, new):
     assert all(isinstance(line, str) for line in describe_changes(revisions))
     assert (old == new) <= (differences(old, new) == [])
+
+
+async def test_of_many_differences_the_first_ones_are_shown():
+    many = [{f"FIELD_{i}": str(i) for i in range(20)}, {}]
+    revisions = [replica_set(API, "a", 1, **many[0]), replica_set(API, "b", 2, **many[1])]
+    assert "  and 4 more differences" == describe_changes(revisions)[-1]

@@ -152,6 +152,8 @@ async def test_the_pod_security_level_is_that_of_the_namespace(labels, expected)
         ({"annotations": {"sidecar.istio.io/status": "{}"}}, {}, "istio"),
         ({"annotations": {"ambient.istio.io/redirection": "enabled"}}, {}, "istio"),
         ({"annotations": {"linkerd.io/inject": "enabled"}}, {}, "linkerd"),
+        ({"annotations": {"linkerd.io/proxy-version": "2"}}, {}, "linkerd"),
+        ({"labels": {"sidecar.istio.io/inject": "true"}}, {}, "istio"),
         ({}, {"istio-injection": "enabled"}, "istio"),
         ({}, {"istio.io/dataplane-mode": "ambient"}, "istio"),
         ({"labels": {"sidecar.istio.io/inject": "false"}}, {"istio-injection": "enabled"}, ""),
@@ -205,3 +207,7 @@ async def test_marks_an_unreadable_owner_may_carry_are_unknown():
     assert {"gitOpsManaged", "gitOpsTool", "helmManaged", "hpaEnabled", "stateful"} == set(
         found.failed_detections
     )
+
+
+async def test_a_volume_holds_state():
+    assert (await detected(obj("PersistentVolume", "pv-1", namespace=""))).stateful

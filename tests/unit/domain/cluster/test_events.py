@@ -127,3 +127,10 @@ def test_many_alike_do_not_push_out_the_only_one_of_its_kind():
     shown = lines(*crowd, rare, tokens=200)
     assert "Evicted" in shown[0]
     assert "Noise" in shown[-1]
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-13-45T00:00:00Z", "not a time at all", "2026-06-04T15:00:00", 7, None]
+)
+def test_a_time_of_any_form_makes_a_line(time):
+    assert 1 == len(lines(event(API, "Odd", "m", first=time, last=time)))

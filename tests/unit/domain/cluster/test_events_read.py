@@ -106,3 +106,9 @@ async def test_events_around_an_incident_are_those_of_its_objects():
     found = await read_events_around(busy(), "shop", about, about[1])
     assert (quiet.items, "") == (found.items, found.gap)
     assert {"ScalingReplicaSet", "SuccessfulCreate", "BackOff"} == reasons(found)
+
+
+async def test_events_of_a_kind_are_asked_for():
+    found = await asked(busy(), ("ReplicaSet", "", "shop"))
+    assert {"SuccessfulCreate"} == reasons(found)
+    assert "" == found.gap

@@ -408,3 +408,10 @@ def test_a_result_is_kept_small_and_without_its_parameters():
 def test_a_result_without_a_workflow_is_kept_too():
     kept = record_of(review_result("rr-1", 2), "")
     assert ("rr-1.2", "", "needs_human_review") == (kept.id, kept.workflow_id, kept.status)
+
+
+async def test_a_workload_of_too_many_config_maps_has_no_hash():
+    sources = [{"configMapRef": {"name": f"c-{i}"}} for i in range(101)]
+    api = deployment("api")
+    api["spec"]["template"]["spec"]["containers"][0]["envFrom"] = sources
+    assert "" == await spec_hash_of(*await chain_of(api))

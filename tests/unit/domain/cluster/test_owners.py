@@ -116,3 +116,12 @@ async def test_metadata_of_a_wrong_type_is_survived():
     }
     found = await owner_chain(MemoryCluster([odd]), ObjectRef("Pod", "x", "shop"))
     assert found.complete
+
+
+async def test_an_owner_of_a_kind_that_discovery_does_not_know_is_looked_for_in_the_same_namespace():
+    ghost = {"kind": "Ghost", "name": "g", "apiVersion": "e.com/v1", "controller": True, "uid": "u"}
+    orphan = pod("api-0")
+    orphan["metadata"]["ownerReferences"] = [ghost]
+    found = await owner_chain(MemoryCluster([orphan]), reference(orphan))
+    assert ObjectRef("Ghost", "g", "shop", "e.com/v1", "u") == found.root
+    assert not found.complete

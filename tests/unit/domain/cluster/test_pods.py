@@ -160,3 +160,21 @@ def test_a_container_added_for_debugging_does_not_count(state):
     assert (1, 1) == pod_ready(manifest)
     assert not pod_failing(manifest)
     assert ["app", "debugger"] == [container.name for container in containers(manifest)]
+
+
+def test_a_finished_container_beside_a_running_one_does_not_end_the_pod():
+    states = [
+        ("app", {"running": {}}, True),
+        ("done", {"terminated": {"exitCode": 0, "reason": "Completed"}}, False),
+    ]
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": n, "ready": ready, "state": s} for n, s, ready in reversed(states)],
+    }
+    assert "NotReady" == pod_status(pod("api-0", status=status))
+    ready = {**status, "conditions": [{"type": "Ready", "status": "True"}]}
+    assert "Running" == pod_status(pod("api-0", status=ready))
+
+
+def test_a_container_that_runs_without_being_ready_is_a_reason():
+    assert "app: running, not ready" == pod_reason(only({"running": {}}))

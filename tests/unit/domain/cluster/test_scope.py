@@ -165,3 +165,8 @@ def test_without_lists_everything_is_allowed():
     assert Scope().everything
     assert Scope().allows(KindInfo("ConfigMap", "v1", "configmaps", namespaced=True), "x", "anywhere")
     assert not Scope(denied_kinds=("Node",)).everything
+
+
+def test_a_denied_kind_is_denied_in_every_namespace():
+    scope = Scope(denied_kinds=("configmaps",))
+    assert not scope.allows(KindInfo("ConfigMap", "v1", "configmaps", namespaced=True), "c", "shop")

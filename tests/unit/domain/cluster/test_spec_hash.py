@@ -205,3 +205,12 @@ def test_whatever_the_api_answers_has_a_hash_and_reads_back(manifest):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_number_reads_back_as_itself(number):
     assert number == float(canonical_json(number))
+
+
+def test_what_json_cannot_hold_is_null():
+    assert "null" == canonical_json(object())
+
+
+def test_binary_data_that_is_no_base64_is_hashed_as_it_is():
+    odd = {"binaryData": {"a": "x"}}
+    assert digest("b:a=x") == config_map_hash(odd)

@@ -491,3 +491,30 @@ async def test_the_claim_of_an_ephemeral_volume_leads_to_its_pod_and_back():
     assert "ProvisioningFailed" in bodies(from_pod, "events")[0]
     from_claim = await look(shop(waiting, claim, refused), "PersistentVolumeClaim", "api-0-scratch")
     assert "api-0 | " in bodies(from_claim, "pods")[0]
+
+
+async def test_owners_that_could_not_be_read_are_named():
+    cluster = shop()
+    cluster.fail(ClusterReason.FORBIDDEN, kind="Deployment", method="get")
+    found = await look(cluster, "Pod", POD["metadata"]["name"])
+    assert any(source.startswith("further owners (Deployment shop/api") for source in found.failed_sources)
+
+
+async def test_an_autoscaler_of_nothing_has_no_workload():
+    scaler = obj("HorizontalPodAutoscaler", "h", api_version="autoscaling/v2", spec={})
+    found = await look(shop(scaler), "HorizontalPodAutoscaler", "h")
+    assert [] == bodies(found, "changes")
+
+
+async def test_an_object_of_cluster_scope_has_no_pods():
+    found = await look(shop(obj("PersistentVolume", "pv", namespace="")), "PersistentVolume", "pv", "")
+    assert [] == bodies(found, "pods")
+
+
+async def test_claims_of_a_healthy_pod_bring_no_storage_classes():
+    claim = obj("PersistentVolumeClaim", "data", spec={"storageClassName": "fast"}, status={"phase": "Bound"})
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    healthy = pod("db-0", status=running(), spec={"volumes": volumes})
+    found = await look(shop(claim, healthy), "Pod", "db-0")
+    assert not any("storage classes" in scope for scope in scopes(found))
+    assert bodies(found, "storage")

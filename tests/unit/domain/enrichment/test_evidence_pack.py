@@ -48,3 +48,7 @@ def test_without_room_the_least_important_piece_is_left_out():
 )
 def test_the_pack_fits_its_budget(sizes, budget):
     assert cost(pack([piece(*size, name="word") for size in sizes], budget)) <= budget
+
+
+def test_a_budget_that_holds_nothing_leaves_all_out():
+    assert () == pack([piece(200, 0, 100)], 50)

@@ -207,3 +207,24 @@ def test_what_is_not_cut_is_json(manifest):
     rendered = render_object(manifest, 100_000)
     assert not rendered.cut
     assert isinstance(json.loads(rendered.body), dict)
+
+
+def test_an_object_of_a_megabyte_is_shrunk_to_its_budget():
+    huge = obj("ConfigMap", "c", data={f"key-{i}": "word " * 4_000 for i in range(50)})
+    found = render_object(huge, 500)
+    assert estimate_tokens(found.body) <= 500
+    assert "missing" in found.cut
+
+
+def test_a_text_with_line_ends_is_bounded_before_it_is_redacted():
+    text = "line\n" * 10_000
+    assert "characters cut" in render_object(obj("ConfigMap", "c", data={"a": text}), 40_000).body
+
+
+def test_a_long_annotation_is_cut():
+    noted = prune(obj("Pod", "p", annotations={"note": "x" * 500}))
+    assert noted["metadata"]["annotations"]["note"].endswith("…[100 characters cut]")
+
+
+def test_data_that_is_no_object_is_left_out():
+    assert None is prune({"kind": "ConfigMap", "metadata": {}, "data": ["a"]})["data"]

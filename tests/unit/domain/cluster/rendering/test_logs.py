@@ -114,3 +114,10 @@ def test_any_bytes_become_text_within_the_budget(raw, budget):
 )
 def test_folding_loses_no_line(lines):
     assert len(lines) == sum(item.count for item in fold(lines))
+
+
+def test_of_lines_that_are_all_too_long_the_end_of_the_last_one_is_shown():
+    shown = render_log(["first " * 500, "last " * 500 + "the end"], 40)
+    assert shown.body.startswith("[… 1 lines cut …]")
+    assert shown.body.endswith("the end")
+    assert (1, 2) == (shown.shown, shown.total)

@@ -361,3 +361,7 @@ def test_long_words_of_the_sender_are_cut():
 def test_the_same_request_gives_the_same_bytes():
     assert turn(priority="P0") == turn(priority="P0")
     assert datetime(2026, 6, 4, tzinfo=UTC).isoformat()[:10] in turn()
+
+
+def test_the_api_version_of_the_resource_is_named():
+    assert "- API Version: apps/v1" in turn(resource_api_version="apps/v1")

@@ -327,3 +327,18 @@ def test_a_number_that_no_json_writer_agrees_on_costs_its_list_of_values_only(nu
 def test_whatever_values_a_schema_lists_can_be_sent(values):
     schema = {"properties": {"q": {"enum": values}}}
     json.dumps(plain_schema(schema, 3, described=True), allow_nan=False).encode()
+
+
+def test_a_description_of_many_tokens_is_cut_to_its_share():
+    assert real_tokens(spec_of(description="\u4e2d\u6587" * 200).description) <= 200
+
+
+def test_depth_is_counted_to_a_bound():
+    deep = []
+    for _ in range(50):
+        deep = [deep]
+    assert 33 == depth_of(deep)
+
+
+def test_a_property_whose_schema_is_no_object_takes_anything():
+    assert {"q": {}} == spec_of(parameters={"properties": {"q": True}}).parameters["properties"]

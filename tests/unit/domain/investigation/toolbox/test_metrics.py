@@ -162,3 +162,8 @@ def test_all_tools_together_are_within_their_budget():
         for s in (tool.spec for tool in offered_tools(MemoryMetrics(), None))
     ]
     assert real_tokens(json.dumps(sent, separators=(",", ":"))) <= 1300
+
+
+def test_series_with_long_labels_are_cut_line_by_line():
+    many = [one(1, **{f"label_{i}_{j}": "x" * 100 for i in range(20)}) for j in range(8)]
+    assert estimate_tokens(moments(many, 2_500)) <= 2_500

@@ -15,9 +15,11 @@ from tests.fakes.tokens import real_tokens
 from tests.fakes.tool_context import tool_context
 from worker.domain.investigation.toolbox.catalog import (
     MOST_RESULTS,
+    GetWorkflow,
     ListAvailableActions,
     ListWorkflows,
     SearchWorkflowCatalog,
+    get_workflow,
     list_available_actions,
     list_workflows,
     search_workflow_catalog,
@@ -251,3 +253,11 @@ async def test_the_context_of_the_request_is_not_changed_by_a_search():
     base = replace(BASE, custom_labels={"team": ["a"]})
     await search([workflow()], base=base, custom_labels={"tier": "b"}, filters={"stateful": True})
     assert {"team": ["a"]} == base.custom_labels
+
+
+async def test_the_elements_of_an_array_parameter_are_described():
+    several = Parameter("PODS", ParameterType.ARRAY, items=Parameter("", min_length=3))
+    context = tool_context(catalog=MemoryCatalog([workflow(parameters=(several,))]))
+    found = await get_workflow(context, GetWorkflow(workflow_id="restart-v1"))
+    [parameter] = json.loads(found.body)["parameters"]
+    assert {"name": "PODS", "type": "array", "items": {"type": "string", "min_length": 3}} == parameter

@@ -196,3 +196,14 @@ async def test_the_context_of_a_secret_is_refused_and_yet_it_may_narrow_a_choice
     )
     said = {"resource_kind": kind, "resource_name": "db", "resource_namespace": "shop"}
     await ask(served(cluster=cluster), "list_available_actions", **said)
+
+
+async def test_a_priority_that_does_not_exist_is_explained():
+    found = await served().call("list_available_actions", {"priority": "P9"})
+    assert not found.ok
+    assert "P0" in found.body
+
+
+async def test_a_priority_is_understood_in_any_case():
+    _, note = await actions(priority="p1")
+    assert "priority=P1" in note

@@ -582,3 +582,77 @@ async def test_whatever_the_api_answers_no_tool_raises(manifest, log):
 async def test_whatever_the_model_asks_no_tool_raises(name, arguments):
     result = await Bench().box.run(ToolCall("1", name, {**DEFAULT_ARGUMENTS[name], **arguments}))
     assert result.content
+
+
+# -- what a successor takes over, and other failures
+
+
+async def test_a_successor_answers_and_counts_as_its_predecessor_would():
+    first, second = Bench(), Bench()
+    call = ToolCall("1", "get_resource_context", DEFAULT_ARGUMENTS["get_resource_context"])
+    results = await first.box.run_all([call])
+    second.box.recall(results, first.box.remembered(results))
+    assert first.box.target == second.box.target
+    again = (await second.box.run_all([call]))[0]
+    assert again.content.startswith(results[0].content)
+    assert [] == second.cluster.calls
+
+
+async def test_a_failure_of_the_cluster_that_a_tool_leaves_to_the_toolbox_is_told():
+    async def fails(_context, _asked):
+        raise ClusterError(ClusterReason.UNAVAILABLE, "down")
+
+    bench = Bench(extra=[ToolDef("odd", "", GetWorkflow, fails)])
+    assert "odd: unavailable: down" in await bench.error("odd", workflow_id="x")
+
+
+async def test_a_list_that_cannot_be_read_is_an_error():
+    bench = Bench()
+    bench.cluster.fail(ClusterReason.FORBIDDEN, kind="Pod", method="list")
+    assert "forbidden" in await bench.error("list_resources", kind="Pod", namespace="shop")
+
+
+async def test_without_similar_names_an_absent_object_is_still_absent():
+    bench = Bench()
+    bench.cluster.fail(ClusterReason.FORBIDDEN, kind="Deployment", method="list")
+    text = await bench.error("get_resource", kind="Deployment", name="apii", namespace="shop")
+    assert "error: Deployment shop/apii does not exist" == text
+
+
+async def test_the_context_says_who_changed_the_top_owner_last():
+    changed = deployment("web")
+    changed["metadata"]["managedFields"] = [
+        {
+            "manager": "kubectl-edit",
+            "time": "2026-06-04T15:00:00Z",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        }
+    ]
+    body = await Bench(changed).body("get_resource_context", kind="Deployment", name="web", namespace="shop")
+    assert "kubectl-edit" == json.loads(body)["last_change"]["by"]
+
+
+async def test_a_page_of_workflows_names_the_next_one():
+    catalog = MemoryCatalog([workflow(f"restart-v{i}") for i in range(30)])
+    shown = json.loads(await Bench(catalog=catalog).body("list_workflows", action_type="RestartWorkload"))
+    assert shown["next_cursor"]
+
+
+async def test_the_log_of_a_container_that_is_named_is_read():
+    asked = {"pod": "api-b-x2x4z", "namespace": "shop", "container": "app"}
+    assert "starting" == await Bench().body("get_pod_logs", **asked)
+
+
+async def test_an_empty_log_says_so():
+    bench = Bench(logs={("shop", "api-b-x2x4z", "app", False): b""})
+    body = await bench.body("get_pod_logs", pod="api-b-x2x4z", namespace="shop")
+    assert "the log is empty (pod status CrashLoopBackOff; previous=true" in body
+
+
+async def test_logs_that_cannot_be_read_are_unknown():
+    class NoLogs(MemoryCluster):
+        async def logs(self, query):
+            raise ClusterError(ClusterReason.TIMEOUT, "slow")
+
+    bench = Bench(cluster=NoLogs([POD]))
+    assert "timeout" in await bench.error("get_pod_logs", pod="api-b-x2x4z", namespace="shop")
