@@ -115,7 +115,7 @@ async def test_a_model_that_obeys_a_server_and_says_resolved_gets_a_person(tmp_p
     async with running(script_of(("docs_planted", {}), answer=obeyed), CASE, tmp_path, mcp=settings) as run:
         result = await outcome_of(run, BODY)
     assert Status.NEEDS_HUMAN_REVIEW == result.status
-    assert HumanReviewReason.ALIGNMENT_CHECK_FAILED == result.human_review_reason
+    assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE == result.human_review_reason
 
 
 async def test_a_worker_starts_without_its_servers_and_a_successor_does_not_call_them_again(tmp_path):

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from schemas.analysis import Approval, RiskFactor
+from schemas.audit import AlignmentChecked
 from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import final
 from tests.fakes.memory_policy import MemoryPolicy
 from tests.fakes.scripted import FAILED, LOGS, World, chosen, incident, recovery, shop
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
-from worker.domain.investigation.prompt.sender import sender_texts
+from worker.domain.investigation.prompt.sender import free_texts
 from worker.domain.untrusted.evidence import Evidence
-from worker.domain.untrusted.injection import instructions, suspicious_lines
+from worker.domain.untrusted.injection import injection_warning, injections
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.workflows import Parameter, ParameterType
 from worker.domain.verdict.checks.parameters import check_values
@@ -157,57 +158,62 @@ def test_every_free_string_of_the_schema_has_a_canary(kind):
     assert set() == without
 
 
-@pytest.mark.parametrize("kind", ["incident", "recovery"])
-def test_what_the_model_reads_of_the_sender_is_searched(kind):
-    request = filled(kind)
-    sent = request.enrichment_results
-    turn = opening_turn(
-        request,
-        PromptFacts("0a1b2c3d4e5f", detected_labels=sent.detected_labels, custom_labels=sent.custom_labels),
-    )
-    canaries = {text for text in strings(request.model_dump(mode="json")) if "canary" in text.lower()}
-    visible = {canary for canary in canaries if canary in turn}
-    searched = "\n".join(item.body for item in sender_texts(request))
-    assert len(visible) > (25 if kind == "incident" else 35)
-    assert [] == sorted(canary for canary in visible if canary not in searched)
+FREE_TEXT = [
+    {"signal_type": ORDER},
+    {"error_message": ORDER},
+    {"description": ORDER},
+    {"signal_labels": {"team": ORDER.replace(" ", "-")}},
+    {"signal_annotations": {"summary": ORDER}},
+]
+TYPED = [
+    {"business_category": ORDER},
+    {"cluster_name": ORDER},
+    {"signal_source": ORDER},
+    {"enrichment_results": {"customLabels": {"team": [ORDER]}}},
+    {"safety_context": {"safety_constraints": {"allowed_actions": [ORDER]}}},
+]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"business_category": ORDER},
-        {"cluster_name": ORDER},
-        {"signal_source": ORDER},
-        {"enrichment_results": {"customLabels": {ORDER: ["a=b"]}}},
-        {"enrichment_results": {"customLabels": {"team": [ORDER]}}},
-        {"safety_context": {"dependencies": [{"service": ORDER}]}},
-        {"safety_context": {"safety_constraints": {"allowed_actions": [ORDER]}}},
-        {"safety_context": {"rego_policy": {"rules": [ORDER]}}},
-    ],
-)
-async def test_an_order_in_any_field_is_reported(fields):
-    result = await World().analyse(incident(**fields))
-    assert any("reads like instructions" in warning for warning in result.warnings)
+@pytest.mark.parametrize("fields", FREE_TEXT)
+async def test_an_order_in_free_text_is_reported_and_decides_nothing(fields):
+    world = World()
+    clean, result = await World().analyse(), await world.analyse(incident(**fields))
+    assert result.warnings == (injection_warning(fields),)
+    assert (clean.status, clean.approval) == (result.status, result.approval)
+    assert world.policy.asked[0]["injection_suspected"] is True
+    assert [list(fields)] == [
+        list(e.payload.suspicious) for e in world.events.audits if isinstance(e.payload, AlignmentChecked)
+    ]
 
 
-@pytest.mark.parametrize(
-    "name", ["summary", "rationale", "workflow_id", "failed_step_name", "execution_time"]
-)
-def test_an_order_in_what_failed_before_is_found(name):
+@pytest.mark.parametrize("fields", TYPED)
+async def test_typed_fields_are_not_searched(fields):
+    world = World()
+    result = await world.analyse(incident(**fields))
+    assert () == result.warnings
+    assert world.policy.asked[0]["injection_suspected"] is False
+
+
+@pytest.mark.parametrize("name", ["summary", "rationale", "workflow_id"])
+def test_what_a_recovery_repeats_of_our_own_results_is_not_searched(name):
     made = copy.deepcopy(FAILED)
     part = next(part for part in made.values() if name in part)
     part[name] = ORDER
-    assert instructions(sender_texts(recovery(previous_execution=made)))
+    assert {} == injections(free_texts(recovery(previous_execution=made)))
 
 
-def test_an_ordinary_recovery_holds_no_orders():
-    assert {} == instructions(sender_texts(recovery()))
+def test_the_message_of_a_failed_execution_is_searched():
+    made = copy.deepcopy(FAILED)
+    made["failure"]["message"] = ORDER
+    found = injections(free_texts(recovery(previous_execution=made)))
+    assert ["previous_execution.failure.message"] == list(found)
 
 
-def test_an_order_behind_secrets_that_are_cut_out_is_searched():
+def test_an_order_behind_secrets_is_found_and_no_secret_is_shown():
     secrets = " ".join(f"password={'x' * 60}{n}" for n in range(40))
-    request = incident(description=f"{secrets} {ORDER} {secrets}")
-    assert instructions(sender_texts(request))
+    found = injections(free_texts(incident(description=f"{secrets} {ORDER} {secrets}")))
+    assert ["description"] == list(found)
+    assert "xxxx" not in str(found)
 
 
 UNSEEN = [
@@ -354,10 +360,3 @@ async def test_no_secret_in_the_name_of_an_ignored_field_is_passed_on():
     accepted = world.events.audits[0].payload
     assert 1 == len(accepted.ignored_fields)
     assert not spilled(world.events.audits)
-
-
-@pytest.mark.parametrize("text", ["a", "QUJD", "a-b_", "a b ", "\u0430\u0332", "Zm9v "])
-def test_a_long_monotonous_text_is_searched_in_one_go(text):
-    shown = suspicious_lines(f"{text * 50_000}\n{ORDER}")
-    assert 1 <= len(shown) <= 3  # as it is written, and as it may be read
-    assert all(part.endswith(ORDER) for part in shown)

@@ -20,7 +20,7 @@ import pytest
 from schemas.analysis import AnalysisResult, CorroborationSource, ParameterOrigin, Status
 from tests.corpus_files import CORPUS
 from tests.fakes.analyst_scoring import AnalystModel, analyse
-from tests.fakes.injections import PLANTED, SPREAD
+from tests.fakes.injections import PLANTED, REWORDED, SPREAD
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_external import MemoryExternal
@@ -163,7 +163,7 @@ class Dismissing(Reading):
         return replace(reply, text=f"{prose}```json\n{json.dumps(answer)}\n```")
 
 
-TEXTS = (*PLANTED, *SPREAD, *STEERING, *UNREAD)
+TEXTS = (*PLANTED, *REWORDED, *SPREAD, *STEERING, *UNREAD)
 ROUNDS = [
     (text, PLACES[n % len(PLACES)], CASES[n // len(PLACES) % len(CASES)]) for n, text in enumerate(TEXTS)
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,7 +22,6 @@ from worker.domain.investigation.loop import Investigated, Investigation, Judged
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.opening import OPENING_STEP, Opening, open_investigation
 from worker.domain.investigation.prompt import PROMPT_VERSION, SYSTEM_TEXT
-from worker.domain.investigation.prompt.sender import sender_texts
 from worker.domain.investigation.steps import read_step
 from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.toolbox import Toolbox
@@ -35,7 +35,7 @@ from worker.domain.values.conversation import Reply
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
-from worker.domain.values.ports import Outside
+from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
@@ -102,7 +102,9 @@ class Analysis:
         evidence = EvidenceLog(opening.evidence)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
         corroborated = await self._corroborate(run, found.accepted, evidence)
-        alignment = await check_alignment(run, found, corroborated, base_context(request), outside)
+        alignment = await check_alignment(
+            run, found, corroborated, evidence.items, outside, partial(self._would_run, run, found)
+        )
         corroborated = alignment.corroborated
         accepted = alignment.verdict if isinstance(alignment.verdict, Accepted) else None
         ending = _ending(run, opening, found, alignment)
@@ -185,17 +187,7 @@ class Analysis:
         accepted, corroborated = alignment.verdict, alignment.corroborated
         if conclusion.approval is ApprovalRule.NOT_ASKED or not isinstance(accepted, Accepted):
             return self._published(merge_approval(Approval(required=False), conclusion.approval_factors))
-        facts = policy_facts(
-            run.request,
-            accepted,
-            labels=found.facts.detected_labels if found.facts else None,
-            confidence_threshold=self._rules.confidence_threshold,
-            injection=alignment.injection_suspected,
-            corroboration=corroborated.corroboration,
-            origins=corroborated.origins,
-            records=self._outside.track_records,
-        )
-        decision = await self._outside.policy.decide(policy_input(facts))
+        decision = await self._decide(run, found, accepted, alignment)
         approval = self._published(merge_approval(decision.approval, conclusion.approval_factors))
         run.trail.record(
             audit.PolicyDecided(
@@ -207,6 +199,31 @@ class Analysis:
             )
         )
         return approval
+
+    async def _would_run(self, run: Run, found: Investigated, alignment: Alignment) -> bool:
+        """Whether a workflow would be executed without approval, were it not for the mode of this worker."""
+        accepted, ending = alignment.verdict, Ending(alignment.verdict, found.stop)
+        if not isinstance(accepted, Accepted):
+            return False
+        if conclude(ending, self._rules.min_confidence).approval is not ApprovalRule.POLICY:
+            return False
+        return not (await self._decide(run, found, accepted, alignment)).approval.required
+
+    async def _decide(
+        self, run: Run, found: Investigated, accepted: Accepted, alignment: Alignment
+    ) -> PolicyDecision:
+        """What the policy says."""
+        facts = policy_facts(
+            run.request,
+            accepted,
+            labels=found.facts.detected_labels if found.facts else None,
+            confidence_threshold=self._rules.confidence_threshold,
+            injection=alignment.injection_suspected,
+            corroboration=alignment.corroborated.corroboration,
+            origins=alignment.corroborated.origins,
+            records=self._outside.track_records,
+        )
+        return await self._outside.policy.decide(policy_input(facts))
 
     def _published(self, approval: Approval) -> Approval:
         """The approval in the mode of this worker."""
@@ -250,7 +267,6 @@ def _investigation(
         safety=request.safety_context,
         failed=failed_execution(request),
         extra_signal_types=rules.signal_types,
-        sender=sender_texts(request),
         lookback=lookback,
         failed_sources=opening.failed_sources,
     )

@@ -1,24 +1,28 @@
 """What speaks for and against an accepted answer beside its checks: text that reads like instructions, and a second view.
 
-Text is only reported. The second view can corroborate what rules do not confirm; where text was planted and the second view
-chooses otherwise, a person must look.
+Text is only reported. The second view can corroborate an answer about which rules are silent. Where text was planted and the
+second view chooses otherwise, a human must look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas import audit
-from schemas.analysis import CorroborationSource
 from worker.domain.diagnosis.digest import digest
-from worker.domain.intake.context import signal_resource
+from worker.domain.intake.context import base_context, signal_resource
 from worker.domain.investigation.loop import Investigated
+from worker.domain.investigation.prompt.sender import free_texts
 from worker.domain.journal.run import Run
-from worker.domain.journal.second_view import SecondView, read_choice
+from worker.domain.journal.second_view import SecondChoice, SecondView
+from worker.domain.journal.steps import done
+from worker.domain.untrusted.evidence import Evidence
+from worker.domain.untrusted.injection import injection_warning, injections
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.limits import Spent
-from worker.domain.values.ports import Outside
+from worker.domain.values.ports import Catalog, Model, Outside
+from worker.domain.values.step_kinds import SHADOW
 from worker.domain.values.workflows import SelectionContext, WorkflowSummary
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable
@@ -34,92 +38,110 @@ OTHERWISE = (
 class Alignment:
     """What was found. `verdict` is the last one, marked as misaligned where planted text may have led it astray.
 
-    `spent` includes the call of the second model. `warnings` name evidence that reads like instructions;
-    `injection_suspected` says that there is some.
+    `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the id of the
+    evidence. `problem` says why the second model made no choice; empty when it did or was not asked.
     """
 
     verdict: Verdict | None
     corroborated: Corroborated
     spent: Spent
-    warnings: tuple[str, ...] = ()
-    injection_suspected: bool = False
+    planted: Mapping[str, Sequence[str]]
+    problem: str = ""
+
+    @property
+    def injection_suspected(self) -> bool:
+        """Whether some evidence reads like instructions. It decides nothing by itself."""
+        return bool(self.planted)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a human should know."""
+        return (injection_warning(self.planted),) if self.planted else ()
 
 
 async def check_alignment(
-    run: Run, found: Investigated, corroborated: Corroborated, context: SelectionContext, outside: Outside
+    run: Run,
+    found: Investigated,
+    corroborated: Corroborated,
+    evidence: Sequence[Evidence],
+    outside: Outside,
+    would_run: Callable[[Alignment], Awaitable[bool]],
 ) -> Alignment:
-    """Report planted text, and ask for a second view where it can matter. Raises what `SecondView.ask` raises."""
-    planted = found.facts.instructions if found.facts else {}
-    alignment = Alignment(found.verdict, corroborated, found.spent, _warnings(planted), bool(planted))
-    accepted, asked = found.accepted, ""
-    if accepted is not None and outside.shadow is not None and _matters(accepted, corroborated):
-        asked = outside.shadow.name
-        alignment = await _viewed(run, accepted, alignment, context, outside)
-    _record(run, alignment, planted, asked)
+    """Report planted text, and ask for a second view where only corroboration is missing.
+
+    `would_run` says whether the answer would be executed without approval once it is corroborated. Raises what `SecondView.ask`
+    raises.
+    """
+    planted = injections([*free_texts(run.request), *evidence])
+    alignment = Alignment(found.verdict, corroborated, found.spent, planted)
+    accepted, model = found.accepted, outside.shadow
+    if (
+        accepted is None
+        or model is None
+        or not corroborated.silent
+        or (
+            not done(run, SHADOW)
+            and not await would_run(replace(alignment, corroborated=corroborated.confirmed(CONFIRMED)))
+        )
+    ):
+        model = None
+    if accepted is not None and model is not None:
+        alignment = await _viewed(run, accepted, alignment, model, outside)
+    _record(run, alignment, model.name if model else "")
     return alignment
 
 
-def _matters(accepted: Accepted, corroborated: Corroborated) -> bool:
-    """Whether only corroboration is missing: there is a workflow, nothing else requires approval, rules are silent."""
-    silent = (
-        corroborated.corroboration is not None and corroborated.corroboration.by is CorroborationSource.NONE
-    )
-    return accepted.workflow is not None and not accepted.approval_factors and silent
-
-
 async def _viewed(
-    run: Run, accepted: Accepted, alignment: Alignment, context: SelectionContext, outside: Outside
+    run: Run, accepted: Accepted, alignment: Alignment, model: Model, outside: Outside
 ) -> Alignment:
-    if outside.shadow is None or alignment.corroborated.facts is None:
+    spent, clock, facts = alignment.spent, outside.clock, alignment.corroborated.facts
+    if facts is None:
         return alignment
-    spent, clock = alignment.spent, outside.clock
-    view = SecondView(outside.shadow, run, run.proceed, run.trail, spent.llm_calls)
     started = clock.monotonic()
-    workflows = await _candidates(outside, context)
-    step = await view.ask(str(signal_resource(run.request)), digest(alignment.corroborated.facts), workflows)
-    if step.reply is None:
-        return alignment
-    spent = spent.plus(step.reply.usage, wall_seconds=spent.wall_seconds + clock.monotonic() - started)
-    alignment = replace(alignment, spent=spent)
-    choice = read_choice(step.reply)
-    if choice is None or choice.object is None or accepted.workflow is None:
-        return alignment
-    blamed, chosen = actionable(accepted), choice.object
-    same = (chosen.kind, chosen.namespace, chosen.name) == (blamed.kind, blamed.namespace, blamed.name)
-    if same and choice.workflow_id == accepted.workflow.workflow_id:
+    view = SecondView(model, run, run.proceed, run.trail, spent.llm_calls)
+    workflows = await _candidates(outside.catalog, base_context(run.request))
+    step = await view.ask(str(signal_resource(run.request)), digest(facts), workflows)
+    if step.reply is not None:
+        wall = spent.wall_seconds + clock.monotonic() - started
+        alignment = replace(alignment, spent=spent.plus(step.reply.usage, wall_seconds=wall))
+    if step.choice is None:
+        return replace(alignment, problem=step.problem)
+    if _same(step.choice, accepted):
         return replace(alignment, corroborated=alignment.corroborated.confirmed(CONFIRMED))
-    if alignment.injection_suspected:
+    if step.choice.object is not None and alignment.injection_suspected:
         return replace(alignment, verdict=replace(accepted, misaligned=OTHERWISE))
     return alignment
 
 
-async def _candidates(outside: Outside, context: SelectionContext) -> Sequence[WorkflowSummary]:
+def _same(choice: SecondChoice, accepted: Accepted) -> bool:
+    blamed, chosen, workflow = actionable(accepted), choice.object, accepted.workflow
+    if chosen is None or workflow is None or choice.workflow_id != workflow.workflow_id:
+        return False
+    return (chosen.kind, chosen.namespace, chosen.name) == (blamed.kind, blamed.namespace, blamed.name)
+
+
+async def _candidates(catalog: Catalog, context: SelectionContext) -> Sequence[WorkflowSummary]:
     """Workflows of the catalog for the business context of the request, at most 40; none when it cannot be read."""
     found: list[WorkflowSummary] = []
     try:
-        for action in await outside.catalog.actions(context):
-            found += (await outside.catalog.workflows(action.action_type, context)).workflows
+        for action in await catalog.actions(context):
+            found += (await catalog.workflows(action.action_type, context)).workflows
     except CatalogUnavailable:
         return ()
     return found[:MAX_WORKFLOWS]
 
 
-def _record(run: Run, alignment: Alignment, planted: Mapping[str, Sequence[str]], asked: str) -> None:
-    """An event for everything that was found; when a second model was asked, also for nothing."""
-    if not planted and not asked:
+def _record(run: Run, alignment: Alignment, asked: str) -> None:
+    """An event for what was found; when a second model was asked, also for nothing."""
+    if not alignment.planted and not asked:
         return
     verdict = alignment.verdict
     run.trail.record(
         audit.AlignmentChecked(
-            suspicious={id_: " | ".join(lines) for id_, lines in planted.items()},
+            suspicious={id_: " | ".join(lines) for id_, lines in alignment.planted.items()},
             second_model=asked or None,
+            problem=alignment.problem,
             misaligned=isinstance(verdict, Accepted) and bool(verdict.misaligned),
-        )
+        ),
+        audit.Outcome.FAILURE if alignment.problem else audit.Outcome.SUCCESS,
     )
-
-
-def _warnings(planted: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What a person should know about text in the evidence that reads like instructions."""
-    if not planted:
-        return ()
-    return (f"Text in the evidence reads like instructions to the analysis: {', '.join(planted)}.",)

@@ -25,6 +25,8 @@ from worker.domain.values.workflows import WorkflowSummary
 
 TRIES = 2
 CALL_SECONDS = 30.0
+PROBLEM_CHARS = 300
+UNREADABLE = "the second model gave no readable choice"
 SYSTEM = """\
 You judge a Kubernetes incident from structured facts: states, conditions, reasons, exit codes, numbers and times that Kubernetes
 components have written. Choose the object whose state is the root cause, and the workflow that repairs it. The object of the signal
@@ -55,9 +57,10 @@ class SecondChoice(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SecondViewStep:
-    """What the call gave: a reply, or why there is none."""
+    """What the call gave: a reply, the choice in it, or why there is none."""
 
-    reply: Reply | None
+    reply: Reply | None = None
+    choice: SecondChoice | None = None
     problem: str = ""
 
 
@@ -80,7 +83,7 @@ class SecondView:
     async def ask(
         self, signal: str, facts: Sequence[dict[str, Any]], workflows: Sequence[WorkflowSummary]
     ) -> SecondViewStep:
-        """Its reply, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
+        """Its choice, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
         if known := done(self.run, SHADOW):
             return read_step(SECOND_VIEW_STEP, known[0].data)
         offered = [{"workflow_id": w.workflow_id, "action_type": w.action_type} for w in workflows]
@@ -102,20 +105,20 @@ class SecondView:
         problem = ""
         for _ in range(TRIES):
             try:
-                return SecondViewStep(await self.model.ask(request))
+                return read_choice(await self.model.ask(request))
             except Retry as error:
                 problem = error.message
             except GiveUp as error:
-                return SecondViewStep(None, one_line(error.message, 300))
-        return SecondViewStep(None, one_line(problem, 300))
+                return SecondViewStep(problem=one_line(error.message, PROBLEM_CHARS))
+        return SecondViewStep(problem=one_line(problem, PROBLEM_CHARS))
 
 
-def read_choice(reply: Reply) -> SecondChoice | None:
-    """What a reply chooses; None when it cannot be read, or was cut."""
+def read_choice(reply: Reply) -> SecondViewStep:
+    """What a reply chooses. One that cannot be read, or was cut, chooses nothing."""
     if reply.finish is not Finish.STOP:
-        return None
+        return SecondViewStep(reply, problem=UNREADABLE)
     bare = reply.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     try:
-        return SecondChoice.model_validate_json(bare)
+        return SecondViewStep(reply, SecondChoice.model_validate_json(bare))
     except ValidationError:
-        return None
+        return SecondViewStep(reply, problem=UNREADABLE)

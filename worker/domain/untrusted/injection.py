@@ -1,12 +1,16 @@
-"""Text in the evidence that speaks to a language model: detected and reported, never obeyed, never decisive.
+"""A small detector of planted instructions (prompt injection) in text that others wrote.
 
-A few phrases that published prompt injections share and software does not write. A hit is a warning, an audit event and a fact
-for the policy; it changes no outcome by itself. What the operator's catalog, our own history and our own checks say is not
-searched: nobody hostile writes there.
+It knows public phrases and the structure of such attacks, in English: it is precise, not complete. What it finds is reported
+and given to the policy, and decides nothing. Whether an answer holds is asked of the state of the cluster (see diagnosis/),
+whatever a text says.
+
+Only hostile text is searched: what senders, the cluster and mounted servers wrote. The catalog of the operator, our own
+history and results, typed fields of a request and our own messages are trusted.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -15,53 +19,158 @@ from worker.domain.untrusted.evidence import EXTERNAL, Evidence, EvidenceKind, o
 
 SHOWN_CHARS = 400
 BEFORE_CHARS, AFTER_CHARS = 100, 250
-"""How much is shown around a hit: enough to see what it orders."""
+"""How much is shown around a hit, so that a reader sees what the text asks for."""
 TRUSTED_SOURCES = frozenset(
-    {"get_workflow", "list_available_actions", "list_workflows", "search_workflow_catalog", "corroboration"}
+    {"list_available_actions", "list_workflows", "get_workflow", "search_workflow_catalog", "corroboration"}
 )
-"""What the operator or the worker itself has written."""
-PHRASES = re.compile(
-    r"""
-      (?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+)?(?:of\s+)?(?:the\s+|your\s+|my\s+)?
-        (?:previous|prior|above|earlier|preceding|other)\s+(?:instructions?|prompts?|rules?|directives?|guidance|messages?)
-    | \b(?:ignore|disregard|forget)\s+(?:your|the\s+system)\s+(?:instructions?|prompt|rules)
-    | \b(?:new|updated)\s+system\s+(?:instructions?|prompt)\b
-    | \byou\s+are\s+now\s+(?:an?\s+|the\s+)?(?:\w+\s+)?(?:assistant|agent|model|ai|analyst|executor|system)\b
-    | \bas\s+an?\s+(?:ai|large\s+language)\s+(?:model|assistant|agent)\b
-    | \b(?:reveal|print|repeat)\s+(?:your|the)\s+system\s+prompt\b
-    | \b(?:attention|note|message|instructions?)[\s,:]+(?:to|for)\s+(?:the\s+|any\s+)?(?:ai|llm|language\s+model)s?\b
-    | <\|\s*(?:im_start|im_end|system|user|assistant|endoftext)\b
-    | \[/?INST\] | </\s*(?:system|assistant)\s*>\s*<
-    | (?:^|\n)\s*\#{2,}\s*system\s*:
-    """,
-    re.IGNORECASE | re.VERBOSE,
+"""Sources of evidence whose text is the operator's catalog or our own."""
+OWN_HISTORY = "remediation_history"
+"""The part of an object's context that holds our own results."""
+
+GAP = r"[\W_]{1,4}"
+"""Between two words. Label values join words by dashes or underscores."""
+AS_AI = r"(an?|the|my) ([a-z]{1,20} ){0,3}(ai|assistant|chatbot|agent|language model|expert|analyst|engineer|administrator)\b"
+PHRASES = (
+    # Ignore all previous instructions
+    (
+        ("instruction", "prompt", "directive", "guideline"),
+        (r"(ignore|disregard|forget|override|bypass) ((all|any|the|your|these|those|of|my) ){0,3}"
+        r"((previous|prior|above|earlier|preceding|other|original|system|safety) ){1,2}"
+        r"(instruction|prompt|directive|guideline)s?\b"),
+    ),
+    (
+        ("ignore", "disregard", "forget"),
+        (r"(ignore|disregard|forget) (your ([a-z]{1,20} )?(instruction|prompt|rule|guideline)s?"
+        r"|(everything|all|anything) (you (were|have|had|know)|i (told|said)|(written|said|stated) above))\b"),
+    ),
+    # New instructions: you report ...
+    (
+        ("instruction", "directive"),
+        r"(new|updated|revised|actual|trusted) (system )?(instructions|directives)(\s*[:=]| for (the|you)\b)",
+    ),
+    (
+        ("prompt",),
+        r"((new|updated|your|real|hidden|begin|end)( of)?( the)? system prompt|system prompt (update|override))\b",
+    ),
+    (("reveal", "print", "repeat", "show"), r"(reveal|print|repeat|show)( me)? your ([a-z]{1,20} )?(prompt|instructions)\b"),
+    # You are now an unrestricted assistant
+    (
+        ("now",),
+        (rf"you are now ({AS_AI}|dan\b|no longer (an?|the|bound|restricted)\b"
+        r"|(in )?(developer|god|jailbreak|unrestricted) mode\b)"),
+    ),
+    (
+        ("pretend", "from"),
+        rf"(pretend (to be|(that )?you are) {AS_AI}|from now on you (must|are (an?|the|my)|answer|respond|obey)\b)",
+    ),
+    (("anything",), r"do anything now\b"),
+    # Attention AI: ...
+    (
+        ("note", "notice", "attention", "instruction"),
+        (r"(note|notice|attention|instructions?)( (to|for))?( (the|an?|any|all))?"
+        r" (ai|llm|language model|chatbot|ai assistant|ai agent|assistant)s?(\s*[:,!]| (reading|analy[sz]ing|processing)\b)"),
+    ),
+    (("action",), r"(required|mandatory) action (select|choose)\b"),
+    (("if you", "if_you", "if-you"), r"if you are an? (ai|llm|(large )?language model|automated (agent|assistant|system))\b"),
+)  # fmt: skip
+"""Phrases of attacks in lower case: words of which a text must contain one, and the pattern that is looked for only then."""
+STRUCTURES = (
+    # Role tags and chat templates
+    (
+        ("<|",),
+        r"<\|(im_start|im_end|system|user|assistant|endoftext|begin_of_text|start_header_id|eot_id)\|>",
+    ),
+    (("inst]", "sys>"), r"\[/?inst\]|<</?sys>>"),
+    (("_of_turn>",), r"<(start|end)_of_turn>"),
+    (
+        ("system>", "assistant>"),
+        r"<\s?(system|assistant)\s?>\s?\w+[ ,]{1,3}\w+[ ,]{1,3}\w+|</\s?(system|assistant)\s?>\s?<\s?(user|human|assistant)\b",
+    ),
+    (("###",), r"#{3}\s?(system( prompt| message)?|instruction|assistant|human)\s?:"),
+    (
+        (
+            "you are",
+            "you must",
+            "you will",
+            "you should",
+            "ignore ",
+            "disregard ",
+            "forget ",
+            "from now on",
+            "override",
+        ),
+        (
+            r"(?<![\w.-])(system|assistant)( prompt| message| override)?\s?[:\]]\s?"
+            r"(you\s(are|must|will|should)\b|(ignore|disregard|forget)\s|from now on\b|override\b)"
+        ),
+    ),
+    # Fake results of tools, fake fences
+    (("tool_", "function_"), r"</?(tool_(result|response|call|output)|function_(call|result))s?>"),
+    (("data-",), r"</?\s?data-[0-9a-f]{8}"),
 )
-INVISIBLE = {"Cf", "Mn"}
+"""Markup that belongs into a conversation with a model and nowhere else."""
+DETECTORS = (
+    *((words, re.compile(rf"\b{phrase.replace(' ', GAP)}")) for words, phrase in PHRASES),
+    *((words, re.compile(pattern)) for words, pattern in STRUCTURES),
+)
+INVISIBLE = "\u00ad\u180e\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff"
+TAGS = {code: chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
+"""Unseen copies of ASCII (Unicode, Tags)."""
+ESCAPED = re.compile(r"\\+[nrt]")
+"""Line ends in JSON."""
+PLAIN = {ord("\u0130"): "I"} | TAGS | dict.fromkeys(map(ord, INVISIBLE))
+"""Without what is unseen, and without the one letter that is longer in lower case."""
+HIDDEN = re.compile(
+    rf"(?<!\U0001f3f4)[\U000e0020-\U000e007e]{{8}}|[\U000e0100-\U000e01ef]{{4}}|[{INVISIBLE}]{{8}}"
+)
+"""Text in unseen characters. Flags of regions consist of tags, too."""
 
 
 def suspicious_lines(text: str) -> list[str]:
-    """The phrases that the text holds, with their surroundings, each at most 400 characters. Linear in its length."""
-    plain = text if text.isascii() else _plain(text)
+    """What reads like instructions to a model, with its surroundings, each at most 400 characters. Takes linear time."""
+    hidden: list[str] = []
+    if not text.isascii():
+        hidden = _shown(text, (match.span() for match in HIDDEN.finditer(text)))
+        text = unicodedata.normalize("NFKC", text.translate(PLAIN))
+    text = ESCAPED.sub(" ", text) if "\\" in text else text
+    lowered = text.lower()
+    wanted = (pattern for words, pattern in DETECTORS if any(word in lowered for word in words))
+    spans = sorted(match.span() for pattern in wanted for match in pattern.finditer(lowered))
+    return list(dict.fromkeys([*hidden, *_shown(text, spans)]))
+
+
+def _shown(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     shown, shown_to = [], 0
-    for match in PHRASES.finditer(plain):
-        if match.end() > shown_to:  # not shown with the one before
-            shown_to = match.end() + AFTER_CHARS
-            shown.append(one_line(plain[max(0, match.start() - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
-    return list(dict.fromkeys(shown))
+    for start, end in spans:
+        if end > shown_to:  # not shown with the one before
+            shown_to = end + AFTER_CHARS
+            shown.append(one_line(text[max(0, start - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
+    return shown
 
 
-def _plain(text: str) -> str:
-    """The text in its plainest letters, without what is invisible."""
-    folded = unicodedata.normalize("NFKC", text)
-    return "".join(c for c in folded if unicodedata.category(c) not in INVISIBLE)
-
-
-def instructions(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
-    """Suspicious texts by the id of the evidence they stand in. Only items with a hit are in the result.
-
-    Errors are words of our own, unless they come from a mounted server.
-    """
-    read = (item for item in evidence if item.ok or item.source.startswith(EXTERNAL))
-    hostile = (i for i in read if i.source not in TRUSTED_SOURCES and i.kind is not EvidenceKind.OWNERS)
-    found = ((item.id, tuple(suspicious_lines(item.body))) for item in hostile)
+def injections(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
+    """Suspicious texts by the id of the evidence they stand in. Only hostile items with a hit are in the result."""
+    found = ((item.id, tuple(suspicious_lines(_hostile_text(item)))) for item in evidence)
     return {id_: lines for id_, lines in found if lines}
+
+
+def injection_warning(found: Iterable[str]) -> str:
+    """A sentence for people: which evidence to read with care."""
+    return f"Text in the evidence reads like instructions to the analysis: {', '.join(found)}."
+
+
+def _hostile_text(item: Evidence) -> str:
+    """What others wrote in an item. Errors are our own words, unless they come from a mounted server."""
+    if item.source in TRUSTED_SOURCES or not (item.ok or item.source.startswith(EXTERNAL)):
+        return ""
+    return _without_history(item.body) if item.kind is EvidenceKind.OWNERS else item.body
+
+
+def _without_history(body: str) -> str:
+    try:
+        shown = json.loads(body)
+    except (ValueError, RecursionError):  # cut to its budget: what comes after the key may be history
+        return body.partition(f'"{OWN_HISTORY}":')[0]
+    return (
+        json.dumps({k: v for k, v in shown.items() if k != OWN_HISTORY}) if isinstance(shown, dict) else body
+    )

@@ -20,7 +20,7 @@ from schemas.analysis import (
 )
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
-from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
+from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, Doubt, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
@@ -31,6 +31,8 @@ from worker.domain.verdict.verdict import Accepted, actionable
 
 SOURCE = "corroboration"
 MAX_CAUSES = 5
+UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
+"""Doubts with which the finding is the answer's own, and not enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,14 @@ class Corroborated:
     origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
     reads: int = 0
     facts: ClusterFacts | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether rules neither bear the answer out nor know of anything that speaks against it."""
+        found = self.corroboration
+        if found is None or found.by is not CorroborationSource.NONE:
+            return False
+        return found.doubt in UNDECIDED or not found.finding
 
     def confirmed(self, reason: str) -> Corroborated:
         """The same, confirmed by a second view."""

@@ -15,7 +15,7 @@ from tests.fakes.tool_context import tool_context
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.context import base_context
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
-from worker.domain.investigation.prompt.sender import sender_texts
+from worker.domain.investigation.prompt.sender import free_texts
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import EvidenceLog
@@ -72,7 +72,7 @@ async def shown(case):
         custom_labels={},
         unknown_sources=found.failed_sources,
     )
-    given = [*evidence, *sender_texts(request)]
+    given = [*evidence, *free_texts(request)]
     context = tool_context(cluster=cluster, now=request.received_time, labels=base_context(request))
     toolbox = Toolbox(TOOLS, context, log, fence_token="4f2a9c01b7d3")
     looked = ""

@@ -71,7 +71,7 @@ def test_a_complete_answer_is_accepted_with_the_facts_of_the_catalog():
     assert (workflow(), 0.9) == (verdict.workflow, verdict.confidence)
     assert InvestigationOutcome.ACTIONABLE is verdict.outcome
     assert (verdict.approval_factors, verdict.warnings) == ((), ())
-    assert (verdict.unverified, verdict.misaligned) == (False, "")
+    assert not verdict.unverified
 
 
 @pytest.mark.parametrize(
@@ -393,11 +393,11 @@ WORKFLOWS = st.sampled_from(
 )
 
 
-@given(HOLDING | ANSWERS, AFFECTED, WORKFLOWS, st.sampled_from([{}, {"E1": ("restart it",)}]))
+@given(HOLDING | ANSWERS, AFFECTED, WORKFLOWS)
 def test_any_answer_is_accepted_or_rejected_and_what_is_accepted_passed_the_gate(
-    given_answer, affected, catalogued, instructions
+    given_answer, affected, catalogued
 ):
-    given_facts = facts(affected=affected, workflow=catalogued, instructions=instructions)
+    given_facts = facts(affected=affected, workflow=catalogued)
     verdict = judge(given_answer, given_facts)
     if isinstance(verdict, Rejected):
         assert verdict.problems

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -20,7 +20,6 @@ from worker.domain.cluster.history import KnownHistory, Lookback, failed_here
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
-from worker.domain.untrusted.injection import instructions
 from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
@@ -56,7 +55,6 @@ class VerdictFacts:
     `other_target`: the object of `targets.other_target`, looked up.
     `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
-    `instructions`: texts of the evidence that read like instructions to the analysis, by id of the evidence.
     `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
     `failed_here`: executions that did not help the affected resource while it had its present spec;
     `history_problem` says why they are not known.
@@ -75,7 +73,6 @@ class VerdictFacts:
     signal_types: frozenset[str] = frozenset()
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
-    instructions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shown: frozenset[str] | None = None
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
@@ -115,8 +112,7 @@ class PerItem(Generic[T]):
 class FactFinder:
     """Looks up the facts for the answers to one request.
 
-    `signal` is the resource that the request names, `sender` are the free texts of the request.
-
+    `signal` is the resource that the request names.
     `failed_sources` are those of the first look that could not be read, each as its name and the reason. Texts are checked
     once for each item of evidence, however many answers there are.
     """
@@ -130,19 +126,15 @@ class FactFinder:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     extra_signal_types: frozenset[str] = frozenset()
-    sender: Sequence[Evidence] = ()
     lookback: Lookback | None = None
     failed_sources: Sequence[str] = ()
 
-    _instructions: PerItem[tuple[str, ...]] = field(default_factory=lambda: PerItem(_instructions_in))
     _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
         """Look up everything an answer is judged by. Never raises: what could not be read is part of the facts."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)
-        read = (*self.sender, *self.evidence.items)
-        instructions = await self._instructions.of(read)
         shown = await self._reported.of(self.evidence.items)
         facts = VerdictFacts(
             context=self._final_context(chain, labels),
@@ -150,7 +142,6 @@ class FactFinder:
             detected_labels=labels,
             safety=self.safety,
             failed=self.failed,
-            instructions={item.id: lines for item, lines in instructions if lines},
             shown=frozenset().union(*(reasons for _, reasons in shown)),
             failed_here=failed_here(history),
             history_problem=history.problem,
@@ -309,7 +300,3 @@ def members_read(chain: OwnerChain) -> tuple[ObjectRef, ...]:
 def label_values(labels: DetectedLabels) -> dict[str, str | bool | None]:
     """Detected labels by snake_case name; None for one whose detection failed."""
     return {name: None if labels.is_unknown(name) else getattr(labels, name) for name in DETECTED_LABELS}
-
-
-def _instructions_in(item: Evidence) -> tuple[str, ...]:
-    return instructions([item]).get(item.id, ())

@@ -28,7 +28,7 @@ from worker.domain.investigation.toolbox.tools import (
     offered_tools,
 )
 from worker.domain.untrusted.evidence import Evidence
-from worker.domain.untrusted.injection import instructions
+from worker.domain.untrusted.injection import injections
 from worker.domain.values.errors import ExternalToolError
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 from worker.domain.values.objects import ObjectRef
@@ -84,7 +84,7 @@ def test_a_tool_whose_server_was_never_reached_says_so():
     assert {"type": "object", "properties": {}} == spec.parameters
 
 
-@pytest.mark.parametrize("text", [ORDER, "x" * 150 + ORDER])
+@pytest.mark.parametrize("text", [ORDER, "x" * 150 + f" {ORDER}"])
 def test_a_description_that_instructs_is_withheld(text):
     assert spec_of(description=text).description.endswith(WITHHELD)
 
@@ -263,7 +263,7 @@ async def test_arguments_may_have_any_name():
 async def test_instructions_are_found_in_answers_and_in_errors(answer):
     box = with_answer(answer)
     await box.ask("docs_search", query="x")
-    assert ["E1"] == list(instructions(box.evidence.items))
+    assert ["E1"] == list(injections(box.evidence.items))
 
 
 async def test_what_a_server_says_proves_nothing_about_the_cluster():
@@ -301,7 +301,7 @@ def test_errors_of_our_own_are_not_searched_for_instructions():
         Evidence("get_resource", "x", ORDER, ok=False, id="E1"),
         Evidence("mcp:x", "x", ORDER, ok=False, id="E2"),
     ]
-    assert ["E2"] == list(instructions(items))
+    assert ["E2"] == list(injections(items))
 
 
 def test_what_was_offered_stays_for_the_whole_investigation():

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels
-from tests.fakes.injections import PLANTED
 from tests.fakes.memory_catalog import MemoryCatalog, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.scripted import shop
 from tests.fakes.tool_context import evidence_from
-from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
@@ -203,12 +202,6 @@ async def test_without_a_catalog_the_facts_of_the_cluster_are_there():
     facts = await fact_finder(catalog=catalog).facts_for(answer(selected_workflow=chosen()))
     assert facts.catalog_problem
     assert (Existence.EXISTS, None) == (facts.affected.existence, facts.workflow)
-
-
-async def test_planted_instructions_are_found_in_the_evidence_and_in_the_words_of_the_sender():
-    sender = (Evidence("sender", "description", PLANTED[1], id="description"),)
-    facts = await fact_finder(evidence=evidence("fine", PLANTED[0]), sender=sender).facts_for(answer())
-    assert {"description": (PLANTED[1],), "E2": (PLANTED[0],)} == facts.instructions
 
 
 def test_unknown_labels_have_no_value():
