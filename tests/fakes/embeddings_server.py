@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,31 +9,21 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.loopback import served
+from tests.fakes.loopback import PlannedServer, served
 from tests.fakes.memory_embedder import vector
 
 
 @dataclass
-class EmbeddingsServer:
-    """`answers` come first, one a request: a response, or None to hang."""
+class EmbeddingsServer(PlannedServer):
+    """After the planned answers it embeds what it is asked."""
 
-    answers: list[web.Response | None] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    url: str = ""
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.requests.append(asked)
-        self.headers.append(dict(request.headers))
-        if self.answers:
-            planned = self.answers.pop(0)
-            if planned is None:
-                await self.closing.wait()
-                return web.Response(status=503)
-            return planned
-        return vectors([vector(text) for text in asked["input"]])
+        planned = await self.planned(request)
+        return planned if planned is not None else vectors([vector(text) for text in asked["input"]])
 
 
 def vectors(rows: list[Any]) -> web.Response:

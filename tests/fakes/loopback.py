@@ -1,12 +1,34 @@
-"""An aiohttp application on a free loopback port."""
+"""Servers of other people on a free loopback port."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from aiohttp import web
+
+
+@dataclass
+class PlannedServer:
+    """A server whose first answers are planned, one for each request: a response, or None to hang."""
+
+    answers: list[web.Response | None] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def planned(self, request: web.Request) -> web.Response | None:
+        """The planned answer to this request. None when no more are planned."""
+        self.headers.append(dict(request.headers))
+        if not self.answers:
+            return None
+        answer = self.answers.pop(0)
+        if answer is None:
+            await self.closing.wait()
+            return web.Response(status=503)
+        return answer
 
 
 @asynccontextmanager

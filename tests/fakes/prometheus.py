@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,29 +9,20 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.loopback import served
+from tests.fakes.loopback import PlannedServer, served
 
 LABELS = {"namespace": "shop", "pod": "api-7d9-x2x", "container": "app"}
 
 
 @dataclass
-class Prometheus:
-    """`answers`, one a request: a response, or None to hang. After them, every query gives 0.25 of LABELS."""
+class Prometheus(PlannedServer):
+    """After the planned answers, every query gives 0.25 of LABELS."""
 
-    answers: list[web.Response | None] = field(default_factory=list)
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    url: str = ""
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.Response:
         self.requests.append((request.path, dict(request.query)))
-        self.headers.append(dict(request.headers))
-        if self.answers:
-            planned = self.answers.pop(0)
-            if planned is None:
-                await self.closing.wait()
-                return web.Response(status=503)
+        if (planned := await self.planned(request)) is not None:
             return planned
         if request.path.endswith("/query_range"):
             start, step = float(request.query["start"]), float(request.query["step"])
