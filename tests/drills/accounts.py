@@ -100,6 +100,8 @@ class Account:
     lost: list[str] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
     dead: int = 0
+    dead_letters: list[str] = field(default_factory=list)
+    """Reason and remediation id of each."""
     journaled_paid_again: int = 0
     outstanding_paid_again: int = 0
     unexplained: list[str] = field(default_factory=list)
@@ -130,9 +132,19 @@ async def take_account(
     account.duplicates = sorted(key for key, count in by_key.items() if count > 1)
     letters = await subject_counts(nc, subjects.dlq_stream)
     account.dead = sum(n for subject, n in letters.items() if subject.startswith(subjects.dead_letter("")))
+    if account.dead:
+        async for letter in stream_messages(nc, subjects.dlq_stream, subjects.dead_letter(">")):
+            account.dead_letters.append(f"{letter.subject.rpartition('.')[2]}:{_remediation_id(letter.data)}")
     if ledger is not None:
         _add_payments(account, read_ledger(ledger), await journal_steps(nc, subjects))
     return account
+
+
+def _remediation_id(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["remediation_id"])
+    except (ValueError, KeyError, TypeError):
+        return "?"
 
 
 def _add_payments(account: Account, calls: list[Call], journal: dict[str, list[JournalStep]]) -> None:

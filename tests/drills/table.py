@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tests.drills.accounts import Account
 from tests.drills.stage import Ground
 
+SHOWN = 5
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -29,5 +31,16 @@ class Drill:
 
 
 def lost_and_twice(account: Account) -> str:
-    """The words every row has in common."""
-    return f"lost {len(account.lost)}, duplicates {len(account.duplicates)}"
+    """The words every row has in common; with the requests concerned where something is wrong."""
+    found = {
+        "lost": account.lost,
+        "duplicates": account.duplicates,
+        "calls that no death explains": account.unexplained,
+        "dead letters": account.dead_letters,
+    }
+    always = {"lost", "duplicates"}
+    return ", ".join(
+        f"{what} {len(keys)}{f' ({chr(32).join(keys[:SHOWN])})' if keys else ''}"
+        for what, keys in found.items()
+        if keys or what in always
+    )
