@@ -143,6 +143,12 @@ DRILLS = (
         streams.requests_stranded,
     ),
     Drill(
+        "full",
+        "56 requests of 300 KB for a store of 16 MiB",
+        "those above the limit refused at the door, lost 0 of those accepted",
+        streams.store_full,
+    ),
+    Drill(
         "ack-wait",
         "ack_wait of the consumers is not that of the settings, and changes",
         "calls paid again 0",

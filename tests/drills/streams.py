@@ -145,3 +145,38 @@ async def ack_wait_changed(ground: Ground, *, ack_wait_seconds: float = 3.0) -> 
         f"setting 300 s, consumers {2 * ack_wait_seconds:.0f} s and then {ack_wait_seconds:.0f} s, calls of "
         f"{5 * ack_wait_seconds:.0f} s: redelivered {redelivered}, LLM calls {calls} of 4, {lost_and_twice(account)}",
     )
+
+
+async def store_full(ground: Ground, *, requests: int = 56, store_mebibytes: int = 16) -> Outcome:
+    """More requests than the store has room for, sent before a worker runs."""
+    async with stage(ground, "full", ack_wait_seconds=10.0) as s:
+        js = s.nc.jetstream(timeout=10)
+        items = wanted(s.subjects, ack_wait_seconds=10.0, store_bytes=store_mebibytes << 20)
+        for item in items:
+            if not item.stream:
+                config = (await js.stream_info(item.name)).config
+                await js.update_stream(replace(config, max_bytes=item.config["max_bytes"]))
+        refused = 0
+        for number in range(requests):
+            try:
+                await s.publish(f"full-{number}", patience_seconds=0.0, description="x" * 300_000)
+            except NatsError:
+                refused += 1
+        accepted = len(s.accepted)
+        [worker] = await s.start(1)
+        settled = await s.settled(accepted, 120)
+        said = await worker.reason()
+        again = "full-again"
+        await s.publish(again, description="x" * 300_000)
+        settled = settled and await s.settled(accepted + 1, 60)
+        account = await s.account()
+    return Outcome(
+        settled and refused > 0 and accepted > 0 and account.clean and not account.dead,
+        f"{refused} of {requests} requests of 300 KB refused at the door, {accepted} accepted and answered, readiness "
+        f"afterwards {one_word(said)}, {lost_and_twice(account)}",
+    )
+
+
+def one_word(said: str) -> str:
+    """The first line of readiness."""
+    return said.partition("\n")[0] or "no answer"

@@ -79,12 +79,16 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
     return nc
 
 
+MEBIBYTE = 1024 * 1024
+
+
 def wanted_streams(settings: Settings) -> list[Wanted]:
     """Everything that belongs to the configured prefix."""
     return wanted(
         Subjects(settings.nats.prefix),
         replicas=settings.nats.replicas,
         ack_wait_seconds=settings.worker.ack_wait_seconds,
+        store_bytes=settings.nats.store_mebibytes * MEBIBYTE,
     )
 
 

@@ -40,6 +40,8 @@ class StreamWatch:
     """
 
     items: Sequence[Wanted]
+    queue: str = ""
+    """The stream of requests: when it is full, producers are refused, and the worker goes on."""
     problem: str = ""
     notice: str = ""
     ack_waits: dict[str, float] = field(default_factory=dict)
@@ -76,16 +78,13 @@ class StreamWatch:
             elif each.info:
                 limit = max(0, each.info["config"].get("max_bytes", 0))
                 self.usage[each.item.name] = Usage(each.info["state"]["bytes"], limit)
-        full = [
-            f"{name} is full ({usage.limit} bytes)"
-            for name, usage in self.usage.items()
-            if usage.share > FULL
-        ]
+        shares = {name: usage.share for name, usage in self.usage.items()}
+        full = [f"{name} is full" for name, share in shares.items() if share > FULL and name != self.queue]
         self.problem = "; ".join([*unusable, *full])
         self.notice = "; ".join(
-            f"{name} holds {usage.share:.0%} of its byte limit"
-            for name, usage in self.usage.items()
-            if FILLING < usage.share <= FULL
+            f"{name} holds {share:.0%} of its byte limit"
+            for name, share in shares.items()
+            if share > FILLING and f"{name} is full" not in full
         )
 
     def _note_ack_wait(self, durable: str, config: Mapping[str, int]) -> None:

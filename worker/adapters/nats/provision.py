@@ -80,14 +80,42 @@ def wanted(
     max_deliver: int = 50,
     max_requests: int = 100_000,
     journal_hours: int = 24,
+    store_bytes: int = 0,
 ) -> list[Wanted]:
-    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed."""
+    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
+
+    `store_bytes` is shared out among the streams as their byte limits; 0 sets none.
+    """
+    shares = _shares(subjects)
+    streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
+    if store_bytes:
+        for stream in streams:
+            stream.config["max_bytes"] = int(store_bytes * shares[stream.name] / 100)
     return [
-        *_streams(subjects, replicas, max_requests),
-        *_buckets(subjects, replicas, journal_hours),
+        *streams,
         *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
         _exhausted(subjects, int(ack_wait_seconds * SECOND)),
     ]
+
+
+def _shares(s: Subjects) -> dict[str, int]:
+    """Percent of the store for each stream; what is left is for the server.
+
+    Requests get little: a queue that is full refuses new ones at the door, while what is needed to finish the others
+    (journal, results, dead letters, audit) can always be written.
+    """
+    return {
+        s.requests_stream: 10,
+        s.results_stream: 10,
+        s.validation_stream: 5,
+        s.audit_stream: 25,
+        s.dlq_stream: 5,
+        s.outcomes_stream: 3,
+        f"KV_{s.journal_bucket}": 25,
+        f"KV_{s.cancel_bucket}": 1,
+        f"KV_{s.history_bucket}": 3,
+        f"OBJ_{s.journal_bucket}": 8,
+    }
 
 
 def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:

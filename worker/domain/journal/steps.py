@@ -17,7 +17,7 @@ from typing import Any
 
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import AuditRecord, JournalRun, Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, LLM, UNREADABLE
 
 FAILED, RELEASED = "failed", "released"
 """How a run can end: with a handled failure, or because it was asked to stop."""
@@ -31,9 +31,10 @@ class Counts:
     """How earlier runs ended. Read from the steps, so that no count can be lost or raced.
 
     `failures`: runs that ended with a handled failure, `errors`: those of them with an internal error. `deaths`: runs
-    without an end. `deaths_alone`: those of them that ran in isolation; only they count towards the limit. `suspect`:
-    the last run has no end, leaving out runs that were asked to stop, which proves nothing. `since`: when the first run
-    began.
+    without an end. `deaths_alone`: those of them that ran in isolation, since the last reply of the model; only they
+    count towards the limit: a request that kills its process does so again at the same place, one whose process was
+    killed from outside gets further. `suspect`: the last run has no end, leaving out runs that were asked to stop, which
+    proves nothing. `since`: when the first run that failed began; an outage of the model is no failure.
     """
 
     failures: int = 0
@@ -53,12 +54,15 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
     last, since, suspect = "", "", False
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
     began: dict[str, str] = {}
+    survived: set[str] = set()  # deaths that the request has got past since
     for step in steps:
         if step.kind == BEGIN and _is_for(step, message):
             suspect = suspect or (last in unfinished and last != step.run)
             unfinished[step.run] = bool(step.notes.get("alone"))
             began[step.run] = str(step.notes.get("at", ""))
             last = step.run
+        elif step.kind == LLM and step.run in began:
+            survived |= unfinished.keys() - {step.run}
         elif step.kind == END and step.run in began:
             unfinished.pop(step.run, None)
             ends.append(step)
@@ -69,7 +73,7 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
         failures=sum(step.notes.get("outcome") == FAILED for step in ends),
         errors=sum(step.notes.get("reason") == INTERNAL_ERROR for step in ends),
         deaths=len(unfinished),
-        deaths_alone=sum(unfinished.values()),
+        deaths_alone=sum(alone for run, alone in unfinished.items() if run not in survived),
         suspect=suspect or last in unfinished,
         since=_time(since),
     )

@@ -25,7 +25,7 @@ from worker.domain.journal.steps import (
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import LostClaim
 from worker.domain.values.ports import AuditRecord, Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, LLM, UNREADABLE
 
 
 def run_of(number: int, run: str, *, alone: bool = False, outcome: str = "") -> list[Step]:
@@ -50,7 +50,7 @@ def test_one_run_counts_by_its_end(outcome, expected):
 
 
 def test_only_deaths_alone_count_towards_poison():
-    steps = [*run_of(1, "a"), *run_of(3, "b", alone=True), *run_of(5, "c", alone=True, outcome=RELEASED)]
+    steps = [*run_of(1, "a"), *run_of(3, "c", alone=True, outcome=RELEASED), *run_of(6, "b", alone=True)]
     assert count(steps) == Counts(failures=0, deaths=2, deaths_alone=1, suspect=True)
 
 
@@ -143,6 +143,15 @@ def test_counts_are_those_of_one_message_and_say_since_when():
     assert Counts(0, 0, 1, 1, suspect=True) == count(steps, MessageId(8))
     assert Counts() == count(steps, MessageId(9))
     assert 2 == count(steps).deaths
+
+
+def test_a_death_that_the_request_got_past_does_not_count_against_it():
+    """A process that is killed from outside dies at another place each time."""
+    steps = [begun(1, "a", alone=True), begun(2, "b", alone=True), begun(3, "c", alone=True)]
+    assert (3, 3) == (count(steps).deaths, count(steps).deaths_alone)
+    further = [*steps, Step(4, LLM, "c", b"reply")]
+    assert (3, 1) == (count(further).deaths, count(further).deaths_alone)  # of "c", after its reply
+    assert 2 == count([*further, begun(5, "d", alone=True)]).deaths_alone
 
 
 def test_the_owner_is_the_last_that_says_for_what_it_runs():
