@@ -143,6 +143,9 @@ _BY_NAME = _by_name()
 SPELLINGS: Mapping[str, str] = _spellings()
 """Kinds as the API spells them, by everything that people write for them, in lower case."""
 KINDS = frozenset(SPELLINGS.values())
+API_VERSIONS: Mapping[str, str] = {info.kind: info.api_version for info, _ in reversed(BUILT_IN)}
+"""The preferred API version of each built-in kind."""
+CLUSTER_SCOPED = frozenset(info.kind for info, _ in BUILT_IN if not info.namespaced)
 
 
 def built_in(name: str, api_version: str = "") -> KindInfo | None:

@@ -12,30 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from worker.domain.cluster import kinds
 from worker.domain.cluster.events import Happening, happenings
 from worker.domain.cluster.fields import name_of, reference
 from worker.domain.values.objects import Listing, Manifest, ObjectRef
 
-API_VERSIONS = {
-    "Pod": "v1", "Service": "v1", "ConfigMap": "v1", "Node": "v1", "Event": "v1", "Namespace": "v1",
-    "PersistentVolumeClaim": "v1", "PersistentVolume": "v1", "ResourceQuota": "v1", "LimitRange": "v1",
-    "ServiceAccount": "v1", "Secret": "v1", "ReplicationController": "v1",
-    "Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
-    "ControllerRevision": "apps/v1", "Job": "batch/v1", "CronJob": "batch/v1",
-    "HorizontalPodAutoscaler": "autoscaling/v2", "PodDisruptionBudget": "policy/v1",
-    "NetworkPolicy": "networking.k8s.io/v1", "Ingress": "networking.k8s.io/v1", "IngressClass": "networking.k8s.io/v1",
-    "StorageClass": "storage.k8s.io/v1", "VolumeAttachment": "storage.k8s.io/v1",
-    "PriorityClass": "scheduling.k8s.io/v1", "APIService": "apiregistration.k8s.io/v1",
-    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
-    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
-    "Certificate": "cert-manager.io/v1",
-}  # fmt: skip
-CLUSTER_SCOPED = frozenset(
-    {
-        "Node", "Namespace", "PersistentVolume", "StorageClass", "VolumeAttachment", "PriorityClass", "APIService",
-        "IngressClass", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ClusterIssuer",
-    }
-)  # fmt: skip
+API_VERSIONS = {**kinds.API_VERSIONS, "Certificate": "cert-manager.io/v1"}
+CLUSTER_SCOPED = kinds.CLUSTER_SCOPED | {"ClusterIssuer"}
 
 
 @dataclass(frozen=True, slots=True)
