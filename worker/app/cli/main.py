@@ -15,6 +15,7 @@ from worker.app.cli.dlq import dlq
 from worker.app.cli.evaluate import evaluate
 from worker.app.cli.mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.mcp import mcp
+from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
 from worker.app.cli.requests import cancel, submit
@@ -81,6 +82,7 @@ app.command(rich_help_panel=PREPARE)(permissions)
 app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)
 app.add_typer(dlq, name="dlq", rich_help_panel=REQUESTS)
 app.add_typer(audit, name="audit", rich_help_panel=REQUESTS)
+app.add_typer(outcomes, name="outcomes", rich_help_panel=REQUESTS)
 app.add_typer(catalog, name="catalog", rich_help_panel=PREPARE)
 app.add_typer(policy, name="policy", rich_help_panel=PREPARE)
 
