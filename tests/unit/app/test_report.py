@@ -111,3 +111,10 @@ def test_an_evidence_line_does_not_say_twice_what_it_is():
     assert ["E1 changes of the pod template", "E2 Pod shop/api-1", "E3 get_resource Pod shop/api-1"] == lines[
         1:4
     ]
+
+
+@pytest.mark.parametrize(("would", "said"), [(False, True), (True, False), (None, False)])
+def test_observe_mode_says_what_would_run_outside_of_it(would, said):
+    approval = Approval(required=True, reasons=("observe",), would_require=would)
+    assert said == ("Outside observe mode it may run" in shown(**CHOSEN | {"approval": approval}))
+    assert "Outside observe mode" not in shown(**NOTHING | {"approval": approval})

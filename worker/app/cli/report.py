@@ -166,6 +166,8 @@ def _remediation(result: AnalysisResult) -> Group:
     if approval.required:
         parts += [_text(""), _text("Approval required before anything runs", style="bold yellow")]
         parts += [_text(f"• {one_line(reason, LINE_CHARS)}") for reason in approval.reasons]
+        if approval.would_require is False and result.selected_workflow is not None:
+            parts.append(_text("Outside observe mode it may run without approval", style="dim"))
     elif result.selected_workflow is not None:
         parts += [_text(""), _text("May run without approval", style="bold green")]
     if result.alternative_workflows:
