@@ -157,6 +157,13 @@ def test_a_workflow_made_for_another_signal_needs_approval():
     assert factors == (factor(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, "CrashLoopBackOff, not OOMKilled"),)
 
 
+def test_a_workflow_for_targets_with_another_label_needs_approval():
+    context = SelectionContext(detected_labels={"stateful": False})
+    stateful = workflow(labels={}, detected_labels={"stateful": True})
+    factors = accepted(answer(), facts(context=context, workflow=stateful)).approval_factors
+    assert factors == (factor(FactorCode.WORKFLOW_LABEL_UNMET, "stateful=true"),)
+
+
 def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
     silent = answer(signal_type="", contributing_factors=(), selected_workflow=chosen(rationale=""))
     notes = accepted(silent, facts()).notes

@@ -241,3 +241,7 @@ def test_doubts_send_nothing_to_do_to_a_person():
     assert Reason.LOW_CONFIDENCE is unsure.reason
     planted = conclude(Ending(nothing(RESOLVED, 0.9, misaligned="planted"), doubts=("x",)))
     assert Reason.ALIGNMENT_CHECK_FAILED is planted.reason
+
+
+def test_a_rejection_without_a_problem_is_an_unreadable_answer():
+    assert Reason.LLM_PARSING_ERROR is conclude(Ending(Rejected(()))).reason
