@@ -22,13 +22,18 @@ from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.kinds import WORKLOADS
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.cluster.rendering.tables import COLUMNS
+from worker.domain.diagnosis.corroborate import diagnose
+from worker.domain.diagnosis.driver import Investigator
+from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich
+from worker.domain.intake.context import signal_resource
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.cluster_kinds import Resource, ResourceTable
 
 TOP = Path(__file__).parent.parent.parent
 CASES = sorted(p for p in (CORPUS / "cases").iterdir() if (p / "incident.json").exists())
+REPORTS = sorted(path.parent for path in (CORPUS / "reports").glob("*/*/expected.json"))
 SCENARIOS = sorted(
     p for p in (TOP / "tests" / "analyst_scenarios").iterdir() if (p / "incident.json").exists()
 )
@@ -90,13 +95,18 @@ def read_case(directory: Path) -> tuple[dict[str, Any], dict[str, Any], Recordin
 
 async def needed_by_code() -> set[Right]:
     needed: set[Right] = set()
-    for directory in [*CASES, *SCENARIOS]:
+    for directory in [*CASES, *SCENARIOS, *REPORTS]:
         incident, expected, cluster = read_case(directory)
         await enrich(IncidentRequest.model_validate(incident), cluster, StillClock())
         target = expected["affected_resource"]
         ref = ObjectRef(target["kind"], target["name"], target.get("namespace") or "")
         chain = await owner_chain(cluster, ref)
         await detect_labels(cluster, chain)
+        request = IncidentRequest.model_validate(incident)
+        facts = ClusterFacts(now=request.received_time)
+        await Investigator(cluster).conclude(
+            facts, lambda known, about=request: diagnose(known, signal_resource(about))
+        )
         needed |= cluster.needed
     return {right for right in needed if any((r.group, r.plural) == right[:2] for r in BUILT_IN)}
 

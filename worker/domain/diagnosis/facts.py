@@ -21,6 +21,24 @@ API_VERSIONS = {**kinds.API_VERSIONS, "Certificate": "cert-manager.io/v1"}
 CLUSTER_SCOPED = kinds.CLUSTER_SCOPED | {"ClusterIssuer"}
 
 
+DEPENDED_ON = frozenset(
+    {
+        "Pod",
+        "Service",
+        "ConfigMap",
+        "Namespace",
+        "NetworkPolicy",
+        "Node",
+        "Deployment",
+        "ReplicaSet",
+        "StatefulSet",
+        "DaemonSet",
+        "Job",
+    }
+)
+"""Kinds whose state can explain the state of a workload that uses them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty)."""
@@ -108,9 +126,13 @@ class ClusterFacts:
 
     @property
     def unsettled(self) -> bool:
-        """Whether something that rules asked for is not known: not read for the budget, forbidden, timed out or cut."""
-        cut = any(isinstance(a, Listing) and not a.complete for a in self.answers.values())
-        return cut or bool(self.open) or any(a is Presence.UNKNOWN for a in self.answers.values())
+        """Whether what a workload may depend on is not all known: not read for the budget, forbidden, timed out or cut."""
+        asked = {**dict.fromkeys(self.open, Presence.UNKNOWN), **self.answers}
+        return any(
+            question.kind in DEPENDED_ON
+            and (a is Presence.UNKNOWN or (isinstance(a, Listing) and not a.complete))
+            for question, a in asked.items()
+        )
 
     def answer(self, answers: Mapping[Question, ReadResult]) -> None:
         """Take what was read. The questions are no longer open."""
