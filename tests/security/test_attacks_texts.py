@@ -165,13 +165,6 @@ FREE_TEXT = [
     {"signal_labels": {"team": ORDER.replace(" ", "-")}},
     {"signal_annotations": {"summary": ORDER}},
 ]
-TYPED = [
-    {"business_category": ORDER},
-    {"cluster_name": ORDER},
-    {"signal_source": ORDER},
-    {"enrichment_results": {"customLabels": {"team": [ORDER]}}},
-    {"safety_context": {"safety_constraints": {"allowed_actions": [ORDER]}}},
-]
 
 
 @pytest.mark.parametrize("fields", FREE_TEXT)
@@ -184,14 +177,6 @@ async def test_an_order_in_free_text_is_reported_and_decides_nothing(fields):
     assert [list(fields)] == [
         list(e.payload.suspicious) for e in world.events.audits if isinstance(e.payload, AlignmentChecked)
     ]
-
-
-@pytest.mark.parametrize("fields", TYPED)
-async def test_typed_fields_are_not_searched(fields):
-    world = World()
-    result = await world.analyse(incident(**fields))
-    assert () == result.warnings
-    assert world.policy.asked[0]["injection_suspected"] is False
 
 
 @pytest.mark.parametrize("name", ["summary", "rationale", "workflow_id"])
