@@ -189,17 +189,17 @@ class ValidationAttempted(Message):
 
 
 class AlignmentChecked(Message):
-    """Some evidence reads like instructions to its reader, or a second model has looked for such."""
+    """Some evidence reads like instructions to its reader, or a second model was asked for its choice."""
 
     event_type: Literal[EventType.ALIGNMENT_CHECKED] = EventType.ALIGNMENT_CHECKED
     suspicious: dict[Text, Text] = Field(default_factory=dict)
     """The words in question by the id of the evidence, with secrets removed."""
     second_model: Text | None = None
-    """The second model, if there is one."""
+    """The second model, if it was asked."""
     problem: Text = ""
-    """Why the second model gave no complete opinion."""
+    """Why the second model made no choice; empty when it did or was not asked."""
     misaligned: Flag = False
-    """The answer follows such text."""
+    """There is such text, and the second model, which did not see it, chose otherwise."""
 
 
 class CorroborationChecked(Message):

@@ -180,10 +180,10 @@ class LlmSettings(Group):
 
 
 class ShadowSettings(Group):
-    """A second model that looks for instructions in the evidence. Without one, rules do."""
+    """A second model that can corroborate an answer from structured facts, where rules are silent."""
 
     model: str = ""
-    """`<provider>:<name>`, as in `RCA_LLM__MODEL`; a small model is enough. What it cannot judge needs approval."""
+    """`<provider>:<name>`, as in `RCA_LLM__MODEL`, and may be the same; none by default. Called at most once for an incident."""
     base_url: str = ""
     """Address of its provider or gateway; by default that of `RCA_LLM__MODEL`, if the provider is the same."""
     api_key: SecretStr = SecretStr("")
