@@ -18,7 +18,6 @@ from worker.domain.cluster.fields import (
     name_of,
     pod_template,
     reference,
-    sequence,
     strings,
     text,
     whole,
@@ -234,11 +233,6 @@ def _telling(lines: Sequence[str]) -> list[str]:
 def ready_replicas(manifest: Manifest) -> int:
     """Ready replicas by the status of a workload."""
     return whole(dig(manifest, "status", "readyReplicas")) or whole(dig(manifest, "status", "numberReady"))
-
-
-def names(values: Sequence[Any]) -> list[str]:
-    """The texts of an array."""
-    return [found for value in sequence(values) if (found := text(value))]
 
 
 def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]:

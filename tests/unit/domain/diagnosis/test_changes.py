@@ -136,3 +136,11 @@ async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an
         ClusterFacts(), lambda f: corroborate(f, reference(api[0]), wanted)
     )
     assert verdict.doubt is Doubt.UNKNOWN
+
+
+async def test_a_config_map_that_is_named_by_key_counts_too():
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}]
+    api = workload(env=env, status=running())
+    managed = [{"manager": "kubectl", "time": "2026-06-04T15:00:00Z"}]
+    conf = obj("ConfigMap", "conf", data={"a": ""}, managedFields=managed)
+    assert (await findings(*api, conf, about=api[0]))[0].cause is Cause.STALE_CONFIGURATION

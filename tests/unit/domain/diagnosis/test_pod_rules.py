@@ -261,3 +261,23 @@ async def test_a_pod_without_an_owner_is_its_own_workload():
     del alone["metadata"]["ownerReferences"]
     found = await first(alone, about=alone)
     assert found.object == reference(alone)
+
+
+async def test_a_rollout_that_brought_a_reference_to_what_is_not_there():
+    volumes = [{"name": "v", "configMap": {"name": "conf"}}]
+    api = mounting(name="conf")
+    api[1]["spec"]["template"]["spec"]["volumes"] = volumes
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
+    found = await first(*api, replica_set(api[0], "zz", 1), about=api[0])
+    assert Remedy.ROLL_BACK in found.remedies
+    assert found.revision == 1
+
+
+async def test_pods_of_a_custom_owner_are_found_by_its_selector():
+    owner = obj(
+        "DeploymentConfig", "legacy", api_version="apps.openshift.io/v1", spec={"selector": {"app": "api"}}
+    )
+    alone = pod_of(workload()[1], "api", status=crashing("OOMKilled", 137), **LIMITED)
+    del alone["metadata"]["ownerReferences"]
+    found = await first(owner, alone, about=owner)
+    assert (found.cause, found.object) == (Cause.OUT_OF_MEMORY, reference(owner))

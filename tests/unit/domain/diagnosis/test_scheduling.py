@@ -293,3 +293,11 @@ async def test_a_driver_that_fails_on_the_node_of_a_pod_that_waits_for_its_volum
         *api, owner, broken, event(api[2], "FailedMount", "driver not found"), node(), about=api[0]
     )
     assert (found.cause, found.object) == (Cause.IMAGE, reference(owner))
+
+
+async def test_a_node_under_pressure_names_who_used_it_up():
+    told = "The node was low on resource: memory. Container app was using 9Gi, request is 0, has larger consumption of memory."
+    greedy = workload("greedy", status=running())
+    pressed = node(conditions=[{"type": "MemoryPressure", "status": "True"}])
+    found = await findings(*greedy, evicted("g", told, owner=greedy[1]), pressed, about=pressed)
+    assert {f.object.kind for f in found} == {"Node", "Deployment"}

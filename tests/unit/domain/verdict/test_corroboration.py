@@ -1,0 +1,88 @@
+"""What an answer states to the rules, and where the values of its parameters come from."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.analysis import Corroboration, CorroborationSource, ParameterOrigin
+from worker.domain.diagnosis.causes import Cause, Diagnosis
+from worker.domain.diagnosis.facts import Presence, Question
+from worker.domain.values.objects import Listing, ObjectRef
+from worker.domain.values.workflows import Parameter, ParameterType, Workflow
+from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.corroboration import Corroborated, claim_of, parameter_origins, told
+from worker.domain.verdict.verdict import Accepted
+
+API = ObjectRef("Deployment", "api", "shop", "apps/v1")
+BACK = Workflow(
+    "rollback-v1",
+    "RollbackDeployment",
+    parameters=(
+        Parameter("TARGET_RESOURCE_NAME"),
+        Parameter("TO_REVISION", type=ParameterType.INTEGER),
+        Parameter("FACTOR", type=ParameterType.NUMBER, default=2),
+        Parameter("CONFIG"),
+    ),
+)
+CHANGED = Diagnosis(
+    Cause.BAD_ROLLOUT, API, "It fails.", also=(ObjectRef("ConfigMap", "conf", "shop"),), revision=3
+)
+
+
+def accepted(**parameters):
+    given = Answer("It fails.", "high")
+    return Accepted(
+        given, "high", "CrashLoopBackOff", API, API, workflow=BACK, target=API, parameters=parameters
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "finding", "origin"),
+    [
+        ("TARGET_RESOURCE_NAME", "api", None, ParameterOrigin.CODE),
+        ("TO_REVISION", 3, CHANGED, ParameterOrigin.CODE),
+        ("TO_REVISION", 2, CHANGED, ParameterOrigin.MODEL),
+        ("TO_REVISION", 3, None, ParameterOrigin.MODEL),
+        ("CONFIG", "conf", CHANGED, ParameterOrigin.CODE),
+        ("CONFIG", "other", CHANGED, ParameterOrigin.MODEL),
+        ("FACTOR", 2, None, ParameterOrigin.CATALOG_DEFAULT),
+        ("FACTOR", 5, CHANGED, ParameterOrigin.MODEL),
+    ],
+)
+def test_origins(name, value, finding, origin):
+    answer = accepted(**{name: value})
+    assert parameter_origins(answer, finding) == {name: origin}
+    assert Corroborated(origins={name: origin}).of_model == (
+        (name,) if origin is ParameterOrigin.MODEL else ()
+    )
+
+
+def test_an_answer_without_a_workflow_has_no_origins_and_no_action():
+    answer = replace(accepted(), workflow=None)
+    assert parameter_origins(answer, None) == {}
+    assert claim_of(answer).action is None
+
+
+def test_a_revision_and_replicas_are_read_by_the_meaning_of_their_names():
+    action = claim_of(accepted(TO_REVISION=3, SCALE_REPLICAS=0)).action
+    assert (action.revision, action.replicas, action.targets) == (3, 0, (API,))
+    assert claim_of(accepted(TO_REVISION=3, FROM_REVISION=4)).action.revision is None
+
+
+def test_reads_are_told_in_one_line():
+    question = Question("Pod", "shop")
+    assert told(question, Listing(({}, {}))) == "Pod objects of namespace shop: 2"
+    assert told(question, Listing((), complete=False)).endswith(", and more")
+    assert told(Question("Pod", "shop", "a"), Presence.ABSENT) == "Pod shop/a: absent"
+    assert told(Question("Pod", "shop", "a"), {}) == "Pod shop/a: present"
+
+
+def test_a_second_view_confirms_only_what_was_judged():
+    assert Corroborated().confirmed("x") == Corroborated()
+    judged = Corroborated(Corroboration(by=CorroborationSource.NONE, doubt="ambiguous"))
+    confirmed = judged.confirmed("the same").corroboration
+    assert (confirmed.by, confirmed.doubt, confirmed.reason) == (
+        CorroborationSource.SECOND_VIEW,
+        "",
+        "the same",
+    )
