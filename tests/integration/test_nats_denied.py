@@ -40,6 +40,7 @@ PUBLISH = {
         "$JS.ACK.RCA_REQUESTS.p0.1.1.1.1.0",
         "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.RCA_REQUESTS.p0",
         "RCA.API.STREAM.MSG.GET.RCA_RESULTS",
+        "RCA.API.STREAM.MSG.GET.RCA_OUTCOMES",
         "RCA.API.STREAM.INFO.RCA_REQUESTS",
     ],
     Role.WORKER: [
@@ -76,12 +77,15 @@ PUBLISH = {
         "$KV.RCA_CANCEL.x",
         "$KV.RCA_HISTORY.x",
         "RCA.API.STREAM.MSG.GET.RCA_RESULTS",
+        "RCA.API.STREAM.MSG.GET.RCA_OUTCOMES",
     ],
     Role.AUDIT_READER: [
         "rca.audit.request.accepted",
+        "rca.outcome.x",
         "$JS.ACK.RCA_AUDIT.any.1.1.1.1.0",
         "$JS.ACK.RCA_REQUESTS.p0.1.1.1.1.0",
         "RCA.API.STREAM.MSG.DELETE.RCA_AUDIT",
+        "RCA.API.STREAM.MSG.DELETE.RCA_OUTCOMES",
         "RCA.API.STREAM.PURGE.RCA_AUDIT",
         "RCA.API.CONSUMER.CREATE.RCA_AUDIT.any",
         "RCA.API.STREAM.MSG.GET.RCA_REQUESTS",

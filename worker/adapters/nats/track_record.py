@@ -1,11 +1,11 @@
 """What became of proposed actions: our results and the outcomes of executors, read from their streams.
 
-Whoever needs it reads both streams once and from then on only what is new. No consumer, no counter and no right beyond those
-of the history is needed, and a lost or repeated message cannot make the figures drift: they are computed from what is stored.
+Whoever needs it reads both streams once and from then on only what is new. That takes no consumer, no counter and no right that a
+worker lacks, and a lost or repeated message cannot make the figures drift: they are computed from what is stored.
 
 A worker pays one read of at most MAX_RESULTS results and as many outcomes after each start, message by message in the
-background, then two requests for the state of the streams each minute, and some hundred bytes of memory for each result with a
-workflow. Every worker does this for itself. Figures are up to a minute old and reach back as far as results are kept (30 days
+background (20,000 of each, of 3 KB: 8 s, 3 s of CPU, 13 MB of memory), then two requests for the state of the streams each
+minute. Every worker does this for itself. Figures are up to a minute old and reach back as far as results are kept (30 days
 as provisioned). Until the first read is complete, and when none has succeeded for STALE_SECONDS, nothing is known.
 """
 

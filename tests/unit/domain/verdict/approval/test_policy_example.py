@@ -39,3 +39,9 @@ def test_of_a_missing_object_only_its_name_is_told():
     asked = example_input()
     del asked["target_resource"], asked["priority"]
     assert ["target_resource", "priority"] == missing_fields(asked)
+
+
+def test_a_track_record_that_is_not_known_is_no_mistake():
+    unknown = {**example_input(), "track_record": None}
+    assert ([], []) == (unknown_fields(unknown), missing_fields(unknown))
+    assert ["track_record"] == missing_fields({k: v for k, v in unknown.items() if k != "track_record"})
