@@ -19,6 +19,7 @@ from tests.corpus_files import CORPUS, full_cases_dir
 from tests.fakes.analyst_scoring import Ran, figures, run_case
 from tests.fakes.manifests import event, pod
 from worker.adapters.file_catalog import FileCatalog
+from worker.domain.untrusted.injection import injection_warning
 
 SCENARIOS = Path(__file__).parents[2] / "analyst_scenarios"
 NAMES = sorted(p.parent.name for p in SCENARIOS.glob("*/incident.json"))
@@ -51,6 +52,13 @@ def corpus_runs(*, large_catalog: bool) -> Sequence[Ran]:
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> FileCatalog:
     """The workflows of the corpus and those that the scenarios need."""
     return asyncio.run(FileCatalog.open(_both_catalogs(tmp_path_factory.mktemp("workflows"))))
+
+
+def test_only_the_incident_with_planted_text_is_warned_about() -> None:
+    said = injection_warning([]).removesuffix(".").rstrip()
+    runs = corpus_runs(large_catalog=False)
+    warned = [ran.name for ran in runs if any(w.startswith(said) for w in ran.result.warnings)]
+    assert ["012-prompt-injection-in-configmap"] == warned
 
 
 @pytest.mark.parametrize("large_catalog", [False, True])

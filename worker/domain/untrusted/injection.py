@@ -116,8 +116,9 @@ DETECTORS = (
 INVISIBLE = "\u00ad\u180e\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff"
 TAGS = {code: chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
 """Unseen copies of ASCII (Unicode, Tags)."""
-ESCAPED = re.compile(r"\\+[nrt]")
-"""Line ends in JSON."""
+ESCAPED = re.compile(r"\\+(?:[nrt]|u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4}))")
+"""What JSON and `make_visible` make of characters. Planes beyond 15 have no use in a text."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 PLAIN = {ord("\u0130"): "I"} | TAGS | dict.fromkeys(map(ord, INVISIBLE))
 """Without what is unseen, and without the one letter that is longer in lower case."""
 HIDDEN = re.compile(
@@ -129,14 +130,26 @@ HIDDEN = re.compile(
 def suspicious_lines(text: str) -> list[str]:
     """What reads like instructions to a model, with its surroundings, each at most 400 characters. Takes linear time."""
     hidden: list[str] = []
+    text = _unescaped(text) if "\\" in text else text
     if not text.isascii():
         hidden = _shown(text, (match.span() for match in HIDDEN.finditer(text)))
         text = unicodedata.normalize("NFKC", text.translate(PLAIN))
-    text = ESCAPED.sub(" ", text) if "\\" in text else text
     lowered = text.lower()
     wanted = (pattern for words, pattern in DETECTORS if any(word in lowered for word in words))
     spans = sorted(match.span() for pattern in wanted for match in pattern.finditer(lowered))
     return list(dict.fromkeys([*hidden, *_shown(text, spans)]))
+
+
+def _unescaped(text: str) -> str:
+    text = ESCAPED.sub(_character, text)
+    if SURROGATE.search(text):  # JSON writes characters beyond the first plane as two
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2]
+    return chr(int(code, 16)) if code else "\n"
 
 
 def _shown(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:

@@ -99,9 +99,16 @@ def test_a_text_full_of_orders_is_shown_in_parts():
     ],
     ids=["tags", "variation selectors", "zero width"],
 )
-def test_text_in_unseen_characters_is_found(hidden):
-    [shown] = suspicious_lines(f"all is well {hidden}")
+@pytest.mark.parametrize("written", [str, make_visible], ids=["as it is", "made visible"])
+def test_text_in_unseen_characters_is_found(hidden, written):
+    [shown] = suspicious_lines(written(f"all is well {hidden}"))
     assert make_visible(hidden)[:20] in shown
+
+
+@pytest.mark.parametrize("text", SPREAD)
+def test_making_hidden_characters_visible_hides_nothing(text):
+    assert suspicious_lines(make_visible(text))
+    assert suspicious_lines(json.dumps({"message": text}))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +175,7 @@ def test_any_text_can_be_searched(text):
     "part",
     [
         "a", "_", "ignore all previous ", "you are now a ", "you_are_now_a_", "system: you ", "<system>a ", "note to the ",
-        "\u0130", "\u0430\u0332", "<data-0", "###", "ignore all ",
+        "\u0130", "\u0430\u0332", "\\", r"\u{fffff}", r"\ud800", "<data-0", "###", "ignore all ",
     ],
 )  # fmt: skip
 def test_a_long_monotonous_text_is_searched_in_one_go(part):
