@@ -43,6 +43,7 @@ async def test_an_action_would_pass_once_it_has_earned_it(tmp_path, successes):
     assert (Status.COMPLETED, True) == (found.status, found.approval.required)
     assert "observe_mode" == found.approval.factors[0].code
     assert INCIDENT["environment"] == found.environment
-    short = [reason for reason in found.approval.would_reasons if "needs 10 successes" in reason]
+    short = [reason for reason in found.approval.would_reasons if "(9 of 10)" in reason]
     assert (successes < 10) == bool(short)
+    assert not [reason for reason in found.approval.would_reasons if "(0 of 10)" in reason]
     assert NOT_KNOWN not in found.approval.would_reasons

@@ -120,15 +120,15 @@ async def test_it_goes_together_with_the_shipped_policy():
 
 
 EARNED = DIRECTORY / "earned" / "earned.rego"
-HELPED = "RestartDeployment is known to have helped 9 times in production, and needs 10 successes"
+TOO_FEW = "RestartDeployment in production: too few known successes (%d of 10)"
 RECORDS = {
     "earned": (TrackRecord(14, 10, 1), ()),
-    "nine successes": (TrackRecord(14, 9, 0), (HELPED,)),
+    "nine successes": (TrackRecord(14, 9, 0), (TOO_FEW % 9,)),
     "too many failures": (
         TrackRecord(30, 19, 2),
-        ("RestartDeployment failed 2 times in production, with 19 successes",),
+        ("RestartDeployment in production: too many failures (2, and 19 successes)",),
     ),
-    "never proposed": (TrackRecord(), (HELPED.replace("9 times", "0 times"),)),
+    "never proposed": (TrackRecord(), (TOO_FEW % 0,)),
     "not known": (None, ("the track record of this action is not known",)),
 }
 

@@ -33,14 +33,14 @@ reasons contains "the track record of this action is not known" if not input.tra
 
 reasons contains reason if {
 	input.track_record.succeeded < min_successes
-	reason := sprintf("%v is known to have helped %v times in %v, and needs %v successes", [
-		input.action_type, input.track_record.succeeded, input.environment, min_successes,
+	reason := sprintf("%v in %v: too few known successes (%v of %v)", [
+		input.action_type, input.environment, input.track_record.succeeded, min_successes,
 	])
 }
 
 reasons contains reason if {
 	not few_failures
-	reason := sprintf("%v failed %v times in %v, with %v successes", [
-		input.action_type, input.track_record.failed, input.environment, input.track_record.succeeded,
+	reason := sprintf("%v in %v: too many failures (%v, and %v successes)", [
+		input.action_type, input.environment, input.track_record.failed, input.track_record.succeeded,
 	])
 }

@@ -40,8 +40,9 @@ def report(
 ) -> None:
     """Compare results with the outcomes that executors published, by action, environment and corroboration.
 
-    A workflow succeeded or failed if it was executed as proposed and is known to have helped or not to have helped. Would
-    pass: the approval rules required no approval, whether or not the worker runs in observe mode.
+    A workflow succeeded or failed if it was executed as proposed and is known
+    to have helped or not to have helped. It would pass if the approval rules
+    required no approval, whether or not the worker runs in observe mode.
     """
     now = datetime.now(UTC)
     run(_report(_since(since, now), now, as_json=json_output))
