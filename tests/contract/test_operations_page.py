@@ -13,6 +13,7 @@ from schemas.failure import DeadLetterReason
 from schemas.subjects import Lane, Subjects
 from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
+from worker.app.stream_watch import Usage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 SUFFIXES = ("", "_bucket", "_sum", "_count")
@@ -32,11 +33,15 @@ def table_names(section: str) -> set[str]:
 def served() -> dict[str, set[str]]:
     """Our metrics as a scrape names them, with their labels."""
     own = WorkerMetrics()
+    own.watch_checks({"nats": lambda: ""})
+    own.watch_streams(lambda: {"RCA_DLQ": Usage(0, 0)}, lambda: 0)
     labels = {
         metric._name: set(metric._labelnames) for metric in vars(own).values() if hasattr(metric, "_name")
     }
     found = {}
     for family in own.registry.collect():
+        asked = {label for sample in family.samples for label in sample.labels} - {"le"}
+        labels.setdefault(family.name, asked)
         if family.name.startswith("rca_"):
             suffix = "_total" if family.type == "counter" else ""
             found[family.name + suffix] = labels.get(family.name, set())

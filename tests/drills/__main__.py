@@ -86,6 +86,12 @@ DRILLS = (
         "the P0 waits for <= 1 call of it, nothing runs beside it, journaled steps paid again 0",
         deaths.suspect_steps_aside,
     ),
+    Drill(
+        "aside-p0",
+        "a P0 arrives while 8 suspects of the P0 lane are retried in isolation",
+        "the P0 waits for <= 1 call of them, nothing runs beside a suspect",
+        deaths.p0_suspects,
+    ),
     Drill("storm", "2,000 P3 queued, a P0 arrives", "P0 starts <= 1 s later", load.storm),
     Drill(
         "bad-model",
@@ -116,6 +122,12 @@ DRILLS = (
         "the model answers 503 for longer than the patience of a request, 20 queued",
         "readiness says so <= 15 s, escalated <= 1",
         faults.model_outage,
+    ),
+    Drill(
+        "cluster-401",
+        "Kubernetes rejects the credentials (401), 20 queued",
+        "readiness says so <= 15 s, none analysed without the cluster",
+        faults.cluster_credentials,
     ),
     Drill("garbage", "100,000 generated bodies", "crashes 0, each answered", garbage.generated_bodies),
     Drill(

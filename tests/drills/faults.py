@@ -13,7 +13,7 @@ from tests.drills.stage import Ground, Stage, stage
 from tests.drills.streams import SEEN_SECONDS, seconds_until_said
 from tests.drills.table import Outcome, lost_and_twice
 from worker.app.handler import PROBES
-from worker.sandbox.cluster_faults import Fault
+from worker.sandbox.cluster_faults import Fault, FaultPlan
 
 MAX_TRIES = 5
 HALF_FAIL = (
@@ -118,6 +118,28 @@ async def rejected_setting(ground: Ground) -> Outcome:
 async def model_outage(ground: Ground) -> Outcome:
     """An outage that is longer than the patience of a request."""
     return await every_call_fails(ground, status=503, message="upstream connect error", seconds=40.0)
+
+
+async def cluster_credentials(ground: Ground, *, incidents: int = 20) -> Outcome:
+    """The API server rejects the credentials (401) before a burst of requests, and accepts them again later."""
+    nothing = Fault(path="/nothing")
+    async with stage(ground, "cluster-401", ack_wait_seconds=10.0, slots=4, faults=[nothing]) as s:
+        assert s.api is not None
+        [worker] = await s.start(1)
+        s.api.faults = FaultPlan([Fault(status=401)])
+        seen = await seconds_until_said(worker, "kubernetes: ")
+        await s.publish_all(f"blind-{n}" for n in range(incidents))
+        await asyncio.sleep(10.0)
+        early = await s.count(s.subjects.results_stream)
+        s.api.faults = FaultPlan()
+        settled = await s.settled(incidents, 120)
+        account, failed = await s.account(), await _failed_sources(s)
+    blind = sum(bool(sources) for sources in failed.values())
+    return Outcome(
+        settled and seen <= SEEN_SECONDS and not early and not blind and account.clean and not account.dead,
+        f"readiness says so after {seen:.1f} s, {early} results meanwhile, {blind} of {incidents} analysed without the "
+        f"cluster, {lost_and_twice(account)}",
+    )
 
 
 async def _results(s: Stage) -> list[AnalysisResult]:

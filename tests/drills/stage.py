@@ -96,6 +96,8 @@ class Stage:
     subjects: Subjects = field(default_factory=Subjects)
     workers: list[Worker] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
+    api: SnapshotApi | None = None
+    """The cluster of this drill, when it has one of its own."""
 
     @property
     def ledger(self) -> Path:
@@ -210,7 +212,7 @@ async def stage(
             await server.start()
             stack.push_async_callback(server.stop)
             servers = [server]
-        kubeconfig = ground.kubeconfig
+        kubeconfig, api = ground.kubeconfig, None
         if faults:
             api = SnapshotApi(ground.api.snapshot, faults=faults)
             kubeconfig = ground.directory / f"{name}.kubeconfig"
@@ -226,7 +228,7 @@ async def stage(
         }
         nc = await connect(servers, errors=[])
         stack.push_async_callback(nc.close)
-        made = Stage(name, ground, servers, nc, {**settings, **env})
+        made = Stage(name, ground, servers, nc, {**settings, **env}, api=api)
         await provision(
             nc,
             wanted(

@@ -54,6 +54,7 @@ class Admission:
     ) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty while requests can. For readiness."""
+        self._paused = ""
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
         self._urgent = self._others = 0  # running requests that are no suspects
@@ -77,7 +78,7 @@ class Admission:
         return True
 
     def _may_ask(self, urgency: int) -> bool:
-        blocked = self.blocked and self._probing is not None
+        blocked = self._paused or (self.blocked and self._probing is not None)
         return may_overtake(self._load(), urgency) and not blocked and not self._stopping.is_set()
 
     # --- for the handler
@@ -111,7 +112,7 @@ class Admission:
                 await self._until(
                     lambda: self._stopping.is_set() or self._decision(urgency) is not StartDecision.WAIT
                 )
-        if self._stopping.is_set() or not self._may_probe(message):
+        if self._stopping.is_set() or self._paused or not self._may_probe(message):
             return False
         if self.blocked and self._probing is None:
             self._probing, self._probes = message, 0  # before it fails: one request probes at a time
@@ -178,6 +179,12 @@ class Admission:
 
     def _decision(self, urgency: int, *, suspect: bool = False) -> StartDecision:
         return start_decision(self._load(), urgency, suspect=suspect)
+
+    def pause(self, why: str) -> None:
+        """Begin no further request while `why` is not empty. Those that have begun go on."""
+        if why != self._paused:
+            self._paused = why
+            self._notify()
 
     def block(self, why: str) -> None:
         """Start nothing new: no model answers our calls. `why` is shown in readiness."""

@@ -237,3 +237,15 @@ async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
     admission.unblock()
     await until(asking.done)
     assert asking.result() is True
+
+
+async def test_while_paused_nothing_begins_and_what_runs_goes_on(admission):
+    running = Run(admission, 1)
+    await settle()
+    admission.pause("401")
+    late = Run(admission, 2)
+    await late.task
+    assert (True, False, True) == (running.admitted, late.admitted, await _closed(admission, 0))
+    admission.pause("")
+    assert await _closed(admission) is False
+    await running.end()

@@ -81,6 +81,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
         admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
+        opened.watch.on_refused = admission.pause
         streams = StreamWatch(wanted_streams(settings), subjects.requests_stream)
 
         async def open_handlers(nc: Client) -> Handlers:

@@ -35,7 +35,7 @@ from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
-from worker.domain.values.errors import CatalogUnavailable, ClusterError
+from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
 from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy
 from worker.domain.values.workflows import SelectionContext
 
@@ -53,6 +53,8 @@ class ClusterWatch:
 
     cluster: KubernetesCluster
     problem: str = "not asked yet"
+    on_refused: Callable[[str], None] = lambda _: None
+    """Called after each look with the reason when the credentials are rejected, else with an empty text."""
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -68,8 +70,10 @@ class ClusterWatch:
             if not self.problem:
                 log.warning("cluster_unavailable", error=str(e))
             self.problem = e.message
+            self.on_refused(e.message if e.reason is ClusterReason.FORBIDDEN else "")
         else:
             self.problem = ""
+            self.on_refused("")
 
 
 @dataclass(frozen=True, slots=True)
