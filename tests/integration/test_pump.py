@@ -688,3 +688,22 @@ async def test_the_ack_of_a_job_from_before_leaves_the_message_in_its_place(case
             await until(lambda: [entry for entry in logs if entry["event"] == "not_settled"])
             assert not await empty(case)
             await new.ack_sync(timeout=PATIENCE_SECONDS)
+
+
+async def test_a_message_that_only_waits_can_give_its_slot_to_another(case):
+    held = Held()
+
+    async def waiting(body, headers, delivery):
+        if body == b"waits":
+            delivery.release_slot()
+            delivery.release_slot()
+        return await held(body, headers, delivery)
+
+    async with pumping(case.nc, waiting):
+        await submit(case, b"waits", b"a", b"b")
+        await until(lambda: held.running == 2)
+        await asyncio.sleep(0.2)
+        assert [b"waits", b"a"] == held.bodies
+        held.go.set()
+        await until(lambda: empty(case))
+        assert 2 == held.peak

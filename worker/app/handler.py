@@ -197,6 +197,8 @@ class RequestHandler:
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
+        if how is RunMode.ISOLATED:  # while it waits for its turn, others of its lane need the slot
+            accepted.delivery.release_slot()
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
             if not admitted and last_run and self._admission.blocked:
                 return Hold(0.0, last_run, for_model=True)

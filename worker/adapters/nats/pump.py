@@ -17,8 +17,9 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import nats.errors
@@ -115,6 +116,7 @@ class Pump:
         self._held_back = False
         self._jobs: dict[MessageId, Msg] = {}  # newest delivery of each message that runs here
         self._tasks: set[asyncio.Task[None]] = set()
+        self._without_slot: set[MessageId] = set()
         self._free = asyncio.Semaphore(lane.slots)
         self._answer: asyncio.Future[str] | None = None
 
@@ -248,8 +250,9 @@ class Pump:
             await self._settle(msg, delivery.message, retry(self._nak_seconds))
         else:
             self._jobs[delivery.message] = msg
+            delivery = replace(delivery, release_slot=partial(self._release_slot, delivery.message))
             self._tasks.add(task := asyncio.create_task(self._run(msg, delivery)))
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, delivery.message))
 
     async def _run(self, msg: Msg, delivery: Delivery) -> None:
         how: Settlement | None = None
@@ -261,9 +264,15 @@ class Pump:
             # First out of the jobs: a heartbeat after a nak puts the redelivery off to a full ack_wait.
             await self._settle(self._jobs.pop(delivery.message), delivery.message, how)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _release_slot(self, message: MessageId) -> None:
+        if message not in self._without_slot:
+            self._without_slot.add(message)
+            self._free.release()
+
+    def _ended(self, message: MessageId, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._free.release()
+        self._release_slot(message)
+        self._without_slot.discard(message)
         if not task.cancelled() and (error := task.exception()):
             log.error("handler_raised", lane=self.lane.durable, exc_info=error)
 

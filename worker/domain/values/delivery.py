@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,8 @@ class Delivery:
     sequence: int
     deliveries: int
     stored_at: datetime
+    release_slot: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
+    """Give the lane's slot to another message, for one that only waits: at most once, however often it is called."""
 
     @property
     def message(self) -> MessageId:
