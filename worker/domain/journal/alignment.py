@@ -23,7 +23,7 @@ from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import Catalog, Model, Outside
 from worker.domain.values.step_kinds import SHADOW
-from worker.domain.values.workflows import SelectionContext, WorkflowSummary
+from worker.domain.values.workflows import SelectionContext, Workflow, WorkflowSummary
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable
 
@@ -99,7 +99,7 @@ async def _viewed(
         return alignment
     started = clock.monotonic()
     view = SecondView(model, run, run.proceed, run.trail, spent.llm_calls)
-    workflows = await _candidates(outside.catalog, base_context(run.request))
+    workflows = await _candidates(outside.catalog, base_context(run.request), accepted.workflow)
     step = await view.ask(str(signal_resource(run.request)), digest(facts), workflows)
     if step.reply is not None:
         wall = spent.wall_seconds + clock.monotonic() - started
@@ -120,15 +120,21 @@ def _same(choice: SecondChoice, accepted: Accepted) -> bool:
     return (chosen.kind, chosen.namespace, chosen.name) == (blamed.kind, blamed.namespace, blamed.name)
 
 
-async def _candidates(catalog: Catalog, context: SelectionContext) -> Sequence[WorkflowSummary]:
-    """Workflows of the catalog for the business context of the request, at most 40; none when it cannot be read."""
+async def _candidates(
+    catalog: Catalog, context: SelectionContext, chosen: Workflow | None
+) -> Sequence[WorkflowSummary]:
+    """At most 40 workflows for the business context of the request, the chosen one among them, by their ids.
+
+    None when the catalog cannot be read. Nothing tells which one the answer has chosen.
+    """
     found: list[WorkflowSummary] = []
     try:
         for action in await catalog.actions(context):
             found += (await catalog.workflows(action.action_type, context)).workflows
     except CatalogUnavailable:
         return ()
-    return found[:MAX_WORKFLOWS]
+    found.sort(key=lambda offered: chosen is None or offered.workflow_id != chosen.workflow_id)
+    return sorted(found[:MAX_WORKFLOWS], key=lambda offered: offered.workflow_id)
 
 
 def _record(run: Run, alignment: Alignment, asked: str) -> None:

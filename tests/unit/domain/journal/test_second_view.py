@@ -10,6 +10,7 @@ import pytest
 from schemas.analysis import Approval, CorroborationSource, HumanReviewReason, Status
 from schemas.audit import AlignmentChecked
 from tests.fakes.dying_run import die_at
+from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, calls, final, says
 from tests.fakes.memory_policy import MemoryPolicy
@@ -110,6 +111,16 @@ async def test_a_successor_hears_the_same_choice_and_pays_once(append, before):
     assert called <= 1
     assert result.corroboration.by is CorroborationSource.SECOND_VIEW
     assert result.usage.llm_calls == 2
+
+
+async def test_the_chosen_workflow_is_among_the_offered_ones_and_nothing_tells_which_it_is():
+    many = [workflow(f"a-{n:02}", f"Action{n}") for n in range(50)]
+    made = world(says(SAME), catalog=MemoryCatalog([*many, workflow()]))
+    assert (await made.analyse()).corroboration.by is CorroborationSource.SECOND_VIEW
+    [request] = made.shadow.requests
+    offered = [w["workflow_id"] for w in json.loads(request.turns[0].text)["workflows"]]
+    assert (40, sorted(offered)) == (len(offered), offered)
+    assert "restart-v1" in offered
 
 
 async def test_no_free_text_reaches_it():
