@@ -14,9 +14,10 @@ from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import DetectedLabels
-from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
+from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Sha256, Timestamp
 from schemas.subjects import request_key
 from schemas.taxonomy import RequestKind, Severity
+from schemas.usage import ContextUsed, Usage
 
 Text = Annotated[str, StringConstraints(strict=True)]
 Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
@@ -169,36 +170,6 @@ class ValidationAttempt(Message):
     """The workflow it named."""
     timestamp: Timestamp
     """When it was checked."""
-
-
-class Usage(Message):
-    """What calls of models and tools cost."""
-
-    llm_calls: Count = 0
-    """Calls of a model."""
-    tool_calls: Count = 0
-    """Tool calls that were run."""
-    input_tokens: Count = 0
-    """Tokens sent, cached ones included."""
-    cached_tokens: Count = 0
-    """Of these, tokens served from the provider's cache."""
-    output_tokens: Count = 0
-    """Tokens received."""
-    cost_usd: Annotated[float, Field(strict=True, ge=0)] | None = None
-    """Cost in US dollars; None when the price is not known."""
-    wall_seconds: Seconds = 0.0
-    """Time from the start to the result, over all runs."""
-
-
-class ContextUsed(Message):
-    """What the model says it took into account (ADR-041)."""
-
-    cluster_state: Text = ""
-    """Health of the cluster."""
-    resource_availability: Text = ""
-    """Resources."""
-    blast_radius: Text = ""
-    """Potential impact."""
 
 
 class PreviousAttemptAssessment(Message):

@@ -19,18 +19,12 @@ from pydantic import Field, StringConstraints
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.analysis import (
-    Approval,
-    Corroboration,
-    DiagnosedCause,
-    HumanReviewReason,
-    Status,
-    Usage,
-)
+from schemas.analysis import Approval, Corroboration, DiagnosedCause, HumanReviewReason, Status
 from schemas.enrichment import DetectedLabels
 from schemas.failure import DeadLetterReason
 from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
 from schemas.taxonomy import RequestKind
+from schemas.usage import Usage
 
 Text = Annotated[str, StringConstraints(strict=True)]
 

@@ -22,6 +22,7 @@ from schemas.audit import AuditEvent, EventType
 from schemas.failure import DeadLetter, DeadLetterReason, ValidationFailure
 from schemas.fields import Message
 from schemas.incident import IncidentRequest
+from schemas.key_vectors import key_vectors
 from schemas.outcome import RemediationOutcome
 from schemas.recovery import RecoveryRequest
 from schemas.subjects import (
@@ -201,7 +202,7 @@ def documents() -> dict[str, str]:
     files: dict[str, Any] = {f"{name}.schema.json": schema_of(name) for name in MODELS}
     files["asyncapi.json"] = asyncapi()
     files |= {f"samples/{name}.json": body for name, body in sample_files().items()}
-    files["samples/keys.json"] = samples.key_vectors()
+    files["samples/keys.json"] = key_vectors()
     return {path: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for path, body in files.items()}
 
 

@@ -6,7 +6,6 @@ All samples belong together: a container that is killed for its memory use, a fi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ from schemas.analysis import (
     AnalysisResult,
     Approval,
     ApprovalFactor,
-    ContextUsed,
     Corroboration,
     CorroborationSource,
     DiagnosedCause,
@@ -30,7 +28,6 @@ from schemas.analysis import (
     RootCauseAnalysis,
     SelectedWorkflow,
     Status,
-    Usage,
     ValidationAttempt,
 )
 from schemas.audit import (
@@ -64,8 +61,9 @@ from schemas.recovery import (
     SelectedWorkflowSummary,
 )
 from schemas.safety import Dependency, RegoPolicy, SafetyConstraints, SafetyContext
-from schemas.subjects import Subjects, history_key, kv_key, request_key
+from schemas.subjects import Subjects
 from schemas.taxonomy import Priority, RequestKind, Severity, SignalType
+from schemas.usage import ContextUsed, Usage
 
 NOON: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 IMAGE: Final = f"registry.example.com/remediation/increase-memory@sha256:{'0' * 64}"
@@ -89,18 +87,6 @@ CAUSE: Final = RootCauseAnalysis(
 )
 USAGE: Final = Usage(
     llm_calls=4, tool_calls=6, input_tokens=21000, cached_tokens=14000, output_tokens=1800, wall_seconds=31.5
-)
-
-KEYS: Final = (
-    ("rr-1", None),
-    ("rr-1", 2),
-    ("shop.checkout/1", None),
-    ("rr.*.>.x y", None),
-    ("50%=half", None),
-    ("größe", 12),
-    ("測試", None),
-    ("🔥", None),
-    ("_A-z09", None),
 )
 
 
@@ -386,25 +372,3 @@ def events() -> dict[str, AuditEvent]:
         chain[payload.event_type.value] = event = sealed(event)
         prev = event.hash
     return chain
-
-
-def key_vectors() -> dict[str, Any]:
-    """How ids become keys. In subjects `%XX`, in keys of key-value buckets `=XX`; upper-case hexadecimal digits."""
-    subjects = Subjects()
-
-    def vector(remediation_id: str, attempt: int | None) -> dict[str, Any]:
-        key = request_key(remediation_id, attempt)
-        kind = RequestKind.INCIDENT if attempt is None else RequestKind.RECOVERY
-        return {
-            "remediation_id": remediation_id,
-            "recovery_attempt_number": attempt,
-            "request_key": key,
-            "result_subject": subjects.result(kind, key),
-            "kv_key": kv_key(key),
-        }
-
-    resource: Mapping[str, str] = {"kind": "Deployment", "namespace": "shop", "name": "checkout"}
-    return {
-        "request_keys": [vector(remediation_id, attempt) for remediation_id, attempt in KEYS],
-        "history_keys": [{**resource, "key": history_key(**resource)}],
-    }

@@ -8,8 +8,8 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from schemas import samples
 from schemas.export import MODELS, V1, asyncapi, documents, drift, export, main, sample_files, schema_of
+from schemas.key_vectors import KEYS, key_vectors
 from schemas.subjects import Subjects, kv_token, request_key, token_text
 from tests.corpus_files import corpus_path, payload_rows
 
@@ -144,8 +144,8 @@ def test_asyncapi_operations_and_parameters_are_complete():
 
 
 def test_key_vectors_are_what_the_functions_say():
-    vectors = samples.key_vectors()["request_keys"]
-    assert len(samples.KEYS) == len({vector["request_key"] for vector in vectors})
+    vectors = key_vectors()["request_keys"]
+    assert len(KEYS) == len({vector["request_key"] for vector in vectors})
     for vector in vectors:
         assert vector["request_key"] == request_key(
             vector["remediation_id"], vector["recovery_attempt_number"]

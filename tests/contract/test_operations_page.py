@@ -13,7 +13,7 @@ from schemas.failure import DeadLetterReason
 from schemas.subjects import Lane, Subjects
 from worker.app.metrics import WorkerMetrics
 from worker.app.settings.groups import WorkerSettings
-from worker.app.stream_watch import Usage
+from worker.app.stream_watch import StreamFill
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 SUFFIXES = ("", "_bucket", "_sum", "_count")
@@ -34,7 +34,7 @@ def served() -> dict[str, set[str]]:
     """Our metrics as a scrape names them, with their labels."""
     own = WorkerMetrics()
     own.watch_checks({"nats": lambda: ""})
-    own.watch_streams(lambda: {"RCA_DLQ": Usage(0, 0)}, lambda: 0)
+    own.watch_streams(lambda: {"RCA_DLQ": StreamFill(0, 0)}, lambda: 0)
     labels = {
         metric._name: set(metric._labelnames) for metric in vars(own).values() if hasattr(metric, "_name")
     }

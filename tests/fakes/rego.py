@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.analysis import Approval, RiskFactor
-from worker.adapters.rego_policy import Bounds, PolicyFiles, RegoPolicy
+from worker.adapters.rego_policy import Bounds, PolicyFiles, RegorusPolicy
 
 RULES = """
 package rca.approval
@@ -44,9 +44,9 @@ def policy_files(*modules: str, data: Mapping[str, Any] | None = None) -> Policy
     return PolicyFiles(texts, {} if data is None else {"data.json": json.dumps(data).encode()})
 
 
-def rego(*modules: str, data: Mapping[str, Any] | None = None, **bounds: float) -> RegoPolicy:
+def rego(*modules: str, data: Mapping[str, Any] | None = None, **bounds: float) -> RegorusPolicy:
     files = policy_files(*modules, data=data)
-    return RegoPolicy(lambda: files, replace(PATIENT, **bounds))
+    return RegorusPolicy(lambda: files, replace(PATIENT, **bounds))
 
 
 def children() -> set[int]:

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.analysis import Approval
 from tests.fakes.rego import PATIENT
-from worker.adapters.rego_policy import PolicyFiles, RegoPolicy, read_files
+from worker.adapters.rego_policy import PolicyFiles, RegorusPolicy, read_files
 from worker.domain.values.remediations import TrackRecord
 from worker.domain.verdict.approval.policy import policy_input
 from worker.domain.verdict.approval.policy_example import EXAMPLE
@@ -66,7 +66,7 @@ def decided():
     """All decisions on the cases, taken in one process."""
 
     async def run():
-        async with RegoPolicy(lambda: read_files(SAFETY), PATIENT) as policy:
+        async with RegorusPolicy(lambda: read_files(SAFETY), PATIENT) as policy:
             asked = {name: policy_input(replace(EXAMPLE, **changed)) for name, (changed, _) in CASES.items()}
             return {name: (await policy.decide(one)).approval for name, one in asked.items()}
 
@@ -94,10 +94,10 @@ async def test_what_the_documentation_shows_can_be_used():
     asked = policy_input(replace(EXAMPLE, environment="staging"))
     for modules in (approval, safety, safety | calling):
         files = PolicyFiles(modules, limits)
-        async with RegoPolicy(lambda files=files: files, PATIENT) as policy:
+        async with RegorusPolicy(lambda files=files: files, PATIENT) as policy:
             assert Approval(required=False) == (await policy.decide(asked)).approval
     cordon = policy_input(replace(EXAMPLE, environment="staging", action_type="CordonNode"))
-    async with RegoPolicy(lambda: PolicyFiles(safety, limits), PATIENT) as policy:
+    async with RegorusPolicy(lambda: PolicyFiles(safety, limits), PATIENT) as policy:
         assert (f"{VALID} cordon_node",) == (await policy.decide(cordon)).approval.reasons
 
 
@@ -107,7 +107,7 @@ async def test_it_goes_together_with_the_shipped_policy():
         read_files(DIRECTORY / "approval.rego").modules | read_files(SAFETY / "safety.rego").modules,
         read_files(SAFETY / "safety.rego", data).data,
     )
-    async with RegoPolicy(lambda: both, PATIENT) as policy:
+    async with RegorusPolicy(lambda: both, PATIENT) as policy:
         decided = (
             await policy.decide(
                 policy_input(replace(EXAMPLE, estimated_downtime_seconds=90, unverified=True))
@@ -138,7 +138,7 @@ def earned():
     """All decisions on the track records, taken in one process."""
 
     async def run():
-        async with RegoPolicy(lambda: read_files(EARNED), PATIENT) as policy:
+        async with RegorusPolicy(lambda: read_files(EARNED), PATIENT) as policy:
             asked = {
                 n: policy_input(replace(EXAMPLE, track_record=known)) for n, (known, _) in RECORDS.items()
             }
@@ -155,7 +155,7 @@ def test_an_action_passes_by_itself_once_it_has_earned_it(earned, name):
 
 async def test_an_earned_action_still_needs_what_the_shipped_policy_requires():
     both = PolicyFiles(read_files(DIRECTORY / "approval.rego").modules | read_files(EARNED).modules, {})
-    async with RegoPolicy(lambda: both, PATIENT) as policy:
+    async with RegorusPolicy(lambda: both, PATIENT) as policy:
         asked = policy_input(replace(EXAMPLE, unverified=True, track_record=TrackRecord(20, 20, 0)))
         decided = (await policy.decide(asked)).approval
     assert "the worker could not check whether the affected resource exists" in decided.reasons

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.rego import PATIENT, RULES, children, policy_files
 from tests.waiting import until
-from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegoPolicy, read_files
+from worker.adapters.rego_policy import PolicyFiles, PolicySources, PolicyUnusable, RegorusPolicy, read_files
 
 LOOK_SECONDS = 0.01
 ALWAYS = "package rca.approval\nimport rego.v1\nrequire_approval := true\nreason := data.why\n"
@@ -147,7 +147,7 @@ class Shelf:
 async def after(*states: PolicyFiles | Exception):
     """Decisions, problems and names after the start and after each further look at the files."""
     shelf, seen = Shelf(*states), []
-    async with RegoPolicy(shelf.read, PATIENT) as policy:
+    async with RegorusPolicy(shelf.read, PATIENT) as policy:
         before = policy._version
         for look in range(len(states)):
             if look:
@@ -210,7 +210,7 @@ async def test_changes_leave_no_process_behind():
     await after(GOOD, STRICT, STRICT, BAD, BAD, BAD, GONE, GONE, GOOD)
     assert set() == children() - before
     shelf = Shelf(GOOD)
-    async with RegoPolicy(shelf.read, PATIENT) as policy:
+    async with RegorusPolicy(shelf.read, PATIENT) as policy:
         shelf.states = [STRICT]
         await policy._look(STRICT.version)
         assert ("a",) == (await policy.decide({})).approval.reasons
@@ -220,7 +220,7 @@ async def test_changes_leave_no_process_behind():
 async def test_the_files_are_followed_until_the_end(tmp_path):
     path = tmp_path / "approval.rego"
     path.write_text(NEVER)
-    async with RegoPolicy(lambda: read_files(path), PATIENT) as policy:
+    async with RegorusPolicy(lambda: read_files(path), PATIENT) as policy:
         following = asyncio.create_task(policy.follow(LOOK_SECONDS))
         new = path.with_suffix(".new")
         new.write_text(ALWAYS.replace("data.why", '"changed"'))
@@ -251,7 +251,7 @@ async def test_each_decision_is_taken_by_one_version():
             version = decision.policy.rpartition("@")[2]
             found.append((known[version], decision.approval.reasons[0]))
 
-    async with RegoPolicy(shelf.read, PATIENT) as policy:
+    async with RegorusPolicy(shelf.read, PATIENT) as policy:
         asking = [asyncio.create_task(ask(policy)) for _ in range(3)]
         for files in versions[1:]:
             shelf.states = [files]
@@ -273,7 +273,7 @@ async def test_policies_in_subdirectories_do_not_decide_and_are_told_of(tmp_path
         (directory / "always_test.rego").write_text(ALWAYS)
     assert (str(below / "always.rego"),) == read_files(tmp_path).unused
     assert () == read_files(tmp_path / "a.rego").unused
-    async with RegoPolicy(lambda: read_files(tmp_path), PATIENT) as policy:
+    async with RegorusPolicy(lambda: read_files(tmp_path), PATIENT) as policy:
         assert not (await policy.decide({})).approval.required
         assert str(below / "always.rego") in policy.problem
         assert "not used" in policy.problem

@@ -10,7 +10,7 @@ import pytest
 from schemas.analysis import Corroboration, CorroborationSource, ParameterOrigin
 from schemas.enrichment import DetectedLabels
 from tests.fakes.rego import PATIENT
-from worker.adapters.rego_policy import RegoPolicy, read_files
+from worker.adapters.rego_policy import RegorusPolicy, read_files
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.approval.policy import PolicyFacts, policy_input
@@ -38,7 +38,7 @@ def shipped():
     asked |= {"empty": {}}
 
     async def run():
-        async with RegoPolicy(read_files, PATIENT) as policy:
+        async with RegorusPolicy(read_files, PATIENT) as policy:
             return {name: (await policy.decide(one)).approval for name, one in asked.items()}
 
     return asyncio.run(run())
@@ -130,7 +130,7 @@ async def test_the_shipped_policy_is_never_looser_in_production_than_elsewhere()
         "recovery_attempt": [None, 1, 3],
         "unverified": [False, True],
     }
-    async with RegoPolicy(read_files, PATIENT) as policy:
+    async with RegorusPolicy(read_files, PATIENT) as policy:
         for values in itertools.product(*choices.values()):
             changed = dict(zip(choices, values, strict=True))
             elsewhere = (await policy.decide(facts(environment="staging", **changed))).approval

@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from schemas.analysis import AnalysisResult
-from worker.app.stream_watch import Usage
+from worker.app.stream_watch import StreamFill
 
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 
@@ -92,7 +92,9 @@ class WorkerMetrics:
             )
         )
 
-    def watch_streams(self, usage: Callable[[], Mapping[str, Usage]], stranded: Callable[[], int]) -> None:
+    def watch_streams(
+        self, usage: Callable[[], Mapping[str, StreamFill]], stranded: Callable[[], int]
+    ) -> None:
         """Ask at each scrape how full the streams are, and how many requests are delivered no more."""
         self.registry.register(
             _Asked(

@@ -20,7 +20,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class StreamFill:
     """Bytes of a stream, and its limit; 0 for none."""
 
     stored: int
@@ -45,7 +45,7 @@ class StreamWatch:
     problem: str = ""
     notice: str = ""
     ack_waits: dict[str, float] = field(default_factory=dict)
-    usage: dict[str, Usage] = field(default_factory=dict)
+    usage: dict[str, StreamFill] = field(default_factory=dict)
 
     async def run(self, nc: Client, on_look: Callable[[Mapping[str, float]], None]) -> None:
         """Look until cancelled. `on_look` is given the ack waits of the consumers."""
@@ -77,7 +77,7 @@ class StreamWatch:
                 self._note_ack_wait(str(each.item.config["durable_name"]), each.info["config"])
             elif each.info:
                 limit = max(0, each.info["config"].get("max_bytes", 0))
-                self.usage[each.item.name] = Usage(each.info["state"]["bytes"], limit)
+                self.usage[each.item.name] = StreamFill(each.info["state"]["bytes"], limit)
         shares = {name: usage.share for name, usage in self.usage.items()}
         full = [f"{name} is full" for name, share in shares.items() if share > FULL and name != self.queue]
         self.problem = "; ".join([*unusable, *full])

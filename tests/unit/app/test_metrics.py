@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from schemas.analysis import Usage
+from schemas.usage import Usage
 from tests.fakes.messages import review_result
 from worker.app.metrics import WorkerMetrics
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import concepts, objections, parameters
-from worker.sandbox.analyst.concepts import Verdict
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.concepts import ClauseTruth
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Trouble, classify, telling_lines
 from worker.sandbox.analyst.remedies import NAMES, remedy_of, words_of
 from worker.sandbox.analyst.rules.hosts import Host, hosts_in, place_of
@@ -147,56 +147,56 @@ def test_cluster_names(name: str, place: tuple[str, str] | None) -> None:
             "Termination reason OOMKilled at the container's own limit",
             {"oom", "oom_own_limit"},
             set(),
-            Verdict.HOLDS,
+            ClauseTruth.HOLDS,
         ),
-        ("Helm or GitOps managed", {"helm"}, {"gitops"}, Verdict.HOLDS),
-        ("containers are OOMKilled", set(), {"oom"}, Verdict.FAILS),
-        ("Not Helm managed", {"helm"}, set(), Verdict.FAILS),
-        ("Not Helm managed", set(), {"helm"}, Verdict.HOLDS),
-        ("The selector matches no pods", {"selector_mismatch"}, set(), Verdict.HOLDS),
-        ("Suspended on purpose", {"suspended"}, set(), Verdict.UNKNOWN),
-        ("Class without expansion", {"no_expansion"}, set(), Verdict.HOLDS),
+        ("Helm or GitOps managed", {"helm"}, {"gitops"}, ClauseTruth.HOLDS),
+        ("containers are OOMKilled", set(), {"oom"}, ClauseTruth.FAILS),
+        ("Not Helm managed", {"helm"}, set(), ClauseTruth.FAILS),
+        ("Not Helm managed", set(), {"helm"}, ClauseTruth.HOLDS),
+        ("The selector matches no pods", {"selector_mismatch"}, set(), ClauseTruth.HOLDS),
+        ("Suspended on purpose", {"suspended"}, set(), ClauseTruth.UNKNOWN),
+        ("Class without expansion", {"no_expansion"}, set(), ClauseTruth.HOLDS),
     ],
 )
-def test_clauses_are_judged(text: str, traits: set[str], denied: set[str], verdict: Verdict) -> None:
+def test_clauses_are_judged(text: str, traits: set[str], denied: set[str], verdict: ClauseTruth) -> None:
     assert verdict == concepts.judge(concepts.clauses(text)[0], traits, denied)
 
 
 def test_a_veto_needs_all_that_a_clause_speaks_of() -> None:
     clause = concepts.clauses("The taint reflects a real node problem")[0]
-    assert concepts.judge(clause, {"taint"}, set(), strictly=True) is Verdict.UNKNOWN
-    assert concepts.judge(clause, {"taint", "node_failure"}, set(), strictly=True) is Verdict.HOLDS
+    assert concepts.judge(clause, {"taint"}, set(), strictly=True) is ClauseTruth.UNKNOWN
+    assert concepts.judge(clause, {"taint", "node_failure"}, set(), strictly=True) is ClauseTruth.HOLDS
 
 
 @pytest.mark.parametrize(
     ("action", "remedy"),
     [
-        ("IncreaseMemoryLimits", Remedy.MORE_MEMORY), ("RollbackDeployment", Remedy.ROLLBACK),
-        ("ProactiveRollback", Remedy.ROLLBACK), ("GracefulRestart", Remedy.RESTART), ("RestartPod", Remedy.RESTART_POD),
-        ("PatchConfiguration", Remedy.FIX_CONFIG), ("ScaleStatefulSet", Remedy.SCALE_UP), ("CordonNode", Remedy.CORDON),
-        ("CordonDrainNode", Remedy.DRAIN), ("DrainNode", Remedy.DRAIN), ("CleanupNode", Remedy.CLEAN_NODE),
-        ("ProvisionNode", Remedy.ADD_NODE), ("RemoveTaint", Remedy.UNTAINT), ("FixStatefulSetPVC", Remedy.RECREATE_CLAIM),
-        ("ExpandPersistentVolumeClaim", Remedy.EXPAND_CLAIM), ("CleanupPVC", Remedy.CLEAN_CLAIM), ("RelaxPDB", Remedy.RELAX_PDB),
-        ("PatchHPA", Remedy.RAISE_HPA), ("FixNetworkPolicy", Remedy.FIX_NETWORK_POLICY), ("FixCertificate", Remedy.FIX_CERTIFICATE),
-        ("RefreshImagePullSecret", Remedy.FIX_PULL_SECRET), ("FixImageReference", Remedy.FIX_IMAGE),
-        ("ExtendJobDeadline", Remedy.EXTEND_DEADLINE), ("DefragEtcd", Remedy.DEFRAGMENT), ("RestoreOperatorCSV", Remedy.RESTORE_OPERATOR),
-        ("GitRevertCommit", Remedy.REVERT_COMMIT), ("fix_authorization_policy", Remedy.FIX_NETWORK_POLICY),
-        ("increase-cpu-limits-v2", Remedy.MORE_CPU), ("ResumeCronJob", Remedy.RESUME),
+        ("IncreaseMemoryLimits", RemedyKind.MORE_MEMORY), ("RollbackDeployment", RemedyKind.ROLLBACK),
+        ("ProactiveRollback", RemedyKind.ROLLBACK), ("GracefulRestart", RemedyKind.RESTART), ("RestartPod", RemedyKind.RESTART_POD),
+        ("PatchConfiguration", RemedyKind.FIX_CONFIG), ("ScaleStatefulSet", RemedyKind.SCALE_UP), ("CordonNode", RemedyKind.CORDON),
+        ("CordonDrainNode", RemedyKind.DRAIN), ("DrainNode", RemedyKind.DRAIN), ("CleanupNode", RemedyKind.CLEAN_NODE),
+        ("ProvisionNode", RemedyKind.ADD_NODE), ("RemoveTaint", RemedyKind.UNTAINT), ("FixStatefulSetPVC", RemedyKind.RECREATE_CLAIM),
+        ("ExpandPersistentVolumeClaim", RemedyKind.EXPAND_CLAIM), ("CleanupPVC", RemedyKind.CLEAN_CLAIM), ("RelaxPDB", RemedyKind.RELAX_PDB),
+        ("PatchHPA", RemedyKind.RAISE_HPA), ("FixNetworkPolicy", RemedyKind.FIX_NETWORK_POLICY), ("FixCertificate", RemedyKind.FIX_CERTIFICATE),
+        ("RefreshImagePullSecret", RemedyKind.FIX_PULL_SECRET), ("FixImageReference", RemedyKind.FIX_IMAGE),
+        ("ExtendJobDeadline", RemedyKind.EXTEND_DEADLINE), ("DefragEtcd", RemedyKind.DEFRAGMENT), ("RestoreOperatorCSV", RemedyKind.RESTORE_OPERATOR),
+        ("GitRevertCommit", RemedyKind.REVERT_COMMIT), ("fix_authorization_policy", RemedyKind.FIX_NETWORK_POLICY),
+        ("increase-cpu-limits-v2", RemedyKind.MORE_CPU), ("ResumeCronJob", RemedyKind.RESUME),
     ],
 )  # fmt: skip
-def test_actions_are_recognised_by_their_names(action: str, remedy: Remedy) -> None:
+def test_actions_are_recognised_by_their_names(action: str, remedy: RemedyKind) -> None:
     assert remedy == remedy_of(action, (remedy,))
 
 
 def test_every_remedy_has_a_name() -> None:
-    assert set(Remedy) == set(NAMES)
+    assert set(RemedyKind) == set(NAMES)
 
 
 @pytest.mark.parametrize(
     ("action", "remedy"),
-    [("RefreshImagePullSecret", Remedy.ROTATE_CREDENTIALS), ("ScaleNodePool", Remedy.SCALE_UP)],
+    [("RefreshImagePullSecret", RemedyKind.ROTATE_CREDENTIALS), ("ScaleNodePool", RemedyKind.SCALE_UP)],
 )
-def test_similar_names_are_not_mixed_up(action: str, remedy: Remedy) -> None:
+def test_similar_names_are_not_mixed_up(action: str, remedy: RemedyKind) -> None:
     assert remedy_of(action, (remedy,)) is None
 
 

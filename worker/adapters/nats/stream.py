@@ -11,9 +11,8 @@ write in four ways:
     10164            replicas: another write to the subject is on its way through Raft.
 
 None of them says whose bytes are stored, and a timeout says nothing at all. Every answer but a clean ack therefore
-leads to the same place: read back from the leader, or try again.
-
-After a leader was killed an election takes 4 to 9 s, and requests time out meanwhile: keep the patience above 10 s.
+leads to the same place: read back from the leader, or try again. After a leader was killed an election takes 4 to 9 s, and
+requests time out meanwhile: keep the patience above 10 s.
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ async def bound_answer(response: httpx2.Response) -> None:
         encoding = response.headers.pop("content-encoding", "identity")
         is_json = response.headers.get("content-type", "").startswith("application/json")
         complete = is_json and response.status_code == 200
-        response.stream = _BoundedStream(response.stream, encoding, complete=complete)
+        response.stream = _AnswerStream(response.stream, encoding, complete=complete)
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
+class _AnswerStream(httpx2.AsyncByteStream):
     """The decompressed bytes of an answer up to the limit, in one piece and completed where that is asked for."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, encoding: str, *, complete: bool) -> None:

@@ -12,7 +12,7 @@ wrong form, a limit that is passed.
 
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluated, Evaluator
 from worker.adapters.rego_policy.files import PolicyFiles, PolicySources, read_files
-from worker.adapters.rego_policy.policy import RegoPolicy
+from worker.adapters.rego_policy.policy import RegorusPolicy
 from worker.adapters.rego_policy.unusable import PolicyUnusable
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "PolicyFiles",
     "PolicySources",
     "PolicyUnusable",
-    "RegoPolicy",
+    "RegorusPolicy",
     "read_files",
 ]

@@ -18,7 +18,7 @@ from worker.domain.untrusted.evidence import one_line
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 
 
-class _Loader(yaml.CSafeLoader):
+class _DataLoader(yaml.CSafeLoader):
     """YAML in which keys are text and stand once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - its signature
@@ -39,7 +39,7 @@ def _fault(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 def read_document(path: str, text: str) -> dict[str, Any]:
     """The object in a file. Raises PolicyUnusable with `file:line: what is wrong`."""
     try:
-        found = _json(text) if Path(path).suffix.lower() == ".json" else yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+        found = _json(text) if Path(path).suffix.lower() == ".json" else yaml.load(text, Loader=_DataLoader)  # noqa: S506 - a safe loader
         json.dumps(found, allow_nan=False)
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else 1

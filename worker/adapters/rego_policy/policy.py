@@ -20,7 +20,7 @@ CHANGED = "the policy files have changed; the new ones decide once they have sta
 log = structlog.stdlib.get_logger(__name__)
 
 
-class RegoPolicy:
+class RegorusPolicy:
     """Implements the Policy port. Start it before use (`start`, or `async with`), close it afterwards.
 
     `read` gives the files as they are now, or raises PolicyUnusable.

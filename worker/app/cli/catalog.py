@@ -109,7 +109,7 @@ def _line(first: str, workflow: Workflow) -> str:
 @catalog.command()
 def search(
     directory: Directory,
-    query: Annotated[str, typer.Argument(help='"<signal_type> <severity> [keywords]"')],
+    query: Annotated[str, typer.Argument(help=r"<signal_type> <severity> \[keywords], in quotes")],
     *,
     label: Annotated[
         list[str] | None,

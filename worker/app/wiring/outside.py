@@ -21,7 +21,7 @@ from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.track_record import MAX_RESULTS, NatsTrackRecords, OutcomeReader
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
-from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegoPolicy, read_files
+from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
 from worker.app.settings import (
     CatalogSettings,
     ConfigurationError,
@@ -171,7 +171,7 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
         await stack.enter_async_context(server)
         return OpenPolicy(server, lambda: server.problem)
     bounds = Bounds(cpu_seconds=settings.timeout_seconds)
-    policy = RegoPolicy(lambda: read_files(settings.path, settings.data), bounds)
+    policy = RegorusPolicy(lambda: read_files(settings.path, settings.data), bounds)
     try:
         await stack.enter_async_context(policy)
     except PolicyUnusable as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schemas.analysis import Usage
+from schemas.usage import Usage
 from worker.domain.values.conversation import CallUsage
 
 WRAP_UP_SHARE = 0.8

@@ -17,6 +17,7 @@ from schemas.failure import excerpt
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
+from schemas.usage import ContextUsed
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
@@ -88,9 +89,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         ),
         validation_attempts=tuple(_attempt(a, parts.completed_at) for a in parts.attempts),
         usage=usage_of(parts.spent),
-        context_used=analysis.ContextUsed(**redact_json(dict(accepted.answer.context_used)))
-        if accepted
-        else None,
+        context_used=ContextUsed(**redact_json(dict(accepted.answer.context_used))) if accepted else None,
         model=parts.model,
         prompt_version=parts.prompt_version,
         request_digest=parts.digest,

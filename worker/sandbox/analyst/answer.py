@@ -10,21 +10,21 @@ from typing import Any
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import past
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.selection import Choice, Selection
 from worker.sandbox.analyst.transcript import FailedAttempt, Incident
 
 RISK = {
-    Remedy.RESTART: "low", Remedy.RESTART_POD: "low", Remedy.CORDON: "low", Remedy.FIX_PULL_SECRET: "low",
-    Remedy.RAISE_HPA: "low", Remedy.ADD_NODE: "low", Remedy.EXPAND_CLAIM: "low", Remedy.MORE_MEMORY: "low",
-    Remedy.DRAIN: "high", Remedy.RECREATE_CLAIM: "high", Remedy.SCALE_DOWN: "medium", Remedy.REMOVE_FINALIZER: "high",
+    RemedyKind.RESTART: "low", RemedyKind.RESTART_POD: "low", RemedyKind.CORDON: "low", RemedyKind.FIX_PULL_SECRET: "low",
+    RemedyKind.RAISE_HPA: "low", RemedyKind.ADD_NODE: "low", RemedyKind.EXPAND_CLAIM: "low", RemedyKind.MORE_MEMORY: "low",
+    RemedyKind.DRAIN: "high", RemedyKind.RECREATE_CLAIM: "high", RemedyKind.SCALE_DOWN: "medium", RemedyKind.REMOVE_FINALIZER: "high",
 }  # fmt: skip
 MAX_FACTORS = 7
 DOUBLE_STOP = re.compile(r"(?<!\.)\.\.(?!\.)")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AnswerParts:
     """Everything the answer is made of."""
 
     incident: Incident
@@ -37,13 +37,13 @@ class Verdict:
     evidence: int
 
 
-def write(verdict: Verdict) -> str:
+def write(verdict: AnswerParts) -> str:
     """The answer's text."""
     body = json.dumps(_body(verdict), ensure_ascii=False, indent=1)
     return f"{_prose(verdict)}\n\n```json\n{body}\n```\n"
 
 
-def _prose(verdict: Verdict) -> str:
+def _prose(verdict: AnswerParts) -> str:
     lines = [_summary(verdict)]
     choice = verdict.selection.choice
     if choice is not None:
@@ -55,13 +55,13 @@ def _prose(verdict: Verdict) -> str:
     return "\n\n".join(lines)
 
 
-def _summary(verdict: Verdict) -> str:
+def _summary(verdict: AnswerParts) -> str:
     if verdict.finding is not None:
         return DOUBLE_STOP.sub(".", verdict.finding.summary)
     return f"The rules do not explain {verdict.incident.signal_type} of {verdict.incident.resource}: what was read shows no cause. A person must look."
 
 
-def _body(verdict: Verdict) -> dict[str, Any]:
+def _body(verdict: AnswerParts) -> dict[str, Any]:
     finding, choice = verdict.finding, verdict.selection.choice
     target = finding.target if finding is not None else verdict.incident.resource
     cause: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _body(verdict: Verdict) -> dict[str, Any]:
     return body
 
 
-def _warnings(verdict: Verdict) -> list[str]:
+def _warnings(verdict: AnswerParts) -> list[str]:
     finding = verdict.finding
     history = past.told(verdict.selection.context)[: past.MAX_TOLD]
     return [
@@ -105,7 +105,7 @@ def _resource(ref: ObjectRef) -> dict[str, str]:
     return found | ({"apiVersion": ref.api_version} if ref.api_version else {})
 
 
-def _workflow(verdict: Verdict, choice: Choice) -> dict[str, Any]:
+def _workflow(verdict: AnswerParts, choice: Choice) -> dict[str, Any]:
     return {
         "workflow_id": choice.candidate.workflow_id,
         "confidence": confidence(verdict.finding, choice),
@@ -122,7 +122,7 @@ def confidence(finding: Finding | None, choice: Choice) -> float:
     return round(min(0.95, max(certainty if named else certainty - 0.08, 0.0)), 2)
 
 
-def _rationale(verdict: Verdict, choice: Choice) -> str:
+def _rationale(verdict: AnswerParts, choice: Choice) -> str:
     finding, candidate = verdict.finding, choice.candidate
     fits = (
         f"its conditions hold ({'; '.join(reason.rstrip('. ') for reason in candidate.reasons)})"
@@ -133,7 +133,7 @@ def _rationale(verdict: Verdict, choice: Choice) -> str:
     return f"the cause is of the kind '{cause}' and calls for: {candidate.remedy.value}; {fits}."
 
 
-def _alternative(verdict: Verdict, candidate: Any) -> dict[str, Any]:
+def _alternative(verdict: AnswerParts, candidate: Any) -> dict[str, Any]:
     certainty = verdict.finding.certainty if verdict.finding else 0.0
     return {
         "workflow_id": candidate.workflow_id,
@@ -142,7 +142,7 @@ def _alternative(verdict: Verdict, candidate: Any) -> dict[str, Any]:
     }
 
 
-def _outcome(verdict: Verdict) -> str:
+def _outcome(verdict: AnswerParts) -> str:
     finding = verdict.finding
     if finding is None:
         return "insufficient_data" if verdict.evidence < 2 else "inconclusive"
@@ -151,7 +151,7 @@ def _outcome(verdict: Verdict) -> str:
     return "actionable" if finding.certainty >= 0.55 else "inconclusive"
 
 
-def _why_not(verdict: Verdict) -> str:
+def _why_not(verdict: AnswerParts) -> str:
     if verdict.finding is None:
         return "the cause is not known"
     if verdict.finding.outcome in {"not_actionable", "problem_resolved"}:
@@ -159,7 +159,7 @@ def _why_not(verdict: Verdict) -> str:
     return verdict.selection.why_not or "no workflow fits"
 
 
-def _context(verdict: Verdict) -> dict[str, str]:
+def _context(verdict: AnswerParts) -> dict[str, str]:
     finding = verdict.finding
     labels = verdict.selection.context.get("detected_labels") or {}
     flags = ", ".join(k for k, v in labels.items() if v is True) if isinstance(labels, dict) else ""
@@ -171,7 +171,7 @@ def _context(verdict: Verdict) -> dict[str, str]:
     }
 
 
-def _recovery(verdict: Verdict) -> dict[str, Any]:
+def _recovery(verdict: AnswerParts) -> dict[str, Any]:
     failed = verdict.failed
     choice = verdict.selection.choice
     chosen = choice.candidate.workflow_id if choice else "no workflow"

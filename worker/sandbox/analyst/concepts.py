@@ -123,7 +123,7 @@ CLAUSE = re.compile(r"[;.]\s+|[;.]$|,\s*(?:or|and)?\s+|\s+(?:or|and)\s+|:\s+|\s+
 NEGATIVE_NAMES = frozenset({"no_expansion", "volatile_state", "metrics_missing", "claim_unbound", "member_down", "every_revision", "imperative", "missing_reference"})  # fmt: skip
 
 
-class Verdict(enum.Enum):
+class ClauseTruth(enum.Enum):
     """Whether a clause holds for an incident."""
 
     HOLDS = "holds"
@@ -161,12 +161,14 @@ def _negated(part: str, concepts: frozenset[str]) -> bool:
     return all(NEGATION.search(part[max(0, start - NEGATION_REACH) : start]) for start in starts)
 
 
-def judge(clause: Clause, traits: Iterable[str], denied: Iterable[str], *, strictly: bool = False) -> Verdict:
+def judge(
+    clause: Clause, traits: Iterable[str], denied: Iterable[str], *, strictly: bool = False
+) -> ClauseTruth:
     """Whether the clause holds: something of it must hold and nothing be denied; strictly, all of it must hold."""
     held, not_held = set(traits), set(denied)
     known = clause.concepts & (held | not_held)
     if not known:
-        return Verdict.UNKNOWN
+        return ClauseTruth.UNKNOWN
     enough = (
         clause.concepts <= held
         if strictly
@@ -175,5 +177,5 @@ def judge(clause: Clause, traits: Iterable[str], denied: Iterable[str], *, stric
     holds = enough and not clause.concepts & not_held
     fails = bool(clause.concepts & not_held) and not clause.concepts & held
     if not holds and not fails:
-        return Verdict.UNKNOWN
-    return Verdict.HOLDS if holds is not clause.negated else Verdict.FAILS
+        return ClauseTruth.UNKNOWN
+    return ClauseTruth.HOLDS if holds is not clause.negated else ClauseTruth.FAILS

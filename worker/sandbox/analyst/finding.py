@@ -10,7 +10,7 @@ from typing import Any
 from worker.domain.values.objects import ObjectRef
 
 
-class Remedy(enum.StrEnum):
+class RemedyKind(enum.StrEnum):
     """Kinds of help, free of any catalog's names for them."""
 
     MORE_MEMORY = "more memory"
@@ -74,7 +74,7 @@ class Finding:
     target: ObjectRef
     certainty: float
     symptoms: tuple[str, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[RemedyKind, ...] = ()
     factors: tuple[str, ...] = ()
     workload: ObjectRef | None = None
     traits: frozenset[str] = frozenset()

@@ -90,7 +90,7 @@ def _settled(facts: Facts) -> bool:
 
 def _verdict(
     transcript: Transcript, facts: Facts, finding: Finding | None, selection: Selection, severity: str
-) -> answer.Verdict:
+) -> answer.AnswerParts:
     places = injection.planted(transcript.seen)
     warnings = (
         [
@@ -99,7 +99,7 @@ def _verdict(
         if places
         else []
     )
-    return answer.Verdict(
+    return answer.AnswerParts(
         incident=transcript.incident,
         finding=finding,
         selection=selection,

@@ -9,9 +9,9 @@ from typing import Any
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import concepts, parameters, past
-from worker.sandbox.analyst.concepts import Verdict
+from worker.sandbox.analyst.concepts import ClauseTruth
 from worker.sandbox.analyst.facts import CatalogAnswer, Facts
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.objections import Objections
 from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 from worker.sandbox.analyst.remedies import GITOPS_SAFE, remedy_of
@@ -34,7 +34,7 @@ class Candidate:
     """
 
     workflow_id: str
-    remedy: Remedy
+    remedy: RemedyKind
     score: float
     texts: dict[str, Any]
     reasons: tuple[str, ...] = ()
@@ -149,9 +149,9 @@ def _call(tool: str, /, **arguments: Any) -> Call:
     return Call(tool, {k: v for k, v in arguments.items() if v not in ("", None)})
 
 
-def _actions(answers: Sequence[CatalogAnswer], finding: Finding) -> list[tuple[str, Remedy]]:
+def _actions(answers: Sequence[CatalogAnswer], finding: Finding) -> list[tuple[str, RemedyKind]]:
     """Action types that could help, the most fitting first."""
-    found: dict[str, Remedy] = {}
+    found: dict[str, RemedyKind] = {}
     for answer in answers:
         if answer.call.name != "list_available_actions":
             continue
@@ -165,7 +165,7 @@ def _actions(answers: Sequence[CatalogAnswer], finding: Finding) -> list[tuple[s
 
 
 def _ranked(
-    actions: Sequence[tuple[str, Remedy]],
+    actions: Sequence[tuple[str, RemedyKind]],
     answers: Sequence[CatalogAnswer],
     finding: Finding,
     facts: Facts,
@@ -243,18 +243,23 @@ def _progress(finding: Finding, facts: Facts, held: set[str], denied: set[str]) 
 
 
 def weigh(
-    identity: str, remedy: Remedy, texts: dict[str, Any], finding: Finding, held: set[str], denied: set[str]
+    identity: str,
+    remedy: RemedyKind,
+    texts: dict[str, Any],
+    finding: Finding,
+    held: set[str],
+    denied: set[str],
 ) -> Candidate | None:
     """How well the texts of a workflow fit; None when they speak against it."""
     if any(
-        concepts.judge(c, held, denied, strictly=True) is Verdict.HOLDS
+        concepts.judge(c, held, denied, strictly=True) is ClauseTruth.HOLDS
         for c in concepts.clauses(str(texts.get("when_not_to_use") or ""))
     ):
         return None
     wanted = concepts.clauses(f"{texts.get('when_to_use') or ''}. {texts.get('preconditions') or ''}")
     verdicts = [concepts.judge(c, held, denied) for c in wanted]
-    holding = [c.text for c, v in zip(wanted, verdicts, strict=True) if v is Verdict.HOLDS]
-    failing = verdicts.count(Verdict.FAILS)
+    holding = [c.text for c, v in zip(wanted, verdicts, strict=True) if v is ClauseTruth.HOLDS]
+    failing = verdicts.count(ClauseTruth.FAILS)
     if (verdicts and not holding) or failing > len(holding):
         return None
     if "gitops" in held and remedy not in GITOPS_SAFE and not texts.get("gitops_aware"):

@@ -12,13 +12,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from schemas.analysis import (
-    Approval,
-    ApprovalFactor,
-    Corroboration,
-    CorroborationSource,
-    ParameterOrigin,
-)
+from schemas.analysis import Approval, ApprovalFactor, Corroboration, CorroborationSource, ParameterOrigin
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT

@@ -59,7 +59,7 @@ class _Result(_Stored):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Group:
+class ProposalGroup:
     """What proposals are counted by. `action` is the action type, or the workflow id where that is not known.
 
     `environment` is empty in results of earlier versions, `corroboration` where nothing was checked.
@@ -71,7 +71,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ProposalCounts:
     """Proposed workflows, and what became of them: `proposed` is the sum of `succeeded`, `failed` and `unknown`.
 
     `would_pass` counts those for which the approval rules required no approval, whether or not that was enforced.
@@ -92,16 +92,16 @@ class OutcomeReport:
     `unreadable` counts messages that are neither a result nor an outcome.
     """
 
-    groups: Mapping[Group, Counts]
-    total: Counts
-    passing: Counts
+    groups: Mapping[ProposalGroup, ProposalCounts]
+    total: ProposalCounts
+    passing: ProposalCounts
     unmatched: int
     unreadable: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    group: Group
+    group: ProposalGroup
     workflow_id: str
     would_pass: bool
     at: datetime
@@ -133,7 +133,7 @@ class Proposals:
             return
         approval, corroboration = result.approval, result.corroboration
         required = approval.required if approval.would_require is None else approval.would_require
-        group = Group(
+        group = ProposalGroup(
             chosen.action_type or chosen.workflow_id,
             result.environment,
             corroboration.by if corroboration else "",
@@ -180,7 +180,7 @@ class Proposals:
 
     def report(self, since: datetime | None = None) -> OutcomeReport:
         """What became of the workflows that were proposed since then."""
-        groups = dict[Group, list[_Assessed]]()
+        groups = dict[ProposalGroup, list[_Assessed]]()
         found = [one for one in self._assessed() if since is None or one.proposal.at >= since]
         for one in found:
             groups.setdefault(one.proposal.group, []).append(one)
@@ -203,9 +203,9 @@ class Proposals:
                 yield _Assessed(proposal, Effect.FAILED if executed.unsuccessful else Effect.UNKNOWN)
 
 
-def _count(found: Sequence[_Assessed]) -> Counts:
+def _count(found: Sequence[_Assessed]) -> ProposalCounts:
     effects = Counter(one.effect for one in found)
-    return Counts(
+    return ProposalCounts(
         proposed=len(found),
         would_pass=sum(one.proposal.would_pass for one in found),
         succeeded=effects[Effect.SUCCEEDED],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig
 from worker.sandbox.analyst.rules import disks, workloads
 from worker.sandbox.analyst.rules.case import Case, short
@@ -29,7 +29,7 @@ class Theme:
     family: str
     told: str
     symptoms: tuple[str, ...]
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[RemedyKind, ...]
     traits: frozenset[str]
     certainty: float = 0.7
 
@@ -40,7 +40,7 @@ THEMES = (
         "fragmentation",
         "more than half of its database file is free space",
         ("EtcdHighFragmentation",),
-        (Remedy.DEFRAGMENT,),
+        (RemedyKind.DEFRAGMENT,),
         frozenset({"fragmentation"}),
         0.78,
     ),
@@ -49,7 +49,7 @@ THEMES = (
         "memory-growth",
         "its memory grows steadily towards the limit",
         ("PredictedOOM", "MemoryLeak", "HighMemoryUsage", "OOMKilled"),
-        (Remedy.RESTART, Remedy.MORE_MEMORY),
+        (RemedyKind.RESTART, RemedyKind.MORE_MEMORY),
         frozenset({"leak"}),
     ),
     Theme(
@@ -57,7 +57,7 @@ THEMES = (
         "cpu",
         "its CPU is throttled at the limit",
         ("CPUThrottling", "CPUThrottlingHigh"),
-        (Remedy.MORE_CPU, Remedy.SCALE_UP),
+        (RemedyKind.MORE_CPU, RemedyKind.SCALE_UP),
         frozenset({"cpu_throttled"}),
     ),
 )  # fmt: skip
@@ -158,7 +158,7 @@ def _claim(case: Case, ref: ObjectRef, text: str) -> Finding | None:
         target=ref,
         certainty=0.8,
         symptoms=("PVCExhaustion", "VolumeFull"),
-        remedies=(Remedy.EXPAND_CLAIM, Remedy.CLEAN_CLAIM),
+        remedies=(RemedyKind.EXPAND_CLAIM, RemedyKind.CLEAN_CLAIM),
         factors=(told,),
         workload=next((workloads.root_workload(case.facts, p) for p in users), None),
         traits=frozenset({"volume_full"}) | volume.traits,

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, controller_of, dig, make_ref
 from worker.sandbox.analyst.rules import claims, drivers, nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -93,7 +93,7 @@ def _held_elsewhere(
         target=holder,
         certainty=0.74,
         symptoms=("FailedMount", "FailedAttachVolume", "MultiAttachError", "PodPending"),
-        remedies=(Remedy.DETACH_VOLUME, Remedy.RESTART_POD),
+        remedies=(RemedyKind.DETACH_VOLUME, RemedyKind.RESTART_POD),
         factors=(told, f"held by {by}"),
         workload=target,
         traits=frozenset({"volume_attached_elsewhere", "claim_holds_data"}),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.rules.rollouts import Change
 
 
@@ -25,7 +25,7 @@ def with_change(finding: Finding, change: Change | None, *, only: Iterable[str] 
         traits.add("healthy_before")
     if change.touches("configMap", "secretName", "configMapRef", "secretRef"):
         traits.add("reference_changed")
-    remedies = tuple(dict.fromkeys([*finding.remedies, Remedy.ROLLBACK, Remedy.REVERT_COMMIT]))
+    remedies = tuple(dict.fromkeys([*finding.remedies, RemedyKind.ROLLBACK, RemedyKind.REVERT_COMMIT]))
     return replace(
         finding,
         summary=f"{finding.summary} The last rollout explains it: {change.told()}.",

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -59,7 +59,11 @@ def _finding(
     told: str, where: str, holder: ObjectRef, workload: ObjectRef, certainty: float, *, expired: bool
 ) -> Finding:
     config_map = holder.kind == "ConfigMap"
-    remedies = (Remedy.FIX_CONFIG,) if config_map else (Remedy.FIX_CERTIFICATE, Remedy.ROTATE_CREDENTIALS)
+    remedies = (
+        (RemedyKind.FIX_CONFIG,)
+        if config_map
+        else (RemedyKind.FIX_CERTIFICATE, RemedyKind.ROTATE_CREDENTIALS)
+    )
     traits = {"crash_on_start"} | ({"certificate_expired"} if expired else set())
     if holder.kind == "Certificate":
         traits |= {"cert_manager", "certificate_not_ready"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import drivers
 from worker.sandbox.analyst.rules.case import Case, short
@@ -129,7 +129,7 @@ def _leaving(facts: Facts, claim: ObjectRef, workload: ObjectRef | None, manifes
         users = ", ".join(_users(facts, claim)) or "a pod"
         told += f": {users} still uses it, and {PROTECTED} keeps it as long"
     return _finding(
-        claim, workload, told, 0.76, {"finalizer"}, (Remedy.REMOVE_FINALIZER, Remedy.RECREATE_CLAIM)
+        claim, workload, told, 0.76, {"finalizer"}, (RemedyKind.REMOVE_FINALIZER, RemedyKind.RECREATE_CLAIM)
     )
 
 
@@ -146,7 +146,7 @@ def _users(facts: Facts, claim: ObjectRef) -> list[str]:
 
 def _finding(
     claim: ObjectRef, workload: ObjectRef | None, told: str, certainty: float, traits: Iterable[str],
-    remedies: tuple[Remedy, ...] = (Remedy.RECREATE_CLAIM,),
+    remedies: tuple[RemedyKind, ...] = (RemedyKind.RECREATE_CLAIM,),
 ) -> Finding:  # fmt: skip
     known = {"claim_unbound", "claim_missing", "storage_backend_down", "claim_holds_data"}
     return Finding(

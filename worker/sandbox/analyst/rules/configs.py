@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -83,7 +83,7 @@ def config_finding(
         target=reference,
         certainty=0.87,
         symptoms=("CrashLoopBackOff",),
-        remedies=(Remedy.FIX_CONFIG,),
+        remedies=(RemedyKind.FIX_CONFIG,),
         factors=(told, cause),
         workload=target,
         traits=frozenset(
@@ -215,7 +215,7 @@ def _missing_key(reference: ObjectRef, target: ObjectRef, name: str, told: str) 
         target=reference,
         certainty=0.78,
         symptoms=("CrashLoopBackOff",),
-        remedies=(Remedy.FIX_CONFIG,),
+        remedies=(RemedyKind.FIX_CONFIG,),
         factors=(told,),
         workload=target,
         traits=frozenset(
@@ -243,7 +243,7 @@ def missing_file_finding(
             target=reference,
             certainty=0.76,
             symptoms=("CrashLoopBackOff",),
-            remedies=(Remedy.FIX_CONFIG, Remedy.RESTORE_REFERENCE),
+            remedies=(RemedyKind.FIX_CONFIG, RemedyKind.RESTORE_REFERENCE),
             factors=(told,),
             workload=target,
             traits=frozenset({"config_content", "template_unchanged", "missing_key", "crash_on_start"}),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Telling, Trouble, plain, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import memory, messages, probes
@@ -93,7 +93,7 @@ def _start_failure(case: Case, pod: Manifest, state: ContainerState, target: Obj
         target=target,
         certainty=0.8,
         symptoms=("CrashLoopBackOff",),
-        remedies=(Remedy.FIX_IMAGE,),
+        remedies=(RemedyKind.FIX_IMAGE,),
         factors=(told,),
         workload=target,
         traits=frozenset({"bad_command"}),

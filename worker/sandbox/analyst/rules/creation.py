@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Trouble, classify
 from worker.sandbox.analyst.refs import as_dict, make_ref
 from worker.sandbox.analyst.rules import certificates, hosts
@@ -104,7 +104,7 @@ def _quota(case: Case, ref: ObjectRef, message: str) -> Finding | None:
     quota = make_ref("ResourceQuota", match[1], ref.namespace)
     case.facts.of(quota)
     told = f"{quota} is exceeded: a new pod of {_workload(case, ref)} requests {match[2]}, used are {match[3]}, the limit is {match[4]}"
-    return _finding(case, ref, told, quota, 0.92, {"quota", "quota_exhausted"}, (Remedy.RAISE_QUOTA,))
+    return _finding(case, ref, told, quota, 0.92, {"quota", "quota_exhausted"}, (RemedyKind.RAISE_QUOTA,))
 
 
 def _limits(case: Case, ref: ObjectRef, message: str) -> Finding | None:
@@ -133,14 +133,16 @@ def _webhook(case: Case, ref: ObjectRef, message: str) -> Finding | None:
                 served = certificates.served_finding(case, behind, service, told, message)
                 if served is not None:
                     return replace(served, symptoms=SYMPTOMS)
-            return _finding(case, ref, told, behind, 0.7, {"webhook"}, (Remedy.FIX_WEBHOOK, Remedy.RESTART))
+            return _finding(
+                case, ref, told, behind, 0.7, {"webhook"}, (RemedyKind.FIX_WEBHOOK, RemedyKind.RESTART)
+            )
     target = make_ref("ValidatingWebhookConfiguration", match[1])
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         for row in case.facts.rows(kind):
             name = row.get("NAME", "")
             if name and (name in match[1] or match[1].split(".")[0] in name):
                 target = make_ref(kind, name)
-    return _finding(case, ref, told, target, 0.7, {"webhook"}, (Remedy.FIX_WEBHOOK,))
+    return _finding(case, ref, told, target, 0.7, {"webhook"}, (RemedyKind.FIX_WEBHOOK,))
 
 
 def _denied(case: Case, ref: ObjectRef, message: str) -> Finding | None:
@@ -148,7 +150,7 @@ def _denied(case: Case, ref: ObjectRef, message: str) -> Finding | None:
         return None
     target = _workload(case, ref)
     told = f"the pods of {target} are refused by a security or admission policy: {short(message)}"
-    finding = _finding(case, ref, told, target, 0.8, {"policy_denied"}, (Remedy.FIX_SECURITY,))
+    finding = _finding(case, ref, told, target, 0.8, {"policy_denied"}, (RemedyKind.FIX_SECURITY,))
     return with_change(finding, last_change(case.facts, target))
 
 
@@ -163,7 +165,7 @@ def _missing(case: Case, ref: ObjectRef, message: str) -> Finding | None:
             missing = build(next(g for g in match.groups() if g))
             told = f"the pods of {_workload(case, ref)} cannot be created: {kind} {missing.name} does not exist (not found)"
             return _finding(
-                case, ref, told, missing, 0.82, {"missing_reference"}, (Remedy.RESTORE_REFERENCE,)
+                case, ref, told, missing, 0.82, {"missing_reference"}, (RemedyKind.RESTORE_REFERENCE,)
             )
     return None
 
@@ -175,7 +177,7 @@ def _finding(
     target: ObjectRef,
     certainty: float,
     traits: set[str],
-    remedies: tuple[Remedy, ...],
+    remedies: tuple[RemedyKind, ...],
 ) -> Finding:
     return Finding(
         family="creation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from worker.domain.cluster.quantities import seconds_between
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -77,7 +77,7 @@ def _stale(
         target=target,
         certainty=0.86 if secrets else 0.7,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.RESTART,),
+        remedies=(RemedyKind.RESTART,),
         factors=(told, since),
         workload=target,
         traits=frozenset({"stale_environment", "credentials_rejected", "pods_running"}),
@@ -93,7 +93,7 @@ def _wrong(told: str, holder: ObjectRef, workload: ObjectRef, certainty: float) 
         target=holder,
         certainty=certainty,
         symptoms=("CrashLoopBackOff", *SYMPTOMS),
-        remedies=(Remedy.ROTATE_CREDENTIALS,),
+        remedies=(RemedyKind.ROTATE_CREDENTIALS,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"credentials_rejected", "crash_on_start"}),

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case, short
@@ -20,15 +20,15 @@ BAD_WHEN_TRUE = re.compile(
     re.IGNORECASE,
 )
 REMEDIES = {
-    "certificate": ((Remedy.FIX_CERTIFICATE,), "certificate"),
-    "issuer": ((Remedy.FIX_CERTIFICATE,), "certificate"),
-    "clusterissuer": ((Remedy.FIX_CERTIFICATE,), "certificate"),
-    "subscription": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
-    "clusterserviceversion": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
-    "installplan": ((Remedy.RESTORE_OPERATOR,), "operator_failed"),
-    "application": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
-    "kustomization": ((Remedy.REVERT_COMMIT,), "gitops_sync"),
-    "helmrelease": ((Remedy.REVERT_COMMIT, Remedy.ROLLBACK), "gitops_sync"),
+    "certificate": ((RemedyKind.FIX_CERTIFICATE,), "certificate"),
+    "issuer": ((RemedyKind.FIX_CERTIFICATE,), "certificate"),
+    "clusterissuer": ((RemedyKind.FIX_CERTIFICATE,), "certificate"),
+    "subscription": ((RemedyKind.RESTORE_OPERATOR,), "operator_failed"),
+    "clusterserviceversion": ((RemedyKind.RESTORE_OPERATOR,), "operator_failed"),
+    "installplan": ((RemedyKind.RESTORE_OPERATOR,), "operator_failed"),
+    "application": ((RemedyKind.REVERT_COMMIT,), "gitops_sync"),
+    "kustomization": ((RemedyKind.REVERT_COMMIT,), "gitops_sync"),
+    "helmrelease": ((RemedyKind.REVERT_COMMIT, RemedyKind.ROLLBACK), "gitops_sync"),
 }
 SICK = frozenset({"Degraded", "Missing", "Error", "Failed"})
 MAX_PARTS = 40
@@ -60,7 +60,7 @@ def diagnose_custom(case: Case, ref: ObjectRef) -> Finding | None:
             ref,
             0.8,
             ("StuckTerminating",),
-            (Remedy.REMOVE_FINALIZER,),
+            (RemedyKind.REMOVE_FINALIZER,),
             (told,),
             None,
             frozenset({"finalizer"}),

@@ -7,7 +7,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import dns, hosts, netpol, services
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -111,7 +111,7 @@ def _misconfigured(facts: Facts, pod: Manifest, consumer: ObjectRef, host: Host,
         summary=f"{sentence(told)}: the setting in {target} is wrong.",
         target=target,
         certainty=0.78,
-        remedies=(Remedy.FIX_CONFIG,) if case_source else (),
+        remedies=(RemedyKind.FIX_CONFIG,) if case_source else (),
         factors=(told,),
         workload=consumer,
         traits=frozenset(

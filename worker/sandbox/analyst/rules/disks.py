@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.configs import PATH, mounted_at
@@ -38,7 +38,7 @@ def disk_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
         target=reference,
         certainty=0.88,
         symptoms=("CrashLoopBackOff", "PVCExhaustion"),
-        remedies=(Remedy.EXPAND_CLAIM, Remedy.CLEAN_CLAIM),
+        remedies=(RemedyKind.EXPAND_CLAIM, RemedyKind.CLEAN_CLAIM),
         factors=(told, where),
         workload=target,
         traits=frozenset({"volume_full"}) | volume.traits,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import make_ref
 from worker.sandbox.analyst.rules.case import Case
 
@@ -24,7 +24,7 @@ def resolver_finding(case: Case, service: ObjectRef) -> Finding | None:
         finding = case.follow(make_ref("Deployment", name, SYSTEM))
         if finding is not None:
             told = f"The Service {service} exists, but its name cannot be resolved: the cluster's DNS is not well."
-            remedies = tuple(dict.fromkeys([*finding.remedies, Remedy.FIX_DNS]))
+            remedies = tuple(dict.fromkeys([*finding.remedies, RemedyKind.FIX_DNS]))
             return replace(
                 finding,
                 summary=f"{told} {finding.summary}",

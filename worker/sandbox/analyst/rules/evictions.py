@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.hosts import owner_in_row
@@ -79,7 +79,7 @@ def culprit_finding(case: Case, node: str, told: str) -> Finding | None:
         target=owner,
         certainty=0.84,
         symptoms=("Evicted",),
-        remedies=(Remedy.SCALE_DOWN, Remedy.CORDON),
+        remedies=(RemedyKind.SCALE_DOWN, RemedyKind.CORDON),
         factors=(told, why, culprit),
         workload=owner,
         traits=frozenset({"hurts_others", "disk_by_pod" if disk else "node_memory"}),
@@ -179,7 +179,7 @@ def _node_level(case: Case, node: str, told: str, message: str, workload: Object
         target=make_ref("Node", node),
         certainty=0.72,
         symptoms=("Evicted",),
-        remedies=(Remedy.CLEAN_NODE, Remedy.CORDON) if disk else (Remedy.CORDON,),
+        remedies=(RemedyKind.CLEAN_NODE, RemedyKind.CORDON) if disk else (RemedyKind.CORDON,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"disk_pressure" if disk else "node_memory"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig
 from worker.sandbox.analyst.rules.case import Case, sentence
 from worker.sandbox.analyst.rules.rollouts import replicas_wanted
@@ -22,14 +22,17 @@ def scaled_down_finding(case: Case, ref: ObjectRef, manifest: Manifest | None) -
         ]
         when = f" (last event: {events[-1].time} {events[-1].message})" if events else ""
         return _finding(
-            ref, f"{ref} is scaled to 0 replicas{when}, so nothing runs", Remedy.SCALE_UP, "scaled_to_zero"
+            ref,
+            f"{ref} is scaled to 0 replicas{when}, so nothing runs",
+            RemedyKind.SCALE_UP,
+            "scaled_to_zero",
         )
     if dig(manifest, "spec", "paused") is True:
-        return _finding(ref, f"the rollout of {ref} is paused", Remedy.RESUME, "paused")
+        return _finding(ref, f"the rollout of {ref} is paused", RemedyKind.RESUME, "paused")
     return None
 
 
-def _finding(ref: ObjectRef, told: str, remedy: Remedy, trait: str) -> Finding:
+def _finding(ref: ObjectRef, told: str, remedy: RemedyKind, trait: str) -> Finding:
     return Finding(
         family="idle",
         summary=f"{sentence(told)}.",

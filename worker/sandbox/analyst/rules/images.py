@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -44,12 +44,12 @@ NEVER = re.compile(r"ErrImageNeverPull|is not present with pull policy of Never"
 PULL = re.compile(
     r"Failed to pull image \"([^\"]+)\"|Back-off pulling image \"([^\"]+)\"|Error: (?:ErrImagePull|ImagePullBackOff)"
 )
-PLAIN: tuple[tuple[re.Pattern[str], str, float, str, tuple[Remedy, ...]], ...] = (
+PLAIN: tuple[tuple[re.Pattern[str], str, float, str, tuple[RemedyKind, ...]], ...] = (
     (RATE, "The registry limits the rate of pulls", 0.8, "rate_limit", ()),
     (PLATFORM, "The image is not built for the architecture of the node", 0.84, "architecture", ()),
-    (NEVER, "imagePullPolicy Never forbids pulling, and the image is not on the node", 0.84, "bad_image", (Remedy.FIX_IMAGE,)),
+    (NEVER, "imagePullPolicy Never forbids pulling, and the image is not on the node", 0.84, "bad_image", (RemedyKind.FIX_IMAGE,)),
     (UNTRUSTED, "The node does not accept the certificate of the registry", 0.8, "registry_unreachable", ()),
-    (DISK, "The disk of the node is full", 0.72, "disk_pressure", (Remedy.CLEAN_NODE,)),
+    (DISK, "The disk of the node is full", 0.72, "disk_pressure", (RemedyKind.CLEAN_NODE,)),
 )  # fmt: skip
 SYMPTOMS = ("ImagePullBackOff", "ErrImagePull")
 DENIED = frozenset({"oom", "config_content", "dependency_down", "insufficient_resources"})
@@ -152,7 +152,7 @@ def _by_access(
         f"{told}. No message tells why; the image name or tag is the first suspect",
         0.62,
         {"bad_image"},
-        (Remedy.FIX_IMAGE,),
+        (RemedyKind.FIX_IMAGE,),
     )
 
 
@@ -165,7 +165,7 @@ def _pull_secret_missing(target: ObjectRef, image: str, name: str, told: str) ->
         target=secret,
         certainty=0.92,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_PULL_SECRET,),
+        remedies=(RemedyKind.FIX_PULL_SECRET,),
         factors=(told, why),
         workload=target,
         traits=frozenset({"pull_secret_missing"}),
@@ -188,7 +188,7 @@ def _rejected(target: ObjectRef, secrets: list[str], told: str) -> Finding:
         target=secret or target,
         certainty=0.84 if secret else 0.76,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_PULL_SECRET,),
+        remedies=(RemedyKind.FIX_PULL_SECRET,),
         factors=(told, why),
         workload=target,
         traits=frozenset({"pull_credentials_rejected"}),
@@ -206,7 +206,9 @@ def _wrong_image(case: Case, target: ObjectRef, image: str, told: str) -> Findin
         target=target,
         certainty=0.88,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_IMAGE, Remedy.ROLLBACK) if not earlier else (Remedy.ROLLBACK, Remedy.FIX_IMAGE),
+        remedies=(RemedyKind.FIX_IMAGE, RemedyKind.ROLLBACK)
+        if not earlier
+        else (RemedyKind.ROLLBACK, RemedyKind.FIX_IMAGE),
         factors=(told,),
         workload=target,
         traits=frozenset({"wrong_tag", "bad_image"}),
@@ -217,7 +219,7 @@ def _wrong_image(case: Case, target: ObjectRef, image: str, told: str) -> Findin
 
 
 def _plain(
-    target: ObjectRef, told: str, certainty: float, traits: set[str], remedies: tuple[Remedy, ...]
+    target: ObjectRef, told: str, certainty: float, traits: set[str], remedies: tuple[RemedyKind, ...]
 ) -> Finding:
     return Finding(
         family="image",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case
 from worker.sandbox.analyst.shapes import annotations_of
@@ -73,7 +73,7 @@ def _finding(ref: ObjectRef, told: str, target: ObjectRef) -> Finding:
         target=target,
         certainty=0.84,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_SERVICE,) if target.kind == "Service" else (),
+        remedies=(RemedyKind.FIX_SERVICE,) if target.kind == "Service" else (),
         factors=(told,),
         workload=ref,
         traits=frozenset({"ingress"}),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_list, controller_of, dig, make_ref
 from worker.sandbox.analyst.rules import images, pods
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -31,7 +31,9 @@ def diagnose_job(case: Case, ref: ObjectRef) -> Finding | None:
     cause = _cause(case, ref, manifest, target)
     symptoms = (reason,) if reason in {"BackoffLimitExceeded", "DeadlineExceeded"} else ()
     if cause is not None:
-        remedies = (*cause.remedies, Remedy.RESTORE_OPERATOR) if _bundle(case.facts, ref) else cause.remedies
+        remedies = (
+            (*cause.remedies, RemedyKind.RESTORE_OPERATOR) if _bundle(case.facts, ref) else cause.remedies
+        )
         return replace(
             cause,
             summary=f"{told}. {cause.summary}",
@@ -99,7 +101,7 @@ def _by_condition(manifest: Manifest, target: ObjectRef, reason: str, told: str)
         target=target,
         certainty=0.7 if late else 0.5,
         symptoms=(reason,) if reason else (),
-        remedies=(Remedy.EXTEND_DEADLINE,) if late else (),
+        remedies=(RemedyKind.EXTEND_DEADLINE,) if late else (),
         factors=(told,),
         workload=target,
         traits=frozenset({"job_failed"} | ({"deadline_too_short"} if late else set())),
@@ -125,7 +127,7 @@ def suspended_finding(case: Case, ref: ObjectRef, manifest: Manifest | None) -> 
     told = (
         f"{ref} is suspended{f'; it last ran at {last}' if last else ''} (received {case.incident.received})"
     )
-    return Finding("suspended", f"{told}: no runs are started.", ref, 0.84, ("CronJobSuspended", "Suspended", "BackoffLimitExceeded"), (Remedy.RESUME,),
+    return Finding("suspended", f"{told}: no runs are started.", ref, 0.84, ("CronJobSuspended", "Suspended", "BackoffLimitExceeded"), (RemedyKind.RESUME,),
                    (told,), ref, frozenset({"suspended"}), frozenset({"oom", "config_content", "template_changed"}))  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def diagnose_cron_job(case: Case, ref: ObjectRef) -> Finding | None:
         last = dig(manifest, "status", "lastScheduleTime")
         since = f" since {last}" if last else ""
         told = f"{ref} starts no run while {job} is active{since} (concurrencyPolicy Forbid): that run does not end"
-        return Finding("cron-blocked", f"{told}.", job, 0.72, (), (Remedy.RERUN_JOB,), (told,), ref)
+        return Finding("cron-blocked", f"{told}.", job, 0.72, (), (RemedyKind.RERUN_JOB,), (told,), ref)
     warnings = [e for e in case.facts.events_of(ref) if e.type == "Warning"]
     if warnings:
         told = f"{ref}: {warnings[-1].reason}: {short(warnings[-1].message)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from worker.domain.cluster.quantities import doubled, quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -37,9 +37,9 @@ def memory_finding(case: Case, pod: Manifest, state: ContainerState, target: Obj
         target=target,
         certainty=0.92,
         symptoms=("OOMKilled",),
-        remedies=(Remedy.MORE_MEMORY, Remedy.ROLLBACK, Remedy.RESTART)
+        remedies=(RemedyKind.MORE_MEMORY, RemedyKind.ROLLBACK, RemedyKind.RESTART)
         if lowered
-        else (Remedy.MORE_MEMORY, Remedy.RESTART),
+        else (RemedyKind.MORE_MEMORY, RemedyKind.RESTART),
         factors=(told, f"memory limit {limit}", *extras),
         workload=target,
         traits=frozenset(traits),
@@ -60,7 +60,7 @@ def _without_limit(told: str, state: ContainerState, target: ObjectRef) -> Findi
         target=target,
         certainty=0.75,
         symptoms=("OOMKilled",),
-        remedies=(Remedy.MORE_MEMORY,),
+        remedies=(RemedyKind.MORE_MEMORY,),
         factors=(told, "no memory limit"),
         workload=target,
         traits=frozenset({"oom", "node_memory"}),

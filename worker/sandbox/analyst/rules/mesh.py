@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case, short
@@ -49,7 +49,7 @@ def _policy(
             target=ref,
             certainty=0.82,
             symptoms=("MeshPolicyDenied", "AuthorizationDenied", "NetworkPolicyBlocked"),
-            remedies=(Remedy.FIX_NETWORK_POLICY,),
+            remedies=(RemedyKind.FIX_NETWORK_POLICY,),
             factors=(told,),
             workload=next(iter(hosts.workloads_behind(case.facts, service)), None),
             traits=frozenset({"mesh_policy"}),

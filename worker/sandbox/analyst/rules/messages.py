@@ -8,7 +8,7 @@ from dataclasses import replace
 from worker.domain.cluster.quantities import doubled
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Telling, Trouble
 from worker.sandbox.analyst.refs import dig
 from worker.sandbox.analyst.rules import (
@@ -89,7 +89,7 @@ def _process_memory(
         target=target,
         certainty=0.75,
         symptoms=("OOMKilled", "CrashLoopBackOff"),
-        remedies=(Remedy.MORE_MEMORY, Remedy.RESTART),
+        remedies=(RemedyKind.MORE_MEMORY, RemedyKind.RESTART),
         factors=(told,),
         workload=target,
         traits=frozenset({"oom"}),
@@ -106,7 +106,7 @@ def _fragmented(case: Case, pod: Manifest, state: ContainerState, target: Object
         target=target,
         certainty=0.78,
         symptoms=("EtcdHighFragmentation", "EtcdDatabaseQuota", "CrashLoopBackOff"),
-        remedies=(Remedy.DEFRAGMENT,),
+        remedies=(RemedyKind.DEFRAGMENT,),
         factors=(told,),
         workload=target,
         traits=frozenset({"fragmentation"}),

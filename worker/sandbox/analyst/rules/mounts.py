@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -26,7 +26,7 @@ CLOSE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingReference:
     """What is missing. `key` is empty when the whole object is."""
 
     kind: str
@@ -34,24 +34,26 @@ class Lack:
     key: str = ""
 
 
-def missing_in(text: str, spec: Manifest) -> Lack | None:
+def missing_in(text: str, spec: Manifest) -> MissingReference | None:
     """The object or key that a message says is missing."""
     match = MISSING.search(text)
     if match is None:
         return None
     if match["key"]:
-        return Lack(
+        return MissingReference(
             "ConfigMap" if match["kind3"].lower() == "configmap" else "Secret", match["name3"], match["key"]
         )
     if match["key2"]:
         key = match["key2"].strip(".,\"'")
         kind = "ConfigMap" if match["kind2"].lower() == "config" else "Secret"
         holder = next((r for r in references(spec) if r.kind == kind and r.key == key), None)
-        return Lack(kind, holder.name, key) if holder else None
+        return MissingReference(kind, holder.name, key) if holder else None
     if match["name4"]:
         holder = next((r for r in references(spec) if r.name == match["name4"]), None)
-        return Lack(holder.kind, holder.name) if holder else None
-    return Lack("ConfigMap" if match["kind"].lower().startswith("config") else "Secret", match["name"])
+        return MissingReference(holder.kind, holder.name) if holder else None
+    return MissingReference(
+        "ConfigMap" if match["kind"].lower().startswith("config") else "Secret", match["name"]
+    )
 
 
 def config_error_finding(
@@ -74,7 +76,7 @@ def config_error_finding(
     return with_change(finding, last_change(case.facts, target))
 
 
-def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: Lack, state: str) -> Finding:
+def lack_finding(case: Case, pod: Manifest, target: ObjectRef, lack: MissingReference, state: str) -> Finding:
     """A slip of the pen in the workload, a rollout that names something new, or an object that was deleted."""
     namespace = str(dig(pod, "metadata", "namespace") or "")
     change = last_change(case.facts, target)
@@ -122,7 +124,9 @@ def _complaint(facts: Facts, maker: ObjectRef) -> str:
     return f"{said[-1].reason}: {short(said[-1].message)}" if said else "see its status"
 
 
-def _lacking(pod: Manifest, target: ObjectRef, lack: Lack, absent: ObjectRef, state: str) -> Finding:
+def _lacking(
+    pod: Manifest, target: ObjectRef, lack: MissingReference, absent: ObjectRef, state: str
+) -> Finding:
     named = (r for r in references(pod_spec(pod)) if (r.kind, r.name) == (lack.kind, lack.name))
     how = next((_told(r) for r in named), "")
     what = f"key {lack.key} in {absent}" if lack.key else str(absent)
@@ -134,7 +138,7 @@ def _lacking(pod: Manifest, target: ObjectRef, lack: Lack, absent: ObjectRef, st
         target=absent,
         certainty=0.84,
         symptoms=mounted if "volume" in how else ("CreateContainerConfigError", "FailedMount", "PodPending"),
-        remedies=(Remedy.RESTORE_REFERENCE,),
+        remedies=(RemedyKind.RESTORE_REFERENCE,),
         factors=(told,),
         workload=target,
         traits=frozenset({"missing_key" if lack.key else "missing_reference"}),
@@ -151,7 +155,7 @@ def _told(reference: Reference) -> str:
     return f"{reference.how}{f' mounted at {reference.mount}' if reference.mount else ''}"
 
 
-def _similar(facts: Facts, lack: Lack, namespace: str) -> str:
+def _similar(facts: Facts, lack: MissingReference, namespace: str) -> str:
     """An object of the kind with a name like the missing one; Secrets are never listed."""
     if lack.kind == "Secret":
         return ""

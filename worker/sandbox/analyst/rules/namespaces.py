@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Telling, classify, telling_lines
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules import alerts, hosts, messages, policies, workloads
@@ -36,7 +36,7 @@ def _terminating(ref: ObjectRef, manifest: Manifest) -> Finding:
         )
     ]
     told = f"{ref} is stuck in Terminating: {short(' '.join(s for s in said if s)) or as_list(dig(manifest, 'spec', 'finalizers'))}"
-    return Finding("finalizer", f"{told}.", ref, 0.82, ("NamespaceTerminatingStuck", "StuckTerminating"), (Remedy.REMOVE_FINALIZER,), (told,), None,
+    return Finding("finalizer", f"{told}.", ref, 0.82, ("NamespaceTerminatingStuck", "StuckTerminating"), (RemedyKind.REMOVE_FINALIZER,), (told,), None,
                    frozenset({"finalizer"}), frozenset({"oom", "config_content", "template_changed"}))  # fmt: skip
 
 

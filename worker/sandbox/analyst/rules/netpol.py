@@ -6,7 +6,7 @@ from typing import Any
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import hosts
 from worker.sandbox.analyst.rules.case import Case
@@ -174,7 +174,7 @@ def _finding(policy: Manifest, why: str, workload: ObjectRef | None) -> Finding:
         target=ref,
         certainty=0.84,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_NETWORK_POLICY,),
+        remedies=(RemedyKind.FIX_NETWORK_POLICY,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"network_policy"}),

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules import evictions
 from worker.sandbox.analyst.rules.case import Case, short
@@ -76,7 +76,7 @@ def unready_finding(case: Case, name: str, *, seen: str) -> Finding | None:
         target=ref,
         certainty=0.9,
         symptoms=("NodeNotReady",),
-        remedies=(Remedy.DRAIN, Remedy.RESTART_NODE_AGENT, Remedy.CORDON),
+        remedies=(RemedyKind.DRAIN, RemedyKind.RESTART_NODE_AGENT, RemedyKind.CORDON),
         factors=(told, why, *pressure),
         workload=None,
         traits=frozenset({"node_failure", "node_not_ready", "persistent"}),
@@ -99,7 +99,11 @@ def pressure_finding(case: Case, ref: ObjectRef) -> Finding | None:
     if culprit is not None:
         return culprit
     disk = kinds[0] == "DiskPressure"
-    remedies = (Remedy.CLEAN_NODE, Remedy.CORDON, Remedy.DRAIN) if disk else (Remedy.CORDON, Remedy.DRAIN)
+    remedies = (
+        (RemedyKind.CLEAN_NODE, RemedyKind.CORDON, RemedyKind.DRAIN)
+        if disk
+        else (RemedyKind.CORDON, RemedyKind.DRAIN)
+    )
     return Finding(
         family="node-pressure",
         summary=f"{told}. No single pod stands out{': images, logs and temporary files use the disk' if disk else ''}.",
@@ -125,7 +129,7 @@ def _reported_problem(ref: ObjectRef, manifest: Manifest) -> Finding | None:
             and PROBLEMS.search(str(entry.get("type")))
         ):
             told = f"{ref} reports {entry.get('type')}: {short(str(entry.get('message') or ''))}"
-            return Finding("node-problem", f"{told}.", ref, 0.78, (str(entry.get("type")), "NodeNotReady"), (Remedy.DRAIN, Remedy.CORDON),
+            return Finding("node-problem", f"{told}.", ref, 0.78, (str(entry.get("type")), "NodeNotReady"), (RemedyKind.DRAIN, RemedyKind.CORDON),
                            (told,), None, frozenset({"node_failure"}), frozenset({"oom", "config_content"}), {"node": ref.name})  # fmt: skip
     return None
 
@@ -134,5 +138,5 @@ def _cordoned(ref: ObjectRef, manifest: Manifest) -> Finding | None:
     if dig(manifest, "spec", "unschedulable") is not True:
         return None
     told = f"{ref} is cordoned: it takes no new pods"
-    return Finding("cordoned", f"{told}.", ref, 0.62, ("NodeUnschedulable", "FailedScheduling"), (Remedy.UNCORDON,), (told,), None,
+    return Finding("cordoned", f"{told}.", ref, 0.62, ("NodeUnschedulable", "FailedScheduling"), (RemedyKind.UNCORDON,), (told,), None,
                    frozenset({"cordoned"}), frozenset({"oom"}), {"node": ref.name})  # fmt: skip

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -32,7 +32,7 @@ def rbac_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
         target=holder,
         certainty=0.74,
         symptoms=("CrashLoopBackOff", "Forbidden"),
-        remedies=(Remedy.FIX_RBAC,),
+        remedies=(RemedyKind.FIX_RBAC,),
         factors=(told,),
         workload=target,
         traits=frozenset({"rbac"}),
@@ -67,7 +67,7 @@ def file_finding(case: Case, pod: Manifest, state: ContainerState, target: Objec
         target=target,
         certainty=0.7,
         symptoms=("CrashLoopBackOff",),
-        remedies=(Remedy.FIX_SECURITY,),
+        remedies=(RemedyKind.FIX_SECURITY,),
         factors=(told,),
         workload=target,
         traits=frozenset({"permission"}),

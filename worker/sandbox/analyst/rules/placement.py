@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules import nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -90,7 +90,7 @@ def _tainted(case: Case, target: ObjectRef, taint: tuple[str, str], message: str
         target=node or target,
         certainty=0.84,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.UNTAINT, Remedy.FIX_PLACEMENT),
+        remedies=(RemedyKind.UNTAINT, RemedyKind.FIX_PLACEMENT),
         factors=(told,),
         workload=target,
         traits=frozenset({"taint"}),
@@ -126,7 +126,7 @@ def _node_state(case: Case, target: ObjectRef, state: str, message: str) -> Find
         if "SchedulingDisabled" in row.get("STATUS", "") and state == "cordoned":
             told = f"Node {name} is cordoned (unschedulable), and no other node takes the pods of {target}"
             return Finding("cordoned", f"{told}: {short(message, 160)}.", make_ref("Node", name), 0.8, SYMPTOMS,
-                           (Remedy.UNCORDON,), (told,), target, frozenset({"cordoned"}),
+                           (RemedyKind.UNCORDON,), (told,), target, frozenset({"cordoned"}),
                            frozenset({"oom", "affinity", "claim_unbound", "quota"}), {"node": name})  # fmt: skip
         if "Pressure=True" in row.get("CONDITIONS", ""):
             pressed = nodes.pressure_finding(case, make_ref("Node", name))
@@ -171,7 +171,7 @@ def _finding(
         target=target,
         certainty=certainty,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_PLACEMENT,),
+        remedies=(RemedyKind.FIX_PLACEMENT,),
         factors=(told,),
         workload=target,
         traits=frozenset(traits),

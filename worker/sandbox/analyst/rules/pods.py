@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_list, dig, make_ref
 from worker.sandbox.analyst.rules import (
     crashes,
@@ -165,7 +165,7 @@ def stuck_finding(pod: Manifest, workload: ObjectRef | None) -> Finding | None:
         target=me,
         certainty=0.8,
         symptoms=("PodTerminatingStuck", "StuckTerminating", "PodPending"),
-        remedies=(Remedy.REMOVE_FINALIZER,),
+        remedies=(RemedyKind.REMOVE_FINALIZER,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"finalizer"}),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case, short
@@ -46,7 +46,7 @@ def diagnose_budget(case: Case, ref: ObjectRef) -> Finding | None:
         target=ref,
         certainty=0.9,
         symptoms=("PodDisruptionBudgetAtLimit", "PDBBlocked", "DrainBlocked"),
-        remedies=(Remedy.RELAX_PDB, Remedy.SCALE_UP),
+        remedies=(RemedyKind.RELAX_PDB, RemedyKind.SCALE_UP),
         factors=(told,),
         workload=workload,
         traits=frozenset({"pdb_at_limit", "pods_healthy", "pdb_blocks"}),
@@ -101,7 +101,7 @@ def diagnose_autoscaler(case: Case, ref: ObjectRef) -> Finding | None:
     if able.get("status") == "False":
         told = f"{ref} cannot scale {workload}: {able.get('reason')}: {short(str(able.get('message') or ''))}"
         case.facts.of(workload)
-        return _hpa(ref, workload, told, 0.78, {"hpa_target_missing"}, (Remedy.FIX_METRICS,))
+        return _hpa(ref, workload, told, 0.78, {"hpa_target_missing"}, (RemedyKind.FIX_METRICS,))
     if active.get("status") == "False":
         return _without_metrics(case, ref, workload, active)
     return _at_ceiling(case, ref, workload, manifest)
@@ -126,7 +126,7 @@ def _without_metrics(case: Case, ref: ObjectRef, workload: ObjectRef, active: Ma
     cause = case.follow(make_ref("Deployment", "metrics-server", "kube-system"))
     if cause is not None:
         return cause
-    return _hpa(ref, workload, told, 0.66, {"metrics_missing"}, (Remedy.FIX_METRICS,))
+    return _hpa(ref, workload, told, 0.66, {"metrics_missing"}, (RemedyKind.FIX_METRICS,))
 
 
 def _at_ceiling(case: Case, ref: ObjectRef, workload: ObjectRef, manifest: Manifest) -> Finding | None:
@@ -148,7 +148,7 @@ def _at_ceiling(case: Case, ref: ObjectRef, workload: ObjectRef, manifest: Manif
         target=ref,
         certainty=0.9,
         symptoms=("HPAMaxedOut", "HPAAtMaxReplicas", "HighCPU"),
-        remedies=(Remedy.RAISE_HPA, Remedy.SCALE_UP),
+        remedies=(RemedyKind.RAISE_HPA, RemedyKind.SCALE_UP),
         factors=(told,),
         workload=workload,
         traits=frozenset({"hpa_at_max", "honest_load", "pods_healthy"}),
@@ -198,7 +198,7 @@ def _hpa(
     told: str,
     certainty: float,
     traits: Iterable[str],
-    remedies: tuple[Remedy, ...],
+    remedies: tuple[RemedyKind, ...],
 ) -> Finding:
     return Finding("hpa", f"{told}.", target, certainty, ("HPAMetricsMissing", "FailedGetResourceMetric"), remedies, (told,), workload,
                    frozenset(traits), frozenset({"honest_load", "hpa_at_max", "oom", "template_changed"}))  # fmt: skip
@@ -221,7 +221,7 @@ def diagnose_quota(case: Case, ref: ObjectRef) -> Finding | None:
     if not refused:
         case.facts.ask_events(ref.namespace)
     seen = f" New pods are refused: {short(refused[0].message)}." if refused else ""
-    return Finding("quota", f"{told}.{seen}", ref, 0.86, ("FailedCreate", "QuotaExceeded", "ResourceQuotaExceeded", "PodPending"), (Remedy.RAISE_QUOTA,),
+    return Finding("quota", f"{told}.{seen}", ref, 0.86, ("FailedCreate", "QuotaExceeded", "ResourceQuotaExceeded", "PodPending"), (RemedyKind.RAISE_QUOTA,),
                    (told,), None, frozenset({"quota", "quota_exhausted"}), frozenset({"oom", "oom_own_limit", "config_content", "insufficient_resources"}))  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Trouble, classify
 from worker.sandbox.analyst.refs import as_dict, dig, make_ref
 from worker.sandbox.analyst.rules import hosts
@@ -49,7 +49,7 @@ def pool_finding(
         target=ref,
         certainty=0.84,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.SCALE_DOWN, Remedy.RESTART, Remedy.MORE_CONNECTIONS),
+        remedies=(RemedyKind.SCALE_DOWN, RemedyKind.RESTART, RemedyKind.MORE_CONNECTIONS),
         factors=(told, held),
         workload=ref,
         traits=frozenset({"pool_exhausted", "leaking_client", "hurts_others"}),
@@ -67,7 +67,7 @@ def _at_limit(
         target=config or server,
         certainty=0.72,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.MORE_CONNECTIONS,),
+        remedies=(RemedyKind.MORE_CONNECTIONS,),
         factors=(told, f"seen at {seen_at}"),
         workload=server,
         traits=frozenset({"pool_exhausted", "honest_load"}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules.case import Case, sentence, short
 from worker.sandbox.analyst.rules.causes import with_change
@@ -64,7 +64,7 @@ def probe_finding(
         target=target,
         certainty=_certainty(change, wrong=wrong),
         symptoms=_symptoms(case, target, failure),
-        remedies=(Remedy.FIX_PROBE,),
+        remedies=(RemedyKind.FIX_PROBE,),
         factors=(told, why),
         workload=target,
         traits=frozenset({"probe", "wrong_probe"} if wrong else {"probe"}),

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.cluster.quantities import seconds_between
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import make_ref
 from worker.sandbox.analyst.rules import workloads
 from worker.sandbox.analyst.rules.case import Case
@@ -83,7 +83,7 @@ def _node(case: Case, ref: ObjectRef) -> Finding | None:
     drops = sum(e.count for e in case.facts.events_of(ref) if e.reason == "NodeNotReady")
     if drops > FLAPS:
         told = f"{ref} is ready now, but went NotReady {drops} times"
-        return Finding("node-flapping", f"{told}: it comes and goes.", ref, 0.72, ("NodeNotReady",), (Remedy.CORDON, Remedy.DRAIN), (told,), None,
+        return Finding("node-flapping", f"{told}: it comes and goes.", ref, 0.72, ("NodeNotReady",), (RemedyKind.CORDON, RemedyKind.DRAIN), (told,), None,
                        frozenset({"node_failure", "investigation_only"}), frozenset({"oom", "config_content"}), {"node": ref.name})  # fmt: skip
     told = f"{ref} is Ready again since {ready.get('lastTransitionTime')}"
     return Finding(

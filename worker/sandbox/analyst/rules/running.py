@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.loglines import Trouble, telling_lines
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import hosts, messages, netpol
@@ -124,5 +124,5 @@ def _recent_rollout(case: Case, ref: ObjectRef) -> Finding | None:
         return None
     told = f"errors of {ref} began after its rollout at {change.at}"
     finding = Finding("regression", f"{sentence(told)}.", make_ref(ref.kind, ref.name, ref.namespace), 0.74, ("ErrorBudgetBurn", "HighErrorRate"),
-                      (Remedy.ROLLBACK,), (told,), ref, frozenset({"error_budget"}), frozenset({"oom", "dependency_down", "config_content", "external_dependency"}))  # fmt: skip
+                      (RemedyKind.ROLLBACK,), (told,), ref, frozenset({"error_budget"}), frozenset({"oom", "dependency_down", "config_content", "external_dependency"}))  # fmt: skip
     return with_change(finding, change)

@@ -6,7 +6,7 @@ import re
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import dig, make_ref
 from worker.sandbox.analyst.rules import attach, mounts, nodes
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -75,7 +75,7 @@ def _sandbox(case: Case, pod: Manifest, target: ObjectRef, message: str) -> Find
         target=make_ref("Node", node),
         certainty=0.7,
         symptoms=("PodPending", "FailedCreatePodSandBox", "NetworkNotReady"),
-        remedies=(Remedy.RESTART_NODE_AGENT, Remedy.CORDON),
+        remedies=(RemedyKind.RESTART_NODE_AGENT, RemedyKind.CORDON),
         factors=(told,),
         workload=target,
         traits=frozenset({"node_network"}),

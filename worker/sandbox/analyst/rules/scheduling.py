@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from worker.domain.cluster.quantities import quantity
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import claims, placement
 from worker.sandbox.analyst.rules.case import Case, sentence, short
@@ -24,7 +24,7 @@ SYMPTOMS = ("FailedScheduling", "PodPending", "Unschedulable")
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class ResourceShortage:
     """A resource that the nodes do not have: what the pod asks for, and the largest node's share of it."""
 
     resource: str
@@ -105,7 +105,7 @@ def requests_of(pod: Manifest) -> dict[str, float]:
     return total
 
 
-def lacking(facts: Facts, pod: Manifest, message: str) -> list[Lack]:
+def lacking(facts: Facts, pod: Manifest, message: str) -> list[ResourceShortage]:
     """Resources that are short, as the scheduler says and as the nodes show."""
     wanted = requests_of(pod)
     found = []
@@ -114,9 +114,11 @@ def lacking(facts: Facts, pod: Manifest, message: str) -> list[Lack]:
         largest = _largest(facts, name)
         request = wanted.get(name, 0.0)
         too_big = largest is not None and request > largest
-        found.append(Lack(name, _shown(pod, name), "" if largest is None else f"{largest:g}", too_big))
+        found.append(
+            ResourceShortage(name, _shown(pod, name), "" if largest is None else f"{largest:g}", too_big)
+        )
     if TOO_MANY.search(message):
-        found.append(Lack("pods", "1", "", too_big=False))
+        found.append(ResourceShortage("pods", "1", "", too_big=False))
     return list({lack.resource: lack for lack in found}.values())
 
 
@@ -142,7 +144,7 @@ def _shown(pod: Manifest, resource: str) -> str:
     return ""
 
 
-def _no_room(case: Case, target: ObjectRef, lacks: list[Lack], message: str) -> Finding:
+def _no_room(case: Case, target: ObjectRef, lacks: list[ResourceShortage], message: str) -> Finding:
     parts = []
     for lack in lacks:
         part = f"insufficient {lack.resource}"
@@ -159,7 +161,7 @@ def _no_room(case: Case, target: ObjectRef, lacks: list[Lack], message: str) -> 
         target=target,
         certainty=0.86,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.ADD_NODE, Remedy.FIX_PLACEMENT),
+        remedies=(RemedyKind.ADD_NODE, RemedyKind.FIX_PLACEMENT),
         factors=(told,),
         workload=target,
         traits=frozenset(

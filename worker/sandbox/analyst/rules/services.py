@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst.facts import Facts, Manifest
-from worker.sandbox.analyst.finding import Finding, Remedy
+from worker.sandbox.analyst.finding import Finding, RemedyKind
 from worker.sandbox.analyst.refs import as_dict, as_list, dig, make_ref
 from worker.sandbox.analyst.rules import hosts, idle
 from worker.sandbox.analyst.rules.case import Case, short
@@ -86,7 +86,7 @@ def selection_finding(case: Case, service: ObjectRef) -> Finding | None:
         target=service,
         certainty=0.86,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_SERVICE,),
+        remedies=(RemedyKind.FIX_SERVICE,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"selector_mismatch"}),
@@ -149,7 +149,7 @@ def _wrong_target_port(facts: Facts, service: ObjectRef, manifest: Manifest) -> 
                     target=service,
                     certainty=0.82,
                     symptoms=SYMPTOMS,
-                    remedies=(Remedy.FIX_SERVICE,),
+                    remedies=(RemedyKind.FIX_SERVICE,),
                     factors=(told,),
                     workload=workload,
                     traits=frozenset({"port_mismatch"}),
@@ -166,7 +166,7 @@ def missing_service(service: ObjectRef, workload: ObjectRef | None, told: str) -
         target=service,
         certainty=0.76,
         symptoms=SYMPTOMS,
-        remedies=(Remedy.FIX_SERVICE,),
+        remedies=(RemedyKind.FIX_SERVICE,),
         factors=(told,),
         workload=workload,
         traits=frozenset({"service_missing"}),

@@ -12,9 +12,9 @@ from schemas import samples
 from schemas.analysis import Approval, Corroboration
 from tests.fakes.proposals import ACTION, PASSES, WORKFLOW, outcome, result
 from worker.domain.values.remediations import TrackRecord
-from worker.domain.verdict.approval.track_record import Counts, Group, Proposals
+from worker.domain.verdict.approval.track_record import ProposalCounts, ProposalGroup, Proposals
 
-STAGING = Group(ACTION, "staging", "rules")
+STAGING = ProposalGroup(ACTION, "staging", "rules")
 REQUIRES = Approval(required=True)
 
 
@@ -32,15 +32,15 @@ def collected(*pairs):
 @pytest.mark.parametrize(
     ("executed", "counts"),
     [
-        (outcome(), Counts(1, 1, succeeded=1)),
-        (outcome(outcome="failed"), Counts(1, 1, failed=1)),
-        (outcome(signal_resolved=False), Counts(1, 1, failed=1)),
-        (outcome(outcome="cancelled"), Counts(1, 1, unknown=1)),
-        (outcome(signal_resolved=None, effectiveness_score=None), Counts(1, 1, unknown=1)),
-        (outcome(assessment_reason="SpecDrift"), Counts(1, 1, unknown=1)),
-        (outcome(workflow_id="by-hand-v1"), Counts(1, 1, unknown=1)),
-        (outcome(workflow_id="by-hand-v1", outcome="failed"), Counts(1, 1, unknown=1)),
-        (None, Counts(1, 1, unknown=1)),
+        (outcome(), ProposalCounts(1, 1, succeeded=1)),
+        (outcome(outcome="failed"), ProposalCounts(1, 1, failed=1)),
+        (outcome(signal_resolved=False), ProposalCounts(1, 1, failed=1)),
+        (outcome(outcome="cancelled"), ProposalCounts(1, 1, unknown=1)),
+        (outcome(signal_resolved=None, effectiveness_score=None), ProposalCounts(1, 1, unknown=1)),
+        (outcome(assessment_reason="SpecDrift"), ProposalCounts(1, 1, unknown=1)),
+        (outcome(workflow_id="by-hand-v1"), ProposalCounts(1, 1, unknown=1)),
+        (outcome(workflow_id="by-hand-v1", outcome="failed"), ProposalCounts(1, 1, unknown=1)),
+        (None, ProposalCounts(1, 1, unknown=1)),
     ],
 )
 def test_only_what_is_known_of_the_proposed_workflow_counts(executed, counts):
@@ -73,26 +73,26 @@ def test_proposals_are_counted_by_action_environment_and_corroboration():
         (result(corroboration=None), None),
     )
     assert {
-        Group(ACTION, "production", "rules"): Counts(1, 1, unknown=1),
-        Group(ACTION, "staging", ""): Counts(1, 1, unknown=1),
-        Group(ACTION, "staging", "none"): Counts(1, 0, succeeded=1),
-        STAGING: Counts(2, 2, succeeded=1, failed=1),
+        ProposalGroup(ACTION, "production", "rules"): ProposalCounts(1, 1, unknown=1),
+        ProposalGroup(ACTION, "staging", ""): ProposalCounts(1, 1, unknown=1),
+        ProposalGroup(ACTION, "staging", "none"): ProposalCounts(1, 0, succeeded=1),
+        STAGING: ProposalCounts(2, 2, succeeded=1, failed=1),
     } == made.report().groups
     assert list(made.report().groups) == sorted(made.report().groups)
-    assert Counts(5, 4, succeeded=2, failed=1, unknown=2) == made.report().total
-    assert Counts(4, 4, succeeded=1, failed=1, unknown=2) == made.report().passing
+    assert ProposalCounts(5, 4, succeeded=2, failed=1, unknown=2) == made.report().total
+    assert ProposalCounts(4, 4, succeeded=1, failed=1, unknown=2) == made.report().passing
     assert TrackRecord(4, 2, 1) == made.track_records()[ACTION, "staging"]
 
 
 def test_a_result_without_a_workflow_proposes_nothing():
     review = samples.review().model_dump_json().encode()
     report = collected((review, outcome()), (None, outcome())).report()
-    assert (Counts(), {}, 2) == (report.total, report.groups, report.unmatched)
+    assert (ProposalCounts(), {}, 2) == (report.total, report.groups, report.unmatched)
 
 
 def test_a_workflow_without_an_action_type_is_counted_by_its_id():
     chosen = samples.completed().selected_workflow.model_copy(update={"action_type": ""})
-    assert [Group(WORKFLOW, "staging", "rules")] == list(
+    assert [ProposalGroup(WORKFLOW, "staging", "rules")] == list(
         collected((result(selected_workflow=chosen), None)).report().groups
     )
 
@@ -103,19 +103,19 @@ def test_the_last_message_of_a_request_counts():
     made.add_result("rr-1", samples.review().model_dump_json().encode())
     made.add_result("rr-1", result())
     made.add_outcome("rr-1", outcome())
-    assert Counts(1, 1, succeeded=1) == made.report().total
+    assert ProposalCounts(1, 1, succeeded=1) == made.report().total
     made.add_result("rr-1", samples.review().model_dump_json().encode())
-    assert Counts() == made.report().total
+    assert ProposalCounts() == made.report().total
 
 
 def test_what_is_older_is_left_out_of_the_report_or_forgotten():
     at = samples.completed().completed_at
     made = collected((result(), outcome()), (result(completed_at=at + timedelta(days=1)), None))
     later = at + timedelta(hours=1)
-    assert Counts(1, 1, unknown=1) == made.report(later).total
+    assert ProposalCounts(1, 1, unknown=1) == made.report(later).total
     assert 2 == made.report(at).total.proposed
     made.forget(later)
-    assert Counts(1, 1, unknown=1) == made.report().total
+    assert ProposalCounts(1, 1, unknown=1) == made.report().total
     assert 1 == made.report().unmatched
 
 
@@ -123,7 +123,7 @@ def test_results_of_other_versions_can_be_read():
     old = b'{"completed_at": "2026-03-01T12:00:00Z", "approval": {"required": true}, "selected_workflow": {"workflow_id": "w"}}'
     new = b'{"completed_at": "2026-03-01T12:00:00Z", "approval": {"required": false}, "status": "invented"}'
     report = collected((old, None), (new, None)).report()
-    assert {Group("w", "", ""): Counts(1, 0, unknown=1)} == report.groups
+    assert {ProposalGroup("w", "", ""): ProposalCounts(1, 0, unknown=1)} == report.groups
     assert 0 == report.unreadable
 
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_counted(messages):
     for is_result, body in messages:
         (made.add_result if is_result else made.add_outcome)("rr-1", body)
     assert len(messages) == made.report().unreadable
-    assert Counts() == made.report().total
+    assert ProposalCounts() == made.report().total
 
 
 EXECUTIONS = st.sampled_from([None, outcome(), outcome(outcome="failed"), outcome(outcome="cancelled")])
