@@ -101,7 +101,7 @@ Rights = tuple[tuple[str, ...], tuple[str, ...]]
 
 def _worker(s: Subjects) -> Rights:
     journal, cancel, history = s.journal_bucket, s.cancel_bucket, s.history_bucket
-    read = [s.requests_stream, s.dlq_stream, s.results_stream, s.outcomes_stream]
+    read = [s.requests_stream, s.results_stream, s.outcomes_stream]
     read += [f"KV_{journal}", f"KV_{cancel}", f"KV_{history}", f"OBJ_{journal}"]
     asked = [
         *s.result_subjects(),

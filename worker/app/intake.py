@@ -140,6 +140,7 @@ class Intake:
                 self.dlq_stream,
                 self.advisories,
                 handlers.advisories,
+                removes_acked=False,
                 ack_wait_seconds=self.ack_wait_seconds,
             )
         )

@@ -76,6 +76,7 @@ class OpenGate:
 class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
+    With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very message.
     Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server.
     `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after `fallback_seconds`,
     one that was cancelled by drain after `nak_seconds`.
@@ -95,6 +96,7 @@ class Pump:
         fallback_seconds: float = UNDECIDED_SECONDS,
         settle_seconds: float = SETTLE_PATIENCE_SECONDS,
         grace_seconds: float = RECONNECT_GRACE_SECONDS,
+        removes_acked: bool = True,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.lane = lane
@@ -108,7 +110,7 @@ class Pump:
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
         self._reconnects, self._quiet_until, self._beat_due = nc.stats["reconnects"], 0.0, False
-        self._grace_seconds = grace_seconds
+        self._grace_seconds, self._removes_acked = grace_seconds, removes_acked
         self._started = self._stopping = False
         self._stalled = ""
         self._messages = FencedStream(nc, stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
@@ -310,8 +312,7 @@ class Pump:
                 problem = DISCONNECTED
                 break
             try:
-                stored = await self._messages.at(message.sequence)
-                if stored is None or not message.matches(MessageId(stored.sequence, stored.stored_at)):
+                if self._removes_acked and not await self._is_stored(message):
                     # In a stream created anew the ack would remove another message with this sequence.
                     problem = "the stream no longer holds this message"
                     break
@@ -329,6 +330,10 @@ class Pump:
             else:
                 return
         log.warning("not_settled", fate=how.fate, sequence=message.sequence, error=problem)
+
+    async def _is_stored(self, message: MessageId) -> bool:
+        stored = await self._messages.at(message.sequence)
+        return stored is not None and message.matches(MessageId(stored.sequence, stored.stored_at))
 
 
 def _delivery(msg: Msg) -> Delivery:
