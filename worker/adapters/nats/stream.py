@@ -247,9 +247,8 @@ class FencedStream:
 
         async def attempt() -> bytes:
             with self._translated():
-                return (
-                    await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
-                ).data
+                reply = await self._nc.request(f"{self._api_prefix}.{api_path}", timeout=REQUEST_SECONDS)
+            return reply.data
 
         return await self._patiently(f"read {self._stream}", attempt)
 
