@@ -56,6 +56,7 @@ class StrandedRequests:
     ) -> None:
         self._requests, self._handler, self._subjects = requests, handler, subjects
         self._report = report
+        self._under_way: set[int] = set()
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         """Settle an advisory: done when its request is answered or dead-lettered, and out of the queue."""
@@ -108,6 +109,15 @@ class StrandedRequests:
         report.problem = ""
 
     async def _dead_letter(self, stored: StoredRequest, deliveries: int) -> None:
+        if stored.sequence in self._under_way:  # an advisory and the sweep may find it at the same time
+            return
+        self._under_way.add(stored.sequence)
+        try:
+            await self._dead_letter_and_remove(stored, deliveries)
+        finally:
+            self._under_way.discard(stored.sequence)
+
+    async def _dead_letter_and_remove(self, stored: StoredRequest, deliveries: int) -> None:
         parsed = self._subjects.parse_request(stored.subject)
         lane, stream = parsed[1] if parsed else DEFAULT_LANE, self._subjects.requests_stream
         with structlog.contextvars.bound_contextvars(stream=stream, sequence=stored.sequence):

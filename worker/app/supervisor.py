@@ -12,6 +12,8 @@ import structlog
 
 log = structlog.stdlib.get_logger(__name__)
 
+CANCEL_AGAIN_SECONDS = 0.5
+
 
 @dataclass(slots=True)
 class Supervisor:
@@ -42,5 +44,8 @@ class Supervisor:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait({task})
+            while (
+                not task.done()
+            ):  # a cancellation that meets the end of a call can be lost in it (asyncio.wait_for)
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCEL_AGAIN_SECONDS)
