@@ -140,13 +140,21 @@ class Evaluator:
             return None
         if process.stdin is not None:
             process.stdin.close()
-        if not hung:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    return await process.wait()
-        with suppress(ProcessLookupError):
-            process.kill()
-        return await process.wait()
+        try:
+            if not hung:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(END_SECONDS):
+                        return await process.wait()
+            return await _killed(process)
+        except asyncio.CancelledError:  # nobody else knows the process any more
+            await _killed(process)
+            raise
+
+
+async def _killed(process: Process) -> int:
+    with suppress(ProcessLookupError):
+        process.kill()
+    return await process.wait()
 
 
 @contextmanager
