@@ -48,35 +48,14 @@ class Commands(TyperGroup):
             raise
 
 
-CANCEL_AGAIN_SECONDS = 10.0
-"""Longer than a command needs to close what it has opened."""
-
-
 def run(work: Coroutine[Any, Any, int]) -> None:
     """Run to the end and exit with the code it returns; see `reported`."""
     try:
         with reported():
-            code = asyncio.run(_interruptible(work))
+            code = asyncio.run(work)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     raise typer.Exit(code)
-
-
-async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """The work, cancelled again after a while when Ctrl-C did not end it.
-
-    `asyncio.run` cancels once; on Python 3.11 `asyncio.wait_for` loses a cancellation that meets the end of its call.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=CANCEL_AGAIN_SECONDS)
-        if task.cancelled():
-            raise
-        return task.result()
 
 
 @contextmanager
