@@ -233,6 +233,8 @@ async def test_an_interrupted_wait_says_that_the_request_is_kept(place):
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
+        # a job that a shell starts in the background ignores it, and so would this process
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     process.stdin.write(incident("rr-1"))
     process.stdin.write_eof()
