@@ -295,9 +295,9 @@ class PlaybooksApi:
 
     async def confirm(
         self,
-        exchange: Exchange,  # noqa: ARG002 - this API cannot confirm one
+        exchange: Exchange,  # noqa: ARG002 - this API cannot confirm a workflow
         workflow: Workflow,
-        context: SelectionContext,  # noqa: ARG002
+        context: SelectionContext,  # noqa: ARG002 - this API cannot confirm a workflow
     ) -> Workflow | None:
         """The workflow as it was read."""
         return workflow

@@ -104,7 +104,7 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """What the rules make of the cluster without an answer, the likeliest cause first. Never raises ClusterError."""
+        """The causes that the rules find when there is no answer, the likeliest first. Never raises ClusterError."""
         facts = ClusterFacts(now=self.now)
         found = await Investigator(self.cluster, self.budget).conclude(
             facts, lambda known: diagnose(known, self.signal)

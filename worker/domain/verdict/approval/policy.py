@@ -41,7 +41,7 @@ class PolicyFacts:
 
     `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
     workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
-    `estimated_downtime_seconds` is None when nobody knows. `unverified` says that the existence of `affected` could not be
+    `estimated_downtime_seconds` is None when it is unknown. `unverified` says that the existence of `affected` could not be
     checked. `corroboration` says whether the state of the cluster bears the answer out, `parameter_origins` where the values of
     the workflow's parameters come from.
     """

@@ -38,7 +38,7 @@ from worker.domain.verdict.checks.targets import Existence, ResolvedObject, name
 
 MAX_ALTERNATIVES = 5
 LOOKED_FOR = ("pods", "events")
-"""What the first look must have read: without these nobody knows whether anything is wrong."""
+"""What the first look must have read. Without these the worker cannot tell whether anything is wrong."""
 
 NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
 """The cluster has answered: it serves no such kind, or the words name no kind or more than one."""
