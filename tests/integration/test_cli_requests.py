@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import nats
 import pytest
 
+from schemas.analysis import AnalysisResult
 from schemas.subjects import Header, Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
@@ -130,6 +131,31 @@ async def test_a_remediation_id_is_understood_in_place_of_its_key(place):
     await place.js.publish("rca.request.incident", body("rr 1"))
     assert "waiting" == (await place.rca("cancel", "rr 1", "--json")).json()["state"]
     assert await cancelled(place, "rr=201")
+
+
+# -- show
+
+
+async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
+    result = review_result("rr.1")
+    await place.js.publish("rca.result.incident.rr%2E1", result.model_dump_json().encode())
+    await place.js.publish("rca.result.incident.rr%201", review_result("rr 1").model_dump_json().encode())
+    for key in ("rr%2E1", "rr 1"):
+        shown = await place.rca("show", key)
+        assert (0, True) == (shown.code, "HUMAN REVIEW NEEDED" in shown.out.splitlines()[1]), shown
+    ended = await place.rca("show", "rr%2E1", "--json")
+    assert (0, result) == (ended.code, AnalysisResult.model_validate(ended.json()))
+
+
+@pytest.mark.parametrize(
+    ("happened", "said"),
+    [(queue_it, "queue"), (begin_it, "analysed"), (nobody_knows_it, "no request rr-1.2")],
+)
+async def test_a_request_without_a_result_has_its_state_told(place, happened, said):
+    await happened(place)
+    shown = await place.rca("show", "rr-1.2", "--json")
+    assert (1, "") == (shown.code, shown.out)
+    assert said in shown.err
 
 
 # -- dlq

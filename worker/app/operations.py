@@ -101,12 +101,16 @@ class Operations:
         await self._letters.drop(letter)
         return letter
 
+    async def result(self, key: str) -> AnalysisResult | None:
+        """The result of a request, if it has one."""
+        return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)
+
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
         """Have a request stopped. Returns its result if it has one already; then nothing is done.
 
         `token` is unique for each call.
         """
-        stored = await self._result(key)
+        stored = await self.result(key)
         if stored is None:
             await self._cancellations.cancel(kv_key(key), at=at, token=token)
         return stored
@@ -117,7 +121,7 @@ class Operations:
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):
             return State.WAITING
-        if await self._result(key):  # it has ended while we looked
+        if await self.result(key):  # it has ended while we looked
             return State.DONE
         return State.BEGUN if begun else State.UNKNOWN
 
@@ -133,6 +137,3 @@ class Operations:
                 return True
             last = found.sequence
         return False
-
-    async def _result(self, key: str) -> AnalysisResult | None:
-        return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)

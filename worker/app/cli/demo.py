@@ -97,8 +97,8 @@ async def _demo(
         print_json(document)
     else:
         _print(console, outcome, body, kind_of(recovery=recovery))
-        where = f"The same run as JSON: {output or '--output FILE writes it'}"
-        console.print(Text(where, style="dim"), soft_wrap=True)
+        if output:
+            console.print(Text(f"The same run as JSON: {output}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
 
 
