@@ -23,7 +23,8 @@ from tests.drills.accounts import Account, Call, read_ledger, take_account, unti
 from tests.drills.model import Plan, as_json
 from tests.drills.workers import Worker
 from tests.nats_servers import connect
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.sandbox.cluster_faults import Fault
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot

@@ -15,7 +15,8 @@ from tests.drills.accounts import stream_messages, until
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 
 NOT_READY = 503
 SEEN_SECONDS = 15.0

@@ -18,7 +18,8 @@ from tests.corpus_files import corpus_path
 from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.operations import Operations, State
 
 

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from tests.nats_servers import PATIENCE_SECONDS, connect, one_server, provisioned
 from tests.waiting import until
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.adapters.nats.pump import LaneConsumer, Pump
 from worker.domain.values.delivery import ACK, LET_GO, retry, term
 

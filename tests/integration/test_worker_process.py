@@ -21,7 +21,8 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
 from tests.waiting import until
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer

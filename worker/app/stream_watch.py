@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import structlog
 from nats.aio.client import Client
 
-from worker.adapters.nats.provision import SECOND, Found, Wanted, look
+from worker.adapters.nats.layout import SECOND, Wanted
+from worker.adapters.nats.provision import Found, look
 from worker.domain.values.delays import WATCH_SECONDS
 from worker.domain.values.errors import Unavailable
 
