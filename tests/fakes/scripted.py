@@ -120,8 +120,8 @@ def shop() -> list[Manifest]:
     ]
 
 
-def recovered() -> list[Manifest]:
-    """The shop in good health."""
+def recovered(since: str = "2026-06-04T15:10:00Z") -> list[Manifest]:
+    """The shop in good health since that time."""
     made = shop()
     for item in made:
         if item["kind"] == "Deployment":
@@ -129,8 +129,13 @@ def recovered() -> list[Manifest]:
         if item["kind"] == "ReplicaSet":
             item["status"] = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
         if item["kind"] == "Pod":
-            running = {"name": "app", "ready": True, "restartCount": 6, "state": {"running": {}}}
-            conditions = [{"type": "Ready", "status": "True"}]
+            running = {
+                "name": "app",
+                "ready": True,
+                "restartCount": 6,
+                "state": {"running": {"startedAt": since}},
+            }
+            conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
             item["status"] = {
                 "phase": "Running",
                 "conditions": conditions,

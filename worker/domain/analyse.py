@@ -17,7 +17,14 @@ from pydantic import TypeAdapter
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from worker.domain.cluster.history import Lookback, record_of
-from worker.domain.intake.context import base_context, failed_execution, requested_names, signal_resource
+from worker.domain.intake.context import (
+    alert_window,
+    base_context,
+    failed_execution,
+    reported_condition,
+    requested_names,
+    signal_resource,
+)
 from worker.domain.investigation.loop import Investigated, Investigation, Judged, investigate
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.opening import OPENING_STEP, Opening, open_investigation
@@ -163,7 +170,8 @@ class Analysis:
         if accepted is None:
             found = await rules.diagnose(evidence)
         elif accepted.outcome in NOTHING_TO_DO:
-            found = await rules.contradict(evidence)
+            quiet_since = clock.now() - alert_window(request)
+            found = await rules.contradict(evidence, reported_condition(request), quiet_since)
         else:
             found = await rules.judge(accepted, evidence)
         run.trail.record(
@@ -313,7 +321,6 @@ def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignmen
         opening.first_look,
         signal_resource(request),
         request.safety_context,
-        request.signal_type,
     )
     stated = (*against, *alignment.corroborated.contradictions)
     return Ending(alignment.verdict, found.stop, found.stop_detail, doubts=stated)

@@ -18,12 +18,14 @@ from schemas.analysis import (
     DiagnosedCause,
     ParameterOrigin,
 )
+from worker.domain.cluster.fields import stamp
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, Doubt, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
-from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
+from worker.domain.diagnosis.settled import settled_since
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.checks.targets import target_part
@@ -39,7 +41,7 @@ UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
 class Corroborated:
     """What the rules made of an answer, or of the cluster without one, and how many reads it took.
 
-    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states. `facts` are what was read
+    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states, and that nothing states the end. `facts` are what was read
     to judge an answer.
     """
 
@@ -93,13 +95,20 @@ class Corroborator:
             facts=facts,
         )
 
-    async def contradict(self, evidence: EvidenceLog) -> Corroborated:
-        """What the cluster states against an answer that finds nothing to do. Never raises ClusterError."""
+    async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
+        """What speaks against an answer that finds nothing to do. Never raises ClusterError.
+
+        `spoken_of` is what the alert reports. Unless the signal's object has stated the contrary since `before`, that speaks
+        against the answer; so does any cause that the cluster states.
+        """
         facts = ClusterFacts(now=self.now)
-        found = await Investigator(self.cluster, self.budget).conclude(
-            facts, lambda known: diagnose(known, self.signal)
+        found, since = await Investigator(self.cluster, self.budget).conclude(
+            facts,
+            lambda known: (diagnose(known, self.signal), settled_since(known, self.signal, spoken_of)),
         )
         stated = tuple(f.sentence for f in found if f.strength is Strength.DIRECT)
+        if since is None or since > before:
+            stated = (_not_settled(self.signal, spoken_of, since, before), *stated)
         _keep(facts, evidence)
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
@@ -112,6 +121,13 @@ class Corroborator:
         _keep(facts, evidence)
         causes = tuple(map(_cause, found[:MAX_CAUSES])) or (_nothing_stated(self.signal),)
         return Corroborated(causes=causes, reads=len(facts.answers))
+
+
+def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, before: datetime) -> str:
+    shown = one_line(spoken_of, 80) or "the signal"
+    if since is None:
+        return f"{signal} does not state that {shown} is over."
+    return f"{signal} states the contrary of {shown} only since {stamp(since)}; it must do so since {stamp(before)}."
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:

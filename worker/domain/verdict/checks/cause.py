@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from schemas.safety import SafetyContext
@@ -24,12 +23,6 @@ OUTCOME_ALIASES = {"resolved": "problem_resolved"}
 SHOWN_CHARS = 120
 SHOWN_TYPES_CHARS = 400
 SHOWN_TROUBLE = 3
-SHOWN_BY_STATE = re.compile(
-    r"oom|crash|back-?off|image|pull|evict|ready|pending|schedul|mount|replica|rollout|deadline|health|terminat|restart|job|node|pod"
-    r"|container|volume|claim|pvc|hpa|daemonset|statefulset|deployment",
-    re.IGNORECASE,
-)
-"""Signals whose end is visible in the state of objects. For others (error rates, latencies) a healthy pod proves nothing."""
 
 
 def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
@@ -132,12 +125,11 @@ def doubts(
     look: FirstLook,
     signal: ObjectRef,
     safety: SafetyContext | None,
-    signal_type: str,
 ) -> tuple[str, ...]:
     """Sentences that say why an answer that finds nothing to do cannot be trusted; none for any other answer.
 
     Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the resource
-    that the request is about, `signal_type` what the request reports of it.
+    that the request is about.
     """
     if (
         not isinstance(verdict, Accepted)
@@ -149,7 +141,6 @@ def doubts(
         *_own_doubts(verdict),
         *_elsewhere(verdict, affected, look, signal),
         *_visible_trouble(look),
-        *_invisible_end(signal_type),
         *_demands(safety),
     )
 
@@ -179,11 +170,6 @@ def _visible_trouble(look: FirstLook) -> Iterator[str]:
         yield f"Unhealthy when the request arrived: {shown}{f' and {more} more' if more > 0 else ''}."
     if look.unread:
         yield f"The worker could not read {', '.join(look.unread)} when the request arrived."
-
-
-def _invisible_end(signal_type: str) -> Iterator[str]:
-    if SHOWN_BY_STATE.search(signal_type) is None:
-        yield f"The state of the cluster does not show whether {one_line(signal_type, 80)} is over."
 
 
 def _demands(safety: SafetyContext | None) -> Iterator[str]:
