@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -41,6 +41,25 @@ _LEVELS: Final = MappingProxyType({level.value: level for level in Severity} | d
 def normalize_severity(text: str) -> Severity | None:
     """The severity that a text means, in any case; None when it means none. For requests, answers and labels."""
     return _LEVELS.get(text.strip().lower())
+
+
+_RISKS: Final = MappingProxyType(
+    dict.fromkeys(("low", "very low", "minimal", "negligible", "none", "safe"), "low")
+    | dict.fromkeys(("medium", "moderate"), "medium")
+    | dict.fromkeys(("high", "very high", "critical", "severe"), "high")
+)
+
+
+def normalize_risk(text: str) -> Literal["", "low", "medium", "high"]:
+    """The level of risk that a text means, in any case; empty when it means none."""
+    return _RISKS.get(" ".join(text.lower().split()).removesuffix(" risk"), "")  # type: ignore[return-value]
+
+
+EstimatedRisk = Annotated[
+    Literal["", "low", "medium", "high"],
+    BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value),
+]
+"""How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are read as their level."""
 
 
 class SignalType(enum.StrEnum):

@@ -94,7 +94,10 @@ class Analysis:
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
-        evidence, rules = EvidenceLog(progress_of(run.steps).evidence), Corroborated()
+        evidence, rules = (
+            EvidenceLog(progress_of(run.steps).evidence, self._outside.clock.now),
+            Corroborated(),
+        )
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
         now, observe = self._outside.clock.now(), self._rules.observe
@@ -106,7 +109,7 @@ class Analysis:
         """The pipeline. Also returns what the history needs to know about the result."""
         outside, rules, request = self._outside, self._rules, run.request
         opening = await self._opening(run)
-        evidence = EvidenceLog(opening.evidence)
+        evidence = EvidenceLog(opening.evidence, outside.clock.now)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
         corroborated = await self._corroborate(run, found.accepted, evidence)
         alignment = await check_alignment(
@@ -132,6 +135,7 @@ class Analysis:
                 corroborated=corroborated,
                 spent=alignment.spent,
                 model=found.model,
+                alignment=alignment.summary,
                 warnings=alignment.warnings,
                 notes=_notes(run, opening, found),
             )

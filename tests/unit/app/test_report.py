@@ -9,16 +9,15 @@ from rich.console import Console
 
 from schemas.analysis import (
     AffectedResource,
-    AlternativeWorkflow,
     Approval,
     Corroboration,
     CorroborationSource,
-    EvidenceItem,
     HumanReviewReason,
     RootCauseAnalysis,
-    SelectedWorkflow,
     Status,
 )
+from schemas.evidence import EvidenceItem
+from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 from tests.fakes.messages import review_result
 from worker.app.cli.report import decision_line, print_result
 

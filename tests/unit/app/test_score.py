@@ -10,10 +10,10 @@ from schemas.analysis import (
     Approval,
     HumanReviewReason,
     RootCauseAnalysis,
-    SelectedWorkflow,
     Status,
 )
 from schemas.taxonomy import RequestKind
+from schemas.workflow import SelectedWorkflow
 from worker.app.cli.evaluate import score, total
 
 EXPECTED = {
@@ -49,7 +49,7 @@ def reviewed():
         status=Status.NEEDS_HUMAN_REVIEW,
         needs_human_review=True,
         human_review_reason=HumanReviewReason.NO_MATCHING_WORKFLOWS,
-        approval=Approval(required=False),
+        approval=Approval(required=True),
     )
 
 

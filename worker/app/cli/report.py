@@ -12,8 +12,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSource, SelectedWorkflow, Status
+from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSource, Status
 from schemas.incident import Signal
+from schemas.workflow import SelectedWorkflow
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {

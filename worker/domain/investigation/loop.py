@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol
 
 from worker.domain.investigation.models.shrink import shrunk
@@ -83,7 +84,7 @@ class Observer(Protocol):
 class Judged:
     """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
 
-    `facts` are those behind the verdict; None when they were not looked up.
+    `facts` are those behind the verdict; None when they were not looked up. `at` is when the answer was checked.
     """
 
     verdict: Verdict
@@ -91,6 +92,7 @@ class Judged:
     stop: Stop | None = None
     stop_detail: str = ""
     facts: VerdictFacts | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,14 +235,16 @@ class _Loop:
     async def judge_answer(self, reply: Reply) -> Judged:
         """The verdict on a final answer: the one that the model was told about, or a new one."""
         if saved := self._replay.refusal():
-            judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id)
+            judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id, at=saved.at)
             seconds = saved.wall_seconds
         else:
             judged = await self._judge(reply)
             seconds = self.spent.wall_seconds
             if isinstance(judged.verdict, Rejected):
                 verdict = judged.verdict
-                refusal = SavedRefusal(verdict.problems, judged.workflow_id, seconds, verdict.partial)
+                refusal = SavedRefusal(
+                    verdict.problems, judged.workflow_id, seconds, verdict.partial, judged.at
+                )
                 self._refusal = SAVED_REFUSAL.dump_json(refusal)
         if judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
@@ -255,13 +259,14 @@ class _Loop:
             judged = Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
         else:
             judged = await self._given.judge(reply)
+        judged = replace(judged, at=self._given.clock.now())
         if judged.stop is None:
             attempt = self._attempt(judged, reply)
             await self._given.observer.judged(attempt, last=self._is_last(attempt))
         return judged
 
     def _attempt(self, judged: Judged, reply: Reply) -> Attempt:
-        return Attempt(len(self._attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
+        return Attempt(len(self._attempts) + 1, judged.verdict, reply.text, judged.workflow_id, judged.at)
 
     async def _ask_until_answered(self) -> Asked:
         """Ask for the next reply; a failed call is made again as the rule for tries says."""

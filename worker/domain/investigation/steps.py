@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -62,13 +63,14 @@ class SavedTools:
 class SavedRefusal:
     """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict.
 
-    `partial` is what is right about the answer.
+    `partial` is what is right about the answer, `at` when it was checked.
     """
 
     problems: tuple[Problem, ...]
     workflow_id: str
     wall_seconds: float
     partial: Accepted | None = None
+    at: datetime | None = None
 
 
 ASKED = TypeAdapter(Asked)

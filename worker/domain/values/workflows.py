@@ -63,7 +63,8 @@ class Workflow:
     """One version of a remediation workflow.
 
     `labels` holds the values of those LABELS that it declares, `detected_labels` strings or True, `custom_labels` values
-    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1. A number that the catalog does not
+    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1.
+    `secrets` and `config_maps` are names of objects that must exist where it runs. A number that the catalog does not
     have is None.
     """
 
@@ -82,6 +83,8 @@ class Workflow:
     container_image: str = ""
     engine: str = ""
     service_account: str = ""
+    secrets: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
     estimated_downtime_seconds: int | None = None
     estimated_duration_seconds: int | None = None
     success_rate: float | None = None

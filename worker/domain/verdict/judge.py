@@ -20,6 +20,7 @@ from worker.domain.verdict.checks.cause import (
     check_outcome,
     check_signal_type,
 )
+from worker.domain.verdict.checks.claims import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
@@ -50,6 +51,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     affected = check_affected(answer, facts, report)
     outcome = check_outcome(answer, report)
     check_evidence(facts, report)
+    claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
@@ -70,6 +72,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         parameters=target.parameters,
         confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
+        claims=claims,
         unverified=affected.unverified or bool(facts.not_seen),
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
@@ -90,7 +93,7 @@ def _without_choice(accepted: Accepted) -> Accepted:
         workflow=None,
         target=None,
         parameters={},
-        confidence=None,
+        confidence=accepted.answer.confidence,
         misaligned="",
         approval_factors=(),
     )

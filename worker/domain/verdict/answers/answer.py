@@ -48,6 +48,14 @@ class AnsweredAlternative:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredClaim:
+    """A step of the causal chain, and the ids of the evidence that it cites, whether or not they exist."""
+
+    text: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
 
@@ -58,6 +66,7 @@ class Answer:
     severity: str = ""
     signal_type: str = ""
     contributing_factors: tuple[str, ...] = ()
+    causal_chain: tuple[AnsweredClaim, ...] = ()
     affected_resource: AnsweredTarget | None = None
     selected_workflow: AnsweredWorkflow | None = None
     workflow_stated: bool = False

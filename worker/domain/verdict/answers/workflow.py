@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.taxonomy import normalize_risk
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow
 from worker.domain.verdict.answers.fields import (
+    MAX_ID_CHARS,
     MAX_ITEMS,
     MAX_TEXT_CHARS,
     Contradiction,
@@ -115,7 +118,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
         container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
         rationale=rationale,
-        estimated_risk=reading.name(workflow.get(*_RISK), f"{_PATH}.estimated_risk").lower(),
+        estimated_risk=_risk(workflow.get(*_RISK), reading),
         estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
         parameters=_parameters(workflow.get("parameters", "params"), reading),
     )
@@ -166,6 +169,15 @@ def _as_alternatives(items: list[Any], reading: Reading) -> tuple[AnsweredAltern
             )
         )
     return tuple(found)
+
+
+def _risk(value: Any, reading: Reading) -> str:
+    """The level of the risk; empty, with a note, for a word that means none."""
+    said = reading.text(value, f"{_PATH}.estimated_risk", MAX_ID_CHARS)
+    level = normalize_risk(said)
+    if said and not level:
+        reading.notes.append(f"{_PATH}.estimated_risk is not low, medium or high, but {one_line(said, 60)}")
+    return level
 
 
 def _seconds(value: Any) -> int | None:

@@ -30,6 +30,8 @@ ABSENCE = re.compile(
     re.IGNORECASE,
 )
 """How Kubernetes components (kubelet, controllers, API server) say that an object does not exist."""
+STATED = frozenset({EvidenceKind.OBJECT, EvidenceKind.TABLE, EvidenceKind.EVENTS})
+"""Kinds of evidence in which `reported` finds every reason that is there."""
 STATUS = '"status":{'
 IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
 IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
@@ -116,6 +118,11 @@ def reported(item: Evidence) -> frozenset[str]:
         rows = (line for line in item.body.splitlines() if CELL in line and not line.startswith("{"))
         found.update(word for row in rows for word in WORD.findall(row))
     return frozenset(word.lower() for word in found) if from_cluster([item]) else frozenset()
+
+
+def decides(item: Evidence) -> bool:
+    """Whether a state that the item does not report is absent from what it covers."""
+    return bool(from_cluster([item])) and item.kind in STATED and not item.cut
 
 
 def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:

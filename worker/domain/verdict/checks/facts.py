@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -28,6 +28,7 @@ from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.parse import Answer, AnsweredTarget
 from worker.domain.verdict.checks.evidence import (
     ENRICHMENT,
+    decides,
     from_cluster,
     reported,
     said_absent,
@@ -56,6 +57,7 @@ class VerdictFacts:
     `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
+    `reported_by`: the same reasons by the id of the evidence; None for evidence that cannot show that a state is absent.
     `failed_here`: executions that did not help the affected resource while it had its present spec;
     `history_problem` says why they are not known.
     `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
@@ -74,6 +76,7 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     shown: frozenset[str] | None = None
+    reported_by: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
     spec_hash: str = ""
@@ -143,6 +146,7 @@ class FactFinder:
             safety=self.safety,
             failed=self.failed,
             shown=frozenset().union(*(reasons for _, reasons in shown)),
+            reported_by={item.id: reasons if decides(item) else None for item, reasons in shown},
             failed_here=failed_here(history),
             history_problem=history.problem,
             spec_hash=history.spec_hash,
