@@ -129,6 +129,18 @@ DRILLS = (
         "readiness says so <= 15 s, none analysed without the cluster",
         faults.cluster_credentials,
     ),
+    Drill(
+        "cluster-403",
+        "Kubernetes forbids everything (403), 20 queued",
+        "readiness says so <= 15 s, none analysed without the cluster",
+        faults.cluster_rights,
+    ),
+    Drill(
+        "cluster-down",
+        "the API server drops every connection, 20 queued",
+        "readiness says so <= 15 s, none analysed without the cluster",
+        faults.cluster_down,
+    ),
     Drill("garbage", "100,000 generated bodies", "crashes 0, each answered", garbage.generated_bodies),
     Drill(
         "leaders",

@@ -120,15 +120,30 @@ async def model_outage(ground: Ground) -> Outcome:
     return await every_call_fails(ground, status=503, message="upstream connect error", seconds=40.0)
 
 
-async def cluster_credentials(ground: Ground, *, incidents: int = 20) -> Outcome:
-    """The API server rejects the credentials (401) before a burst of requests, and accepts them again later."""
+async def cluster_credentials(ground: Ground) -> Outcome:
+    """The API server rejects the credentials."""
+    return await _unreadable(ground, "cluster-401", Fault(status=401))
+
+
+async def cluster_rights(ground: Ground) -> Outcome:
+    """The service account has lost its role."""
+    return await _unreadable(ground, "cluster-403", Fault(path="/api*/*", status=403))
+
+
+async def cluster_down(ground: Ground) -> Outcome:
+    """The API server closes every connection."""
+    return await _unreadable(ground, "cluster-down", Fault(drop=True))
+
+
+async def _unreadable(ground: Ground, name: str, fault: Fault, *, incidents: int = 20) -> Outcome:
+    """Nothing can be read from the cluster when a burst of requests arrives; later it can be read again."""
     nothing = Fault(path="/nothing")
-    async with stage(ground, "cluster-401", ack_wait_seconds=10.0, slots=4, faults=[nothing]) as s:
+    async with stage(ground, name, ack_wait_seconds=10.0, slots=4, faults=[nothing]) as s:
         assert s.api is not None
         [worker] = await s.start(1)
-        s.api.faults = FaultPlan([Fault(status=401)])
+        s.api.faults = FaultPlan([fault])
+        await s.publish_all(f"{name}-{n}" for n in range(incidents))
         seen = await seconds_until_said(worker, "kubernetes: ")
-        await s.publish_all(f"blind-{n}" for n in range(incidents))
         await asyncio.sleep(10.0)
         early = await s.count(s.subjects.results_stream)
         s.api.faults = FaultPlan()

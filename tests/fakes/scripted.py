@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -293,6 +293,7 @@ class World:
     external: MemoryExternal | None = None
     shadow: MemoryModel | None = None
     halt: HaltReason | None = None
+    cluster_problem: Callable[[], Awaitable[str]] | None = None
 
     @classmethod
     def saying(cls, *said: Said, **ports: Any) -> World:
@@ -306,6 +307,7 @@ class World:
     def analysis(self) -> Analysis:
         outside = Outside(
             cluster=self.cluster,
+            cluster_problem=self.cluster_problem,
             catalog=self.catalog,
             model=self.model,
             policy=self.policy,

@@ -31,6 +31,7 @@ from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
+    ClusterUnreadable,
     GiveUp,
     GiveUpReason,
     Halted,
@@ -52,7 +53,7 @@ DECODE_INLINE_BYTES = 256 * 1024
 PROBES = 5
 PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
 """Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
-STEPPED_ASIDE = "stepped_aside"
+STEPPED_ASIDE, CLUSTER_UNREADABLE = "stepped_aside", "cluster_unreadable"
 RELEASE_TRIES = 1_000
 """Each waits for the broker for its whole patience: a run whose process lives must not count as dead."""
 
@@ -313,15 +314,21 @@ class RequestHandler:
             return await self._later(run, counts, e)
         except GiveUp as e:
             return await (self._blocked(run, e) if e.reason in BLOCKING else self._escalated(run, short(e)))
+        except ClusterUnreadable as e:
+            log.warning("cluster_unreadable", error=short(e))
+            self._metrics.retries.labels(CLUSTER_UNREADABLE).inc()
+            await run.end(RELEASED, reason=CLUSTER_UNREADABLE)
+            made: Settlement | Hold = retry(NOT_NOW_SECONDS)
         except SteppedAside:
             await run.end(RELEASED, reason=STEPPED_ASIDE)
             log.info("suspect_stepped_aside", request=run.accepted.key)
-            return Hold(0.0, run.name)
+            made = Hold(0.0, run.name)
         except JournalGap as e:
-            return await self._closing.bury(run, DeadLetterReason.JOURNAL_GAP, short(e))
+            made = await self._closing.bury(run, DeadLetterReason.JOURNAL_GAP, short(e))
         except Exception as e:
             log.exception("analysis_failed", error=short(e))
-            return await self._failed(run, counts, e)
+            made = await self._failed(run, counts, e)
+        return made
 
     async def _answer(self, run: Run) -> AnalysisResult:
         try:

@@ -39,7 +39,7 @@ from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import Reply
-from worker.domain.values.errors import HistoryUnavailable
+from worker.domain.values.errors import ClusterUnreadable, HistoryUnavailable
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside, PolicyDecision
@@ -80,7 +80,7 @@ class Analysis:
     async def run(self, run: Run) -> AnalysisResult:
         """The result of the request, not yet published.
 
-        Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
+        Raises Retry, GiveUp, ClusterUnreadable, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
         """
         if finished := done(run, RESULT):
             result, kept = read_step(RESULT_STEP, finished[-1].data), finished[-1].notes
@@ -155,6 +155,9 @@ class Analysis:
             deadline_seconds=self._rules.enrichment_seconds,
             fence_token=run.new_token(),
         )
+        ask = self._outside.cluster_problem
+        if opening.first_look.unread and ask and (why := await ask()):
+            raise ClusterUnreadable(why)
         run.trail.record(
             audit.EnrichmentCompleted(
                 evidence_ids=tuple(item.id for item in opening.evidence),

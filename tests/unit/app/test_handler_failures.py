@@ -20,7 +20,15 @@ from worker.domain.analyse import Rules
 from worker.domain.journal.steps import FAILED, RELEASED
 from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Fate
-from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, RetryReason, Unavailable
+from worker.domain.values.errors import (
+    BLOCKING,
+    ClusterReason,
+    GiveUp,
+    GiveUpReason,
+    Retry,
+    RetryReason,
+    Unavailable,
+)
 from worker.domain.values.ports import Step
 from worker.domain.values.retry import RetryPolicy, probe_pause
 from worker.domain.values.step_kinds import BEGIN, MODEL_OUTAGE
@@ -38,6 +46,37 @@ def logged():
 
 
 # -- What can be tried again
+
+
+async def test_a_request_that_meets_an_unreadable_cluster_goes_back_unanswered():
+    world = World.saying(final(answer()))
+    problems = ["the API server cannot be read", ""]
+
+    async def cluster_problem() -> str:
+        return problems.pop(0)
+
+    world.cluster_problem = cluster_problem
+    desk = Desk(world)
+    world.cluster.fail(ClusterReason.UNAVAILABLE)
+    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await desk.take()).fate, settled.after_seconds)
+    assert ([(RELEASED, "cluster_unreadable")], {}, 0) == (desk.ends, world.events.results, world.model.calls)
+    assert desk.count("rca_retries_total", reason="cluster_unreadable") == 1
+    world.cluster.heal()
+    assert (ACK, [""]) == (await desk.take(), problems)
+    assert Status.COMPLETED is desk.result.status
+
+
+async def test_gaps_of_a_cluster_that_can_be_read_are_marked_as_unknown():
+    world = World.saying(final(answer()))
+
+    async def no_problem() -> str:
+        return ""
+
+    world.cluster_problem = no_problem
+    world.cluster.fail(ClusterReason.FORBIDDEN, kind="Event")
+    desk = Desk(world)
+    assert ACK == await desk.take()
+    assert any(note.startswith("unknown: events") for note in desk.result.notes)
 
 
 async def test_a_short_pause_is_waited_for_with_the_request_in_hand():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from worker.adapters.nats.stream import FencedStream, StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.handler import Ports, RequestHandler
-from worker.app.intake import Handlers, Intake, Need
+from worker.app.intake import NATS, Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
@@ -35,6 +35,7 @@ from worker.app.wiring.outside import (
     ClusterWatch,
     OpenCatalog,
     OpenPolicy,
+    checked_namespace,
     open_catalog,
     open_cluster,
     open_datastorage,
@@ -81,7 +82,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
         admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
-        opened.watch.on_refused = admission.pause
+        opened.watch.on_look = admission.pause
         streams = StreamWatch(wanted_streams(settings), subjects.requests_stream)
 
         async def open_handlers(nc: Client) -> Handlers:
@@ -123,7 +124,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             streams=streams,
         )
         checks = {
-            "nats": intake.trouble,
+            NATS: intake.trouble,
             "streams": lambda: "; ".join(
                 why for why in (streams.problem, faults.problem(), sweeps.problem) if why
             ),
@@ -169,7 +170,7 @@ async def _open_outside(
     cluster = await open_cluster(settings, stack)
     datastorage = await open_datastorage(settings.history, stack)
     prometheus = await open_prometheus(settings.prometheus, stack)
-    watch = ClusterWatch(cluster)
+    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes))
     await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
     return _Opened(
         model=model,
@@ -196,6 +197,7 @@ def _outside(opened: _Opened, model: Model, nc: Client, subjects: Subjects, cloc
         metrics=opened.prometheus,
         external=opened.mounted.tools,
         shadow=opened.shadow,
+        cluster_problem=opened.watch.ask,
     )
 
 
@@ -225,17 +227,16 @@ def _ports(
     )
 
 
-def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Sequence[Need]:
-    """What must be there before messages are taken."""
+def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Mapping[str, Need]:
+    """What must be there before messages are taken, by the check of readiness that says so."""
 
     async def cluster(_: Client) -> str:
-        await watch.ask()
-        return f"the cluster does not answer: {watch.problem}" if watch.problem else ""
+        return await watch.ask()
 
     async def tls(nc: Client) -> str:
         return missing_tls(settings.nats, nc)
 
-    return (tls, streams.look, cluster)
+    return {NATS: tls, "streams": streams.look, "kubernetes": cluster}
 
 
 def _intake(
@@ -244,7 +245,7 @@ def _intake(
     *,
     open_handlers: Callable[[Client], Awaitable[Handlers]],
     admission: Admission,
-    needs: Sequence[Need],
+    needs: Mapping[str, Need],
     supervisor: Supervisor,
     streams: StreamWatch,
 ) -> Intake:

@@ -149,6 +149,10 @@ class Halted(Exception):  # noqa: N818 - a state, not a fault
         self.reason = reason
 
 
+class ClusterUnreadable(Exception):  # noqa: N818 - a state, not a fault of the caller
+    """Nothing can be read from the cluster: no request can be analysed now. The message says why."""
+
+
 class SteppedAside(Exception):  # noqa: N818 - a state, not a fault
     """More urgent requests go first: the run ends before its next call, and begins again when they are done."""
 

@@ -131,7 +131,10 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1)."""
+    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1).
+
+    `cluster_problem` asks whether the cluster can be read at all, and says why not.
+    """
 
     cluster: Cluster
     catalog: Catalog
@@ -144,6 +147,7 @@ class Outside:
     metrics: Metrics | None = None
     external: ExternalTools | None = None
     shadow: Model | None = None
+    cluster_problem: Callable[[], Awaitable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
