@@ -63,18 +63,21 @@ EstimatedRisk = Annotated[
 
 
 class SignalType(enum.StrEnum):
-    """The core signal types of an answer (DD-LLM-001): reasons of Kubernetes, spelt as Kubernetes spells them.
+    """The core signal types of an answer (DD-LLM-001, ADR-041 and the recovery handoff).
 
-    A catalog and a setting may add more. `signal_type` in a request is free text.
+    A catalog, a setting and the reasons that a cluster reports add more. `signal_type` in a request is free text.
     """
 
     OOM_KILLED = "OOMKilled"
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff"
     EVICTED = "Evicted"
+    NODE_PRESSURE = "NodePressure"
     NODE_NOT_READY = "NodeNotReady"
     POD_PENDING = "PodPending"
     FAILED_SCHEDULING = "FailedScheduling"
+    INSUFFICIENT_CPU = "InsufficientCPU"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     FAILED_MOUNT = "FailedMount"

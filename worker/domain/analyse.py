@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
+from schemas.recovery import RecoveryRequest
 from worker.domain.cluster.history import Lookback, record_of
 from worker.domain.intake.context import (
     alert_window,
@@ -44,7 +45,9 @@ from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
-from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.answer import UnreadableAnswer
+from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER
+from worker.domain.verdict.answers.reply import read_reply
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
@@ -287,7 +290,7 @@ def _investigation(
     )
     return Investigation(
         model=outside.model,
-        tools=toolbox.specs,
+        tools=(*toolbox.specs, RECOVERY_ANSWER if isinstance(request, RecoveryRequest) else INCIDENT_ANSWER),
         system=SYSTEM_TEXT,
         opening=opening.text,
         toolbox=toolbox,
@@ -307,9 +310,9 @@ def _investigation(
 async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:
     """Read an answer, look up what it names, check it."""
     try:
-        answer = parse_answer(reply.text, reply.finish)
+        answer = read_reply(reply)
     except UnreadableAnswer as unreadable:
-        return Judged(Rejected((unreadable.problem,)))
+        return Judged(Rejected((unreadable.problem,)), unreadable=unreadable.reason)
     named = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
     facts = await fact_finder.facts_for(answer)
     verdict = judge(answer, facts)

@@ -16,6 +16,7 @@ from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.cause import (
     check_affected,
     check_cause,
+    check_confidence,
     check_evidence,
     check_outcome,
     check_signal_type,
@@ -50,6 +51,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     signal_type = check_signal_type(answer, facts, report)
     affected = check_affected(answer, facts, report)
     outcome = check_outcome(answer, report)
+    check_confidence(answer, outcome, report)
     check_evidence(facts, report)
     claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
@@ -121,8 +123,8 @@ def _check_choice(
     return workflow, target
 
 
-def correction_message(problems: Sequence[Problem]) -> str:
-    """The message to the model: everything that is wrong, and what to send instead."""
+def correction_message(problems: Sequence[Problem], attempt: str = "the next attempt") -> str:
+    """The message to the model: everything that is wrong, and what to send instead, as which attempt."""
     lines = [
         f"- {p.path}: {one_line(p.message, MAX_PROBLEM_CHARS)}"
         if p.path
@@ -132,13 +134,11 @@ def correction_message(problems: Sequence[Problem]) -> str:
     if len(problems) > MAX_SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_SHOWN_PROBLEMS} more")
     if any(p.kind is ProblemKind.UNREADABLE for p in problems):
-        closing = (
-            "Send the whole answer again: a short summary, then exactly one JSON object in the required form."
-        )
+        closing = f"Submit the whole answer again: this is {attempt}."
     else:
         closing = (
-            "Correct these points, keep the rest, and send the whole JSON answer again. Use the tools if you need "
-            "facts. If no workflow fits, set selected_workflow to null and give a rationale."
+            f"Correct these points, keep the rest, and submit the whole answer again: this is {attempt}. Use the tools "
+            "if you need facts. If no workflow fits, set selected_workflow to null and give a rationale."
         )
     return "\n".join(["The answer was rejected:", *lines, closing])
 
@@ -147,6 +147,7 @@ def _note_missing(answer: Answer, report: CheckReport) -> None:
     chosen = answer.selected_workflow
     missing = {
         "signal_type": not answer.signal_type.strip(),
+        "confidence": answer.confidence is None,
         "contributing_factors": not answer.contributing_factors,
         "rationale": not (chosen.rationale if chosen else answer.rationale).strip(),
         "estimated_risk": chosen is not None and not chosen.estimated_risk.strip(),

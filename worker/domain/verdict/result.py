@@ -262,6 +262,9 @@ def _recovery_strategy(
 
 
 def _flag(value: object) -> bool | None:
+    """A flag, also one that is written as a word; None for anything else."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,19 +12,8 @@ from schemas.evidence import CausalClaim
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative
+from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, InvestigationOutcome
 from worker.domain.verdict.problems import Problem
-
-
-class InvestigationOutcome(enum.StrEnum):
-    """What the model says an investigation came to."""
-
-    ACTIONABLE = "actionable"
-    NOT_ACTIONABLE = "not_actionable"
-    PROBLEM_RESOLVED = "problem_resolved"
-    INCONCLUSIVE = "inconclusive"
-    INSUFFICIENT_DATA = "insufficient_data"
-
 
 NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED})
 

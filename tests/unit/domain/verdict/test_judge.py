@@ -24,13 +24,19 @@ from worker.domain.catalog.selection import for_final_choice, mismatches
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import (
+    Answer,
+    AnsweredAlternative,
+    AnsweredTarget,
+    AnsweredWorkflow,
+    InvestigationOutcome,
+)
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.facts import lookup_context
 from worker.domain.verdict.checks.targets import Existence
 from worker.domain.verdict.judge import correction_message, judge
 from worker.domain.verdict.problems import Problem, ProblemKind
-from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
+from worker.domain.verdict.verdict import Accepted, Rejected
 
 UNREADABLE, RCA, UNKNOWN = ProblemKind.UNREADABLE, ProblemKind.RCA, ProblemKind.WORKFLOW_UNKNOWN
 MISMATCH, PARAMETERS, FORBIDDEN = (
@@ -167,8 +173,24 @@ def test_a_workflow_for_targets_with_another_label_needs_approval():
 def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
     silent = answer(signal_type="", contributing_factors=(), selected_workflow=chosen(rationale=""))
     notes = accepted(silent, facts()).notes
-    unsaid = ["signal_type", "contributing_factors", "rationale", "estimated_risk", "context_used"]
+    unsaid = [
+        "signal_type",
+        "confidence",
+        "contributing_factors",
+        "rationale",
+        "estimated_risk",
+        "context_used",
+    ]
     assert unsaid == [note.rpartition(" ")[2] for note in notes]
+
+
+@pytest.mark.parametrize("outcome", ["not_actionable", "problem_resolved"])
+def test_an_answer_that_finds_nothing_to_do_says_how_sure_it_is(outcome):
+    said = answer(selected_workflow=None, outcome=outcome, confidence=None)
+    assert [(UNREADABLE, "confidence")] == [(p.kind, p.path) for p in judge(said, facts()).problems]
+    assert isinstance(judge(replace(said, confidence=0.9), facts()), Accepted)
+    for other in ("inconclusive", "actionable", ""):
+        assert isinstance(judge(replace(said, outcome=other), facts()), Accepted)
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,14 @@ def test_a_recovery_answer_with_other_types_loses_them_and_nothing_else(said, st
     assert ("", "") == (result.recovery_strategy.approach, result.recovery_strategy.why_different)
 
 
+@pytest.mark.parametrize(("said", "read"), [("true", True), (" False", False), (True, True), ("maybe", None)])
+def test_a_flag_of_a_recovery_may_be_written_as_a_word(said, read):
+    analysis = {"previous_attempt_assessment": {"failure_understood": said, "state_changed": said}}
+    result = built(accepted(answer=answer(recovery_analysis=analysis)), recovery())
+    assessment = result.recovery_analysis.previous_attempt_assessment
+    assert (read, read) == (assessment.failure_understood, assessment.state_changed)
+
+
 def test_a_recovery_without_a_workflow_cannot_recover():
     result = built(accepted(confidence=0.2), recovery())
     assert (False, 0.0, None) == (

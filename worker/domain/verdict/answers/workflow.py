@@ -120,6 +120,9 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         rationale=rationale,
         estimated_risk=_risk(workflow.get(*_RISK), reading),
         estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
+        impact_on_dependencies=reading.text(
+            workflow.get("impactondependencies"), f"{_PATH}.impact_on_dependencies"
+        ),
         parameters=_parameters(workflow.get("parameters", "params"), reading),
     )
     return AnsweredChoice(selected, stated=True)

@@ -9,13 +9,13 @@ from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.answers.answer import Answer, InvestigationOutcome
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, within_scope
 from worker.domain.verdict.problems import ProblemKind
-from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Verdict
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Verdict
 
 RCA_PATH = "root_cause_analysis"
 TARGET_PATH = f"{RCA_PATH}.affectedResource"
@@ -111,6 +111,16 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
         message = f"is {outcome}, but a workflow is selected: say actionable, or select null"
         report.reject(ProblemKind.UNREADABLE, "investigation_outcome", message)
     return outcome
+
+
+def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
+    """Check that an answer that finds nothing to do says how sure it is: nobody else will look at the incident."""
+    if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
+        return
+    if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
+        report.reject(
+            ProblemKind.UNREADABLE, "confidence", f"is required with {outcome}: a number from 0 to 1"
+        )
 
 
 def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:

@@ -9,9 +9,10 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
 from worker.domain.enrichment.enrich import FirstLook
+from worker.domain.verdict.answers.answer import InvestigationOutcome
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.cause import doubts
-from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
+from worker.domain.verdict.verdict import Accepted, Rejected
 
 SURE = Accepted(
     answer=answer(),
