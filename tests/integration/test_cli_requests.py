@@ -15,6 +15,7 @@ from schemas.analysis import AnalysisResult
 from schemas.subjects import Header, Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
+from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment
@@ -157,6 +158,30 @@ async def test_a_request_without_a_result_has_its_state_told(place, happened, sa
     shown = await place.rca("show", "rr-1.2", "--json")
     assert (1, "") == (shown.code, shown.out)
     assert said in shown.err
+
+
+# -- watch
+
+
+@pytest.mark.parametrize(("end", "code"), [("complete", 0), ("failed", 3)])
+async def test_a_request_is_followed_until_it_ends(place, end, code):
+    events = chain("rr-1", [accepted(), complete("rr-1") if end == "complete" else failed("rr-1")])
+    following = asyncio.create_task(place.rca("watch", "rr-1"))
+    while not following.done():  # it is heard as soon as the command listens
+        for event in [*chain("rr-2", [accepted(), complete("rr-2")]), *events]:
+            await place.nc.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+        await place.nc.flush()
+        await asyncio.sleep(0.2)
+    ended = following.result()
+    assert code == ended.code, ended
+    assert "rr-1" in ended.out
+    assert "rr-2" not in ended.out
+
+
+async def test_who_watches_a_request_that_has_ended_is_told(place):
+    await place.js.publish("rca.result.incident.rr-1", review_result("rr-1").model_dump_json().encode())
+    ended = await place.rca("watch", "rr-1")
+    assert (0, "", True) == (ended.code, ended.out, "rca show rr-1" in ended.err)
 
 
 # -- dlq

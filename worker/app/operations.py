@@ -9,11 +9,11 @@ from datetime import datetime
 from nats.aio.client import Client
 
 from schemas.analysis import AnalysisResult
-from schemas.subjects import Subjects, kv_key, request_key
+from schemas.subjects import Lane, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
-from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream import ConsumerState, FencedStream
 from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
@@ -73,6 +73,10 @@ class Operations:
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
         bucket = subjects.cancel_bucket
         self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
+
+    async def lanes(self) -> dict[str, ConsumerState]:
+        """How many requests wait and are being analysed, by lane."""
+        return {lane.value: await self._requests.consumer(lane.value) for lane in Lane}
 
     async def letters(self) -> list[StoredLetter]:
         """All dead letters, oldest first."""

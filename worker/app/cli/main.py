@@ -20,6 +20,7 @@ from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
+from worker.app.cli.watch import watch
 from worker.app.cli.worker import provision, worker
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
@@ -76,6 +77,7 @@ app.command(rich_help_panel=RUN)(worker)
 app.command(rich_help_panel=RUN)(provision)
 app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
 app.command(rich_help_panel=REQUESTS)(submit)
+app.command(rich_help_panel=REQUESTS)(watch)
 app.command(rich_help_panel=REQUESTS)(show)
 app.command(rich_help_panel=REQUESTS)(cancel)
 app.command(rich_help_panel=PREPARE)(settings)
