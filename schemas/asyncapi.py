@@ -15,6 +15,7 @@ from schemas.subjects import (
     Subjects,
     audit_type,
     cloud_source,
+    request_key,
     result_type,
 )
 from schemas.taxonomy import RequestKind
@@ -123,7 +124,8 @@ def _message(
             Header.CE_ID: sent[MSG_ID],
             Header.CE_SOURCE: cloud_source(""),
             Header.CE_TYPE: ce_types[0],
-            Header.CE_SUBJECT: example.get("request_key") or example["remediation_id"],
+            Header.CE_SUBJECT: example.get("request_key")
+            or request_key(example["remediation_id"], example["recovery_attempt_number"]),
         }
     properties[Header.TRACEPARENT] = {"type": "string", "description": HEADERS[Header.TRACEPARENT]}
     always = (

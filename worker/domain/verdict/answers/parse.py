@@ -22,6 +22,7 @@ from worker.domain.verdict.answers.answer import (
     Unreadable,
     UnreadableAnswer,
 )
+from worker.domain.verdict.answers.encoded import unwrapped
 from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
 from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
@@ -247,6 +248,7 @@ def _inside(value: Any, depth: int) -> Iterator[_Part]:
 
 def _inside_object(value: dict[str, Any], depth: int) -> Iterator[_Part]:
     """The object itself when it is an answer, else a whole answer in one of its values, else its parts."""
+    value = unwrapped(value)
     shape = shape_of(value)
     inner: list[_Part] = []
     if shape is not AnswerShape.ANSWER and depth < MAX_WRAPPERS:

@@ -16,6 +16,7 @@ from typing import Any
 
 from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
 from worker.domain.verdict.answers.claims import read_claims
+from worker.domain.verdict.answers.encoded import unwrapped
 from worker.domain.verdict.answers.fields import (
     Contradiction,
     Fields,
@@ -76,7 +77,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         Contradiction: when the object says two different things where one counts.
 
     """
-    root, reading = Fields(value), Reading()
+    root, reading = Fields(unwrapped(value)), Reading()
     reading.notes.extend(notes)
     recovery = Fields(root.get("recoveryanalysis"))
     causes = [

@@ -22,7 +22,7 @@ from worker.domain.verdict.answers.fields import (
     plain,
     single,
 )
-from worker.domain.verdict.answers.json_text import JsonFault, read_value, same_value
+from worker.domain.verdict.answers.json_text import same_value
 from worker.domain.verdict.problems import ProblemKind
 
 SELECTED = ("selectedworkflow", "recommendedworkflow", "chosenworkflow", "workflow")
@@ -193,8 +193,6 @@ def _seconds(value: Any) -> int | None:
 
 def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
     """Parameters by name, values untouched: a cut or converted value would be another one."""
-    if isinstance(value, str) and value.strip():
-        value = _embedded(value)
     if isinstance(value, list):
         value = _from_pairs(value)
     if is_nothing(value):
@@ -214,14 +212,6 @@ def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
 
 def _too_long(item: tuple[str, Any]) -> bool:
     return len(json.dumps(item, ensure_ascii=False)) > MAX_TEXT_CHARS
-
-
-def _embedded(text: str) -> Any:
-    try:
-        read = read_value(text, len(text) - len(text.lstrip()))
-    except JsonFault:
-        return text
-    return read.value if not text[read.end :].strip() else text
 
 
 def _from_pairs(items: list[Any]) -> Any:
