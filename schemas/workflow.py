@@ -62,6 +62,8 @@ class SelectedWorkflow(Message):
     """Why this one."""
     estimated_risk: EstimatedRisk = ""
     """`low`, `medium` or `high`; empty when the model gave none."""
+    declared_risk: EstimatedRisk = ""
+    """The same, as the catalog declares it; empty when it declares none."""
     estimated_downtime_seconds: Count | None = None
     """From the catalog, else from the model; None when not known."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)

@@ -124,6 +124,7 @@ def recovered(since: str = "2026-06-04T15:10:00Z") -> list[Manifest]:
     """The shop in good health since that time."""
     made = shop()
     for item in made:
+        item["metadata"]["creationTimestamp"] = "2026-06-01T08:00:00Z"
         if item["kind"] == "Deployment":
             item["status"] = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
         if item["kind"] == "ReplicaSet":

@@ -200,7 +200,7 @@ def _workflow(workflow: SelectedWorkflow) -> list[Text | Table]:
         _rows(
             ("action", workflow.action_type),
             ("confidence", f"{workflow.confidence:.2f}"),
-            ("risk", workflow.estimated_risk),
+            ("risk", workflow.declared_risk or "not declared in the catalog"),
             ("parameters", parameters),
             ("why", one_line(workflow.rationale, LINE_CHARS)),
         ),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WILDCARD = "*"
+RISKS = frozenset({"low", "medium", "high"})
 WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 LABELS = (
     "signal_type",
@@ -95,6 +96,12 @@ class Workflow:
         """Whether it takes account of a GitOps tool, which would revert the changes of other workflows."""
         declared = self.custom_labels.get("gitops_aware", ())
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
+
+    @property
+    def risk(self) -> str:
+        """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not declared."""
+        declared = {value.strip().lower() for value in self.custom_labels.get("risk", ())}
+        return declared.pop() if len(declared) == 1 and declared <= RISKS else ""
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of exactly this name."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from schemas.analysis import (
     AffectedResource,
@@ -28,7 +27,7 @@ from worker.domain.diagnosis.settled import settled_since
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted, actionable
 
 SOURCE = "corroboration"
@@ -90,7 +89,7 @@ class Corroborator:
         ids = _keep(facts, evidence)
         return Corroborated(
             corroboration=_told(verdict, ids),
-            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None),
+            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None, facts),
             reads=len(facts.answers),
             facts=facts,
         )
@@ -146,44 +145,20 @@ def claim_of(accepted: Accepted) -> Claim:
     action = ProposedAction(
         accepted.workflow,
         targets,
-        revision=_number(accepted.parameters, "REVISION"),
-        replicas=_number(accepted.parameters, "REPLICAS"),
+        revision=_number(accepted, "REVISION"),
+        replicas=_number(accepted, "REPLICAS"),
     )
     return Claim(actionable(accepted), action)
 
 
-def _number(parameters: Mapping[str, Any], word: str) -> int | None:
-    """The whole number of the only parameter whose name has the word."""
-    found = [
-        v
-        for n, v in parameters.items()
-        if word in n.upper() and isinstance(v, int) and not isinstance(v, bool)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def parameter_origins(accepted: Accepted, finding: Diagnosis | None) -> dict[str, ParameterOrigin]:
-    """Where each parameter of the chosen workflow comes from.
-
-    Code sets those that name the target, and checks a revision and names of objects against the finding that bears the answer
-    out. A value equal to the catalog's default is the catalog's, whoever wrote it down.
-    """
-    if accepted.workflow is None:
-        return {}
-    names = {ref.name for ref in finding.subjects} if finding else set()
-    origins = {}
-    for name, value in accepted.parameters.items():
-        declared = accepted.workflow.parameter(name)
-        checked = value in names or (
-            finding is not None and "REVISION" in name.upper() and value == finding.revision
-        )
-        if target_part(name) or checked:
-            origins[name] = ParameterOrigin.CODE
-        elif declared is not None and declared.default is not None and value == declared.default:
-            origins[name] = ParameterOrigin.CATALOG_DEFAULT
-        else:
-            origins[name] = ParameterOrigin.MODEL
-    return origins
+def _number(accepted: Accepted, word: str) -> int | None:
+    """The whole number of the only parameter whose name has the word. One that is left out has its default."""
+    declared = accepted.workflow.parameters if accepted.workflow else ()
+    values = {p.name: p.default for p in declared} | dict(accepted.parameters)
+    found = [v for n, v in values.items() if word in n.upper() and v is not None]
+    return (
+        found[0] if len(found) == 1 and isinstance(found[0], int) and not isinstance(found[0], bool) else None
+    )
 
 
 def told(question: Question, result: ReadResult) -> str:

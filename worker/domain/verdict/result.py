@@ -179,6 +179,7 @@ def _workflow(accepted: Accepted) -> SelectedWorkflow | None:
         confidence=accepted.confidence or 0.0,
         rationale=redact(chosen.rationale),
         estimated_risk=normalize_risk(chosen.estimated_risk),
+        declared_risk=workflow.risk,
         estimated_downtime_seconds=chosen.estimated_downtime_seconds if downtime is None else downtime,
         parameters=dict(accepted.parameters),
     )
