@@ -10,10 +10,11 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from schemas.taxonomy import normalize_risk
 
 WILDCARD = "*"
-RISKS = frozenset({"low", "medium", "high"})
 WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 LABELS = (
     "signal_type",
@@ -98,10 +99,10 @@ class Workflow:
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
 
     @property
-    def risk(self) -> str:
+    def risk(self) -> Literal["", "low", "medium", "high"]:
         """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not declared."""
-        declared = {value.strip().lower() for value in self.custom_labels.get("risk", ())}
-        return declared.pop() if len(declared) == 1 and declared <= RISKS else ""
+        declared = self.custom_labels.get("risk", ())
+        return normalize_risk(declared[0]) if len(declared) == 1 else ""
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of exactly this name."""
