@@ -57,6 +57,15 @@ def with_workflows(**workflows):
     return {**EXPECTED, "workflows": workflows}
 
 
+def test_other_signal_types_may_be_right():
+    expected = {**EXPECTED, "acceptable_signal_types": ["OOMKilled", "NodePressure"]}
+    right = [
+        score("c", expected, completed(signal=s)).signal_type_right
+        for s in ("OOMKilled", "NodePressure", "Evicted")
+    ]
+    assert [True, True, False] == right
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "right", "best"),
     [

@@ -158,6 +158,12 @@ def test_signal_types_get_their_canonical_spelling(stated, expected):
     assert expected == accepted(answer(signal_type=stated), facts()).signal_type
 
 
+def test_a_reason_that_the_cluster_reports_is_a_signal_type():
+    reported = facts(reasons=frozenset({"FailedCreate"}))
+    assert accepted(answer(signal_type="failedcreate"), reported).signal_type == "FailedCreate"
+    assert "not a signal type" in message(answer(signal_type="FailedCreate"), facts())
+
+
 def test_a_workflow_made_for_another_signal_needs_approval():
     factors = accepted(answer(signal_type="OOMKilled"), facts()).approval_factors
     assert factors == (factor(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, "CrashLoopBackOff, not OOMKilled"),)

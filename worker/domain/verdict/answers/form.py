@@ -28,11 +28,17 @@ class _AffectedResource(BaseModel):
     apiVersion: str = Field(description="may be empty")  # noqa: N815 - the name in the contract
 
 
+class _Claim(BaseModel):
+    claim: str
+    evidence: list[str] = Field(description="E1, E2, ...")
+
+
 class _RootCauseAnalysis(BaseModel):
     summary: str = Field(description="the cause, with names and values")
     severity: Level
     signal_type: str
     contributing_factors: list[str]
+    causal_chain: list[_Claim] = Field(description="from the cause to the signal")
     affectedResource: _AffectedResource  # noqa: N815
 
 

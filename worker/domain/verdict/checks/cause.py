@@ -42,14 +42,18 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 
 
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
-    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell."""
+    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell.
+
+    Beside the core values and those of the catalog it may be any reason that the cluster itself reports in the evidence.
+    """
     types = {t.lower(): t for t in [*sorted(facts.signal_types), *map(str, SignalType)]}
     stated = answer.signal_type.strip()
-    if not stated or stated.lower() in types or facts.catalog_problem:
-        return types.get(stated.lower(), "")
+    known = {reason.lower(): reason for reason in sorted(facts.reasons)} | types
+    if not stated or stated.lower() in known or facts.catalog_problem:
+        return known.get(stated.lower(), "")
     shown = one_line(stated, SHOWN_CHARS)
     allowed = one_line(", ".join(sorted(types.values())), SHOWN_TYPES_CHARS)
-    message = f"{shown} is not a signal type: use one of {allowed}"
+    message = f"{shown} is not a signal type: use one of {allowed}; or a reason that the cluster reports"
     report.reject(ProblemKind.RCA, f"{RCA_PATH}.signal_type", message)
     return ""
 

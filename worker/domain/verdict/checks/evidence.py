@@ -35,6 +35,8 @@ STATED = frozenset({EvidenceKind.OBJECT, EvidenceKind.TABLE, EvidenceKind.EVENTS
 STATUS = '"status":{'
 IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
 IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
+IN_REASON = re.compile(r'(?<!\\)"reason":\s*"([A-Z][A-Za-z]+)"')
+IN_WARNING = re.compile(r"^\S+Z Warning ([A-Z][A-Za-z]+)", re.MULTILINE)
 CELL = " | "
 WORD = re.compile(r"(?<![\w-])[A-Z][A-Za-z]+(?![\w-])")
 SIGNS = {
@@ -130,6 +132,19 @@ def reported(item: Evidence) -> frozenset[str]:
         rows = (line for line in item.body.splitlines() if CELL in line and not line.startswith("{"))
         found.update(word for row in rows for word in WORD.findall(row))
     return frozenset(word.lower() for word in found) if from_cluster([item]) else frozenset()
+
+
+def signal_reasons(item: Evidence) -> frozenset[str]:
+    """The reasons in one answer of the cluster that may be a signal type, as the cluster spells them.
+
+    They are those of containers, conditions and warning events: `FailedCreate`, `ProvisioningFailed`.
+    """
+    if not from_cluster([item]):
+        return frozenset()
+    if item.kind is EvidenceKind.EVENTS:
+        return frozenset(IN_WARNING.findall(item.body))
+    _, _, status = item.body.rpartition(STATUS) if item.kind is EvidenceKind.OBJECT else ("", "", "")
+    return frozenset(IN_REASON.findall(status))
 
 
 def decides(item: Evidence) -> bool:
