@@ -120,7 +120,9 @@ def incident() -> IncidentRequest:
             detected_labels=LABELS, custom_labels={"team": ("name=payments",)}, enrichment_quality=0.9
         ),
         safety_context=safety(),
-        expires_at=NOON + timedelta(hours=1),
+        expires_at=datetime(
+            2099, 12, 31, tzinfo=UTC
+        ),  # a sample that is submitted as it is must not have expired
     )
 
 
