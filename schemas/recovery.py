@@ -74,9 +74,7 @@ class SelectedWorkflowSummary(Message):
         WithJsonSchema(
             {
                 "type": "object",
-                "additionalProperties": {
-                    "anyOf": [{"type": t} for t in ("string", "number", "boolean", "null")]
-                },
+                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
             }
         ),
     ] = Field(default_factory=dict)

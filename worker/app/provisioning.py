@@ -12,8 +12,7 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.layout import Wanted, wanted
-from worker.adapters.nats.provision import MEBIBYTE, Difference, provision
+from worker.adapters.nats.provision import Difference, Wanted, provision, wanted
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
 from worker.app.settings import NatsSettings, Settings
@@ -80,6 +79,9 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
     return nc
 
 
+MEBIBYTE = 1024 * 1024
+
+
 def wanted_streams(settings: Settings) -> list[Wanted]:
     """Everything that belongs to the configured prefix."""
     return wanted(
@@ -91,8 +93,5 @@ def wanted_streams(settings: Settings) -> list[Wanted]:
 
 
 async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
-    """Create and update everything under the configured prefix, or with `apply` False only compare.
-
-    Raises Unavailable, ProvisionError.
-    """
+    """Create and update everything under the configured prefix, or with `apply` False only compare."""
     return await provision(nc, wanted_streams(settings), apply=apply)

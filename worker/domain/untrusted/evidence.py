@@ -16,9 +16,8 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from worker.domain.untrusted.redaction.redact import redact
 
@@ -51,8 +50,7 @@ class Evidence:
     """One thing that was seen.
 
     `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or the
-    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it, `seen_at`
-    when it was read.
+    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it.
     """
 
     source: str
@@ -62,22 +60,17 @@ class Evidence:
     ok: bool = True
     id: str = ""
     kind: EvidenceKind = EvidenceKind.OTHER
-    seen_at: datetime | None = None
 
 
 class EvidenceLog:
-    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`.
+    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`."""
 
-    `now` tells the time at which an item is seen.
-    """
-
-    def __init__(self, items: Iterable[Evidence] = (), now: Callable[[], datetime] | None = None) -> None:
-        self._items, self._now = list(items), now
+    def __init__(self, items: Iterable[Evidence] = ()) -> None:
+        self._items = list(items)
 
     def add(self, item: Evidence) -> Evidence:
-        """Number the item and keep it. One from the journal keeps its time."""
-        seen_at = item.seen_at or (self._now() if self._now else None)
-        numbered = replace(item, id=f"E{len(self._items) + 1}", seen_at=seen_at)
+        """Number the item and keep it."""
+        numbered = replace(item, id=f"E{len(self._items) + 1}")
         self._items.append(numbered)
         return numbered
 

@@ -10,15 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """One tool as the model sees it. `parameters` is a JSON Schema object.
-
-    `is_answer`: calling it is the final answer. Its schema is enforced by providers that can do so.
-    """
+    """One tool as the model sees it. `parameters` is a JSON Schema object."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class ToolCall:
 
 
 class Finish(enum.StrEnum):
-    """Why a model stopped, as the provider says."""
+    """Why a model stopped. Only STOP may end in a final answer."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -99,8 +95,7 @@ Turn = UserTurn | Reply | ToolTurn
 class ModelRequest:
     """One call: the constant prefix (tools, system) and everything said so far.
 
-    `tools_allowed`: whether tools may be called other than the one that is the answer. `urgency` is the number of the
-    request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
+    `urgency` is the number of the request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
     """
 
     system: str

@@ -16,12 +16,10 @@ from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.cause import (
     check_affected,
     check_cause,
-    check_confidence,
     check_evidence,
     check_outcome,
     check_signal_type,
 )
-from worker.domain.verdict.checks.claims import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
@@ -51,9 +49,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     signal_type = check_signal_type(answer, facts, report)
     affected = check_affected(answer, facts, report)
     outcome = check_outcome(answer, report)
-    check_confidence(answer, outcome, report)
     check_evidence(facts, report)
-    claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
@@ -74,7 +70,6 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         parameters=target.parameters,
         confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
-        claims=claims,
         unverified=affected.unverified or bool(facts.not_seen),
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
@@ -95,7 +90,7 @@ def _without_choice(accepted: Accepted) -> Accepted:
         workflow=None,
         target=None,
         parameters={},
-        confidence=accepted.answer.confidence,
+        confidence=None,
         misaligned="",
         approval_factors=(),
     )
@@ -123,8 +118,8 @@ def _check_choice(
     return workflow, target
 
 
-def correction_message(problems: Sequence[Problem], attempt: str = "the next attempt") -> str:
-    """The message to the model: everything that is wrong, and what to send instead, as which attempt."""
+def correction_message(problems: Sequence[Problem]) -> str:
+    """The message to the model: everything that is wrong, and what to send instead."""
     lines = [
         f"- {p.path}: {one_line(p.message, MAX_PROBLEM_CHARS)}"
         if p.path
@@ -134,11 +129,13 @@ def correction_message(problems: Sequence[Problem], attempt: str = "the next att
     if len(problems) > MAX_SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_SHOWN_PROBLEMS} more")
     if any(p.kind is ProblemKind.UNREADABLE for p in problems):
-        closing = f"Submit the whole answer again: this is {attempt}."
+        closing = (
+            "Send the whole answer again: a short summary, then exactly one JSON object in the required form."
+        )
     else:
         closing = (
-            f"Correct these points, keep the rest, and submit the whole answer again: this is {attempt}. Use the tools "
-            "if you need facts. If no workflow fits, set selected_workflow to null and give a rationale."
+            "Correct these points, keep the rest, and send the whole JSON answer again. Use the tools if you need "
+            "facts. If no workflow fits, set selected_workflow to null and give a rationale."
         )
     return "\n".join(["The answer was rejected:", *lines, closing])
 
@@ -147,7 +144,6 @@ def _note_missing(answer: Answer, report: CheckReport) -> None:
     chosen = answer.selected_workflow
     missing = {
         "signal_type": not answer.signal_type.strip(),
-        "confidence": answer.confidence is None,
         "contributing_factors": not answer.contributing_factors,
         "rationale": not (chosen.rationale if chosen else answer.rationale).strip(),
         "estimated_risk": chosen is not None and not chosen.estimated_risk.strip(),
