@@ -9,15 +9,17 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Final, Self
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import DetectedLabels
-from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Sha256, Timestamp
+from schemas.evidence import AlignmentVerdict, CausalClaim, EvidenceItem
+from schemas.fields import Flag, Fraction, Id, Message, Positive, Sha256, Timestamp
 from schemas.subjects import request_key
 from schemas.taxonomy import RequestKind, Severity
 from schemas.usage import ContextUsed, Usage
+from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 
 Text = Annotated[str, StringConstraints(strict=True)]
 Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
@@ -73,42 +75,12 @@ class RootCauseAnalysis(Message):
     """Signal type as determined by the analysis (DD-LLM-001); empty when it gave none."""
     contributing_factors: tuple[Text, ...] = ()
     """What contributed."""
-
-
-class SelectedWorkflow(Message):
-    """The remediation that was chosen. What the catalog knows comes from the catalog, never from the model."""
-
-    workflow_id: Needed
-    """Id in the catalog."""
-    version: Text = ""
-    """Version, from the catalog."""
-    title: Text = ""
-    """Human-readable name, from the catalog."""
-    action_type: Text = ""
-    """Action type, from the catalog."""
-    container_image: Text = ""
-    """Image or bundle, from the catalog."""
-    confidence: Fraction
-    """The model's own confidence, 0 to 1."""
-    rationale: Text = ""
-    """Why this one."""
-    estimated_risk: Text = ""
-    """`low`, `medium` or `high`, or empty when the model gave none."""
-    estimated_downtime_seconds: Count | None = None
-    """From the catalog, else from the model; None when not known."""
-    parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    """Validated parameters: only declared ones, with the declared types."""
-
-
-class AlternativeWorkflow(Message):
-    """Another workflow that was considered: context for a human, never a fallback."""
-
-    workflow_id: Needed
-    """Id in the catalog."""
-    confidence: Fraction | None = None
-    """The model's own confidence, if it gave one."""
-    rationale: Text = ""
-    """Why it is only an alternative."""
+    affected_resource: AffectedResource | None = None
+    """The object it lies in: the same as `affected_resource` of the result, where ADR-055 looks for it."""
+    causal_chain: tuple[Text, ...] = ()
+    """The steps from the cause to the signal, as sentences."""
+    causal_claims: tuple[CausalClaim, ...] = ()
+    """The same steps, with the evidence that they cite and how they stand in it."""
 
 
 class RiskFactor(Message):
@@ -144,17 +116,6 @@ class Approval(Message):
     """In observe mode: whether approval would be required without that mode. None when approval is enforced."""
     would_reasons: tuple[Text, ...] = ()
     """In observe mode: why it would be required, in sentences."""
-
-
-class EvidenceItem(Message):
-    """Something the analysis has seen."""
-
-    id: Needed
-    """`E1`, `E2`, ... in the order of gathering."""
-    source: Needed
-    """The tool or the enrichment step it came from."""
-    summary: Text
-    """What it covers."""
 
 
 class ValidationAttempt(Message):
@@ -275,6 +236,9 @@ class AnalysisResult(Message):
     """The root cause; None when there is none that could be checked."""
     affected_resource: AffectedResource | None = None
     """The object it lies in; not always the one of the signal."""
+    confidence: Fraction | None = None
+    """The model's own confidence in the answer, 0 to 1: that of the selected workflow, if there is one; None when it gave
+    none, or there is no answer."""
     selected_workflow: SelectedWorkflow | None = None
     """What to do; only in a completed result."""
     alternative_workflows: tuple[AlternativeWorkflow, ...] = ()
@@ -294,6 +258,8 @@ class AnalysisResult(Message):
     """Whether a human must approve before the workflow is executed."""
     warnings: tuple[Text, ...] = ()
     """What an approver should know."""
+    alignment_verdict: AlignmentVerdict | None = None
+    """What the check for planted instructions found; None when no model was asked."""
     corroboration: Corroboration | None = None
     """Whether the state of the cluster bears the answer out; None when there was no answer to judge."""
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
@@ -349,7 +315,6 @@ class AnalysisResult(Message):
 
     def _broken_status_rules(self) -> list[str]:
         completed, reviewed = self.status is Status.COMPLETED, self.status in _REVIEWED
-        low_confidence = self.human_review_reason is HumanReviewReason.LOW_CONFIDENCE
         complete = self.affected_resource and self.root_cause_analysis
         rules = {
             "a completed result has an affected resource and a root cause": not completed or complete,
@@ -357,7 +322,7 @@ class AnalysisResult(Message):
             == bool(self.selected_workflow),
             f"{self.status} needs human review: {reviewed}": self.needs_human_review == reviewed,
             "a review has a reason, anything else has none": reviewed == bool(self.human_review_reason),
-            "low confidence requires approval": not low_confidence or self.approval.required,
+            "a result that needs human review requires approval": not reviewed or self.approval.required,
             "a completed result is actionable": not completed or self.is_actionable is not False,
         }
         return [rule for rule, holds in rules.items() if not holds]

@@ -9,33 +9,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from schemas import samples
 from schemas.analysis import AnalysisResult
-from schemas.audit import AuditEvent, EventType
-from schemas.failure import DeadLetter, DeadLetterReason, ValidationFailure
+from schemas.asyncapi import asyncapi
+from schemas.audit import AuditEvent
+from schemas.failure import DeadLetter, ValidationFailure
 from schemas.fields import Message
 from schemas.incident import IncidentRequest
 from schemas.key_vectors import key_vectors
 from schemas.outcome import RemediationOutcome
 from schemas.recovery import RecoveryRequest
-from schemas.subjects import (
-    REQUEST_REJECTED_TYPE,
-    RESPONSE_REJECTED_TYPE,
-    Header,
-    Subjects,
-    audit_type,
-    result_type,
-)
-from schemas.taxonomy import RequestKind
 
-VERSION: Final = "1.0.0"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 V1: Final = Path(__file__).parent / "v1"
 
@@ -62,6 +54,12 @@ class _Untitled(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature of the base class
         return False
 
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
+        """Without the object `discriminator` of OpenAPI, which neither JSON Schema nor AsyncAPI has."""
+        described = super().tagged_union_schema(schema)
+        described.pop("discriminator", None)
+        return described
+
 
 def schema_of(name: str) -> dict[str, Any]:
     """The JSON Schema of a message."""
@@ -84,124 +82,12 @@ def sample_files() -> dict[str, Any]:
     return {name: message.model_dump(mode="json") for name, message in named.items()}
 
 
-# -- AsyncAPI: addresses with parameters, and who sends what
-
-
-def _message(name: str, ce_types: Sequence[str] = (), headers: Sequence[str] = ()) -> dict[str, Any]:
-    """A message in binary mode of CloudEvents 1.0, unless it has headers of its own or comes from outside."""
-    content = {"name": name, "contentType": "application/json", "payload": {"$ref": f"./{name}.schema.json"}}
-    properties: dict[str, Any] = {header: {"type": "string"} for header in headers}
-    if ce_types:
-        properties |= {
-            Header.CE_SPECVERSION: {"const": "1.0"},
-            Header.CE_ID: {"type": "string", "description": "The same as Nats-Msg-Id."},
-            Header.CE_SOURCE: {"type": "string"},
-            Header.CE_TYPE: {"enum": list(ce_types)},
-            Header.CE_SUBJECT: {"type": "string", "description": "The request key."},
-        }
-    if properties:
-        content["headers"] = {
-            "type": "object",
-            "properties": {**properties, Header.TRACEPARENT: {"type": "string"}},
-        }
-    return content
-
-
-def _messages() -> dict[str, Any]:
-    dead_letter = _message("dead-letter", headers=tuple(h for h in Header if h.startswith("Rca-")))
-    dead_letter["payload"] = {"description": "The body of the request, as it came."}
-    return {
-        "incidentRequest": _message("incident-request"),
-        "recoveryRequest": _message("recovery-request"),
-        "incidentResult": _message("analysis-result", [result_type(RequestKind.INCIDENT)]),
-        "recoveryResult": _message("analysis-result", [result_type(RequestKind.RECOVERY)]),
-        "requestRejected": _message("validation-failure", [REQUEST_REJECTED_TYPE]),
-        "responseRejected": _message("validation-failure", [RESPONSE_REJECTED_TYPE]),
-        "auditEvent": _message("audit-event", [audit_type(event) for event in EventType]),
-        "deadLetter": dead_letter,
-        "remediationOutcome": _message("remediation-outcome"),
-    }
-
-
-def _channel(address: str, message: str, stream: str, **parameters: Any) -> dict[str, Any]:
-    channel: dict[str, Any] = {
-        "address": address,
-        "description": f"Kept in the stream {stream}.",
-        "messages": {message: {"$ref": f"#/components/messages/{message}"}},
-    }
-    return channel | ({"parameters": parameters} if parameters else {})
-
-
-def _channels(subjects: Subjects) -> dict[str, Any]:
-    key = {
-        "description": "Request key: an encoded remediation id; for recoveries a dot and the attempt follow."
-    }
-    listed = {
-        kind: [s for s in subjects.request_subjects() if s.split(".")[2] == kind] for kind in RequestKind
-    }
-    channels = {
-        "results.incident": _channel(
-            subjects.result(RequestKind.INCIDENT, "{key}"), "incidentResult", subjects.results_stream, key=key
-        ),
-        "results.recovery": _channel(
-            subjects.result(RequestKind.RECOVERY, "{key}"), "recoveryResult", subjects.results_stream, key=key
-        ),
-        "rejected.requests": _channel(
-            subjects.validation_request(), "requestRejected", subjects.validation_stream
-        ),
-        "rejected.responses": _channel(
-            subjects.validation_response("{key}"), "responseRejected", subjects.validation_stream, key=key
-        ),
-        "audit": _channel(
-            subjects.audit("{event}"), "auditEvent", subjects.audit_stream, event={"enum": list(EventType)}
-        ),
-        "deadLetters": _channel(
-            subjects.dead_letter("{reason}"), "deadLetter", subjects.dlq_stream,
-            reason={"enum": list(DeadLetterReason)},
-        ),
-        "outcomes": _channel(subjects.outcome("{key}"), "remediationOutcome", subjects.outcomes_stream, key=key),
-    }  # fmt: skip
-    requests = {
-        f"requests.{subject.partition('.request.')[2]}": _channel(
-            subject, f"{kind}Request", subjects.requests_stream
-        )
-        for kind, kind_subjects in listed.items()
-        for subject in kind_subjects
-    }
-    return requests | channels
-
-
-def asyncapi() -> dict[str, Any]:
-    """The AsyncAPI 3.0 document, with the default prefix."""
-    channels = _channels(Subjects())
-    received = {name for name in channels if name.startswith("requests.") or name == "outcomes"}
-    return {
-        "asyncapi": "3.0.0",
-        "info": {
-            "title": "rca-worker",
-            "version": VERSION,
-            "description": "Kubernetes incidents in, checked root cause analyses out, over NATS JetStream. "
-            "`rca` in the addresses is a setting; streams and buckets carry it in upper case.",
-            "license": {"name": "Apache-2.0"},
-        },
-        "defaultContentType": "application/json",
-        "channels": channels,
-        "operations": {
-            name: {
-                "action": "receive" if name in received else "send",
-                "channel": {"$ref": f"#/channels/{name}"},
-            }
-            for name in channels
-        },
-        "components": {"messages": _messages()},
-    }
-
-
 def documents() -> dict[str, str]:
     """All files, by path inside the directory."""
-    files: dict[str, Any] = {f"{name}.schema.json": schema_of(name) for name in MODELS}
-    files["asyncapi.json"] = asyncapi()
-    files |= {f"samples/{name}.json": body for name, body in sample_files().items()}
+    bodies, written = sample_files(), {name: schema_of(name) for name in MODELS}
+    files: dict[str, Any] = {f"{name}.schema.json": schema for name, schema in written.items()}
+    files["asyncapi.json"] = asyncapi(written, bodies)
+    files |= {f"samples/{name}.json": body for name, body in bodies.items()}
     files["samples/keys.json"] = key_vectors()
     return {path: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for path, body in files.items()}
 

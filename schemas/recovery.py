@@ -74,7 +74,9 @@ class SelectedWorkflowSummary(Message):
         WithJsonSchema(
             {
                 "type": "object",
-                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+                "additionalProperties": {
+                    "anyOf": [{"type": t} for t in ("string", "number", "boolean", "null")]
+                },
             }
         ),
     ] = Field(default_factory=dict)

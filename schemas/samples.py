@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from schemas.analysis import (
     AffectedResource,
-    AlternativeWorkflow,
     AnalysisResult,
     Approval,
     ApprovalFactor,
     Corroboration,
     CorroborationSource,
     DiagnosedCause,
-    EvidenceItem,
     HumanReviewReason,
     ParameterOrigin,
     PreviousAttemptAssessment,
@@ -26,7 +24,6 @@ from schemas.analysis import (
     RecoveryStrategy,
     RiskFactor,
     RootCauseAnalysis,
-    SelectedWorkflow,
     Status,
     ValidationAttempt,
 )
@@ -49,6 +46,7 @@ from schemas.audit import (
 )
 from schemas.chain import UNSEALED, genesis, sealed
 from schemas.enrichment import DetectedLabels, EnrichmentResults
+from schemas.evidence import EvidenceItem
 from schemas.failure import DeadLetter, DeadLetterReason, FieldError, ValidationCode, ValidationFailure
 from schemas.fields import Message
 from schemas.incident import IncidentRequest, request_digest
@@ -64,6 +62,7 @@ from schemas.safety import Dependency, RegoPolicy, SafetyConstraints, SafetyCont
 from schemas.subjects import Subjects
 from schemas.taxonomy import Priority, RequestKind, Severity, SignalType
 from schemas.usage import ContextUsed, Usage
+from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 
 NOON: Final = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 IMAGE: Final = f"registry.example.com/remediation/increase-memory@sha256:{'0' * 64}"
@@ -121,7 +120,9 @@ def incident() -> IncidentRequest:
             detected_labels=LABELS, custom_labels={"team": ("name=payments",)}, enrichment_quality=0.9
         ),
         safety_context=safety(),
-        expires_at=NOON + timedelta(hours=1),
+        expires_at=datetime(
+            2099, 12, 31, tzinfo=UTC
+        ),  # a sample that is submitted as it is must not have expired
     )
 
 

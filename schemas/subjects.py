@@ -117,10 +117,16 @@ def cloud_source(cluster_name: str = "") -> str:
     return f"/rca-worker/{subject_token(cluster_name) or 'default'}"
 
 
+def folded(text: str) -> str:
+    """A prefix as names of streams have it. Prefixes that differ only in case, dots, `-` and `_` give the same names."""
+    return text.upper().replace(".", "_").replace("-", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class Subjects:
     """All names under one prefix. Streams and buckets carry it too, so prefixes can share an account.
 
+    Prefixes with the same `stem` cannot: `rca provision` and workers refuse the second one.
     `prefix` is one to four subject tokens of `[A-Za-z0-9_-]`; raises ValueError otherwise.
     """
 
@@ -135,7 +141,7 @@ class Subjects:
     @property
     def stem(self) -> str:
         """What names of streams, buckets and accounts begin with."""
-        return self.prefix.upper().replace(".", "_").replace("-", "_")
+        return folded(self.prefix)
 
     @property
     def requests_stream(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -43,19 +43,41 @@ def normalize_severity(text: str) -> Severity | None:
     return _LEVELS.get(text.strip().lower())
 
 
-class SignalType(enum.StrEnum):
-    """The core signal types of an answer (DD-LLM-001): reasons of Kubernetes, spelt as Kubernetes spells them.
+_RISKS: Final = MappingProxyType(
+    dict.fromkeys(("low", "very low", "minimal", "negligible", "none", "safe"), "low")
+    | dict.fromkeys(("medium", "moderate"), "medium")
+    | dict.fromkeys(("high", "very high", "critical", "severe"), "high")
+)
 
-    A catalog and a setting may add more. `signal_type` in a request is free text.
+
+def normalize_risk(text: str) -> Literal["", "low", "medium", "high"]:
+    """The level of risk that a text means, in any case; empty when it means none."""
+    return _RISKS.get(" ".join(text.lower().split()).removesuffix(" risk"), "")  # type: ignore[return-value]
+
+
+EstimatedRisk = Annotated[
+    Literal["", "low", "medium", "high"],
+    BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value),
+]
+"""How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are read as their level."""
+
+
+class SignalType(enum.StrEnum):
+    """The core signal types of an answer (DD-LLM-001, ADR-041 and the recovery handoff).
+
+    A catalog, a setting and the reasons that a cluster reports add more. `signal_type` in a request is free text.
     """
 
     OOM_KILLED = "OOMKilled"
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff"
     EVICTED = "Evicted"
+    NODE_PRESSURE = "NodePressure"
     NODE_NOT_READY = "NodeNotReady"
     POD_PENDING = "PodPending"
     FAILED_SCHEDULING = "FailedScheduling"
+    INSUFFICIENT_CPU = "InsufficientCPU"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     FAILED_MOUNT = "FailedMount"

@@ -40,9 +40,6 @@ class Now:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def has_passed(self, moment: datetime) -> bool:
-        return moment <= self.now()
-
     def monotonic(self) -> float:
         return time.monotonic()
 

@@ -23,7 +23,8 @@ from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.sandbox.nats_server import NatsServer
 
 PATIENCE_SECONDS = 100

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from worker.app.cli.permissions import configuration
 from worker.app.settings import Settings, documentation
 from worker.sandbox import nats_server
 from worker.sandbox.analyst.respond import NAME as ANALYST
+from worker.sandbox.cluster_rights import SHIPPED
 
 TOP = Path(__file__).parent.parent.parent
 DEPLOY = TOP / "deploy"
@@ -518,3 +520,9 @@ def test_there_are_no_addresses_but_local_ones():
                 "nats-1.nats",
                 "nats-2.nats",
             }, path
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_snapshot_cluster_grants_what_is_shipped(name):
+    shipped, copy = DEPLOY / "kubernetes" / name, files("worker") / "sandbox" / "rbac" / name
+    assert shipped.read_bytes() == copy.read_bytes(), f"copy deploy/kubernetes/{name} to worker/sandbox/rbac"

@@ -67,3 +67,7 @@ def unreadable(reply: str | None, finish: Finish = Finish.STOP) -> Unreadable:
     except UnreadableAnswer as error:
         return error.reason
     raise AssertionError(f"was read: {answer}")
+
+
+OTHER_CHOICE = workflow_with(workflow_id="restart-v1")
+"""An answer that chooses otherwise."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -120,17 +120,23 @@ def shop() -> list[Manifest]:
     ]
 
 
-def recovered() -> list[Manifest]:
-    """The shop in good health."""
+def recovered(since: str = "2026-06-04T15:10:00Z") -> list[Manifest]:
+    """The shop in good health since that time."""
     made = shop()
     for item in made:
+        item["metadata"]["creationTimestamp"] = "2026-06-01T08:00:00Z"
         if item["kind"] == "Deployment":
             item["status"] = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
         if item["kind"] == "ReplicaSet":
             item["status"] = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
         if item["kind"] == "Pod":
-            running = {"name": "app", "ready": True, "restartCount": 6, "state": {"running": {}}}
-            conditions = [{"type": "Ready", "status": "True"}]
+            running = {
+                "name": "app",
+                "ready": True,
+                "restartCount": 6,
+                "state": {"running": {"startedAt": since}},
+            }
+            conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
             item["status"] = {
                 "phase": "Running",
                 "conditions": conditions,
@@ -288,6 +294,7 @@ class World:
     external: MemoryExternal | None = None
     shadow: MemoryModel | None = None
     halt: HaltReason | None = None
+    cluster_problem: Callable[[], Awaitable[str]] | None = None
 
     @classmethod
     def saying(cls, *said: Said, **ports: Any) -> World:
@@ -301,6 +308,7 @@ class World:
     def analysis(self) -> Analysis:
         outside = Outside(
             cluster=self.cluster,
+            cluster_problem=self.cluster_problem,
             catalog=self.catalog,
             model=self.model,
             policy=self.policy,

@@ -18,7 +18,8 @@ from tests.integration.test_worker_process import KEY, Held, stage, started, unt
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import running
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.auditing import Auditing
 from worker.app.cli.requests import with_new_ids
 from worker.app.settings import AuditSettings

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -104,6 +105,20 @@ async def test_the_stand_ins_start_alone_and_say_where_they_are():
             assert 200 == answer.status
 
 
+@pytest.mark.process
+async def test_the_whole_sandbox_takes_a_request_and_shows_its_result():
+    async with ready("sandbox", "up", "--json") as up, aiohttp.ClientSession() as http:
+        env = {"RCA_NATS__SERVERS": up["nats"]}
+        submitted = await rca("submit", up["incident"], "--wait", env=env)
+        assert 0 == submitted.code, submitted
+        key = submitted.err.split()[1]  # submitted KEY to ...
+        shown = await rca("show", key, env=env)
+        assert (0, "Root cause" in shown.out) == (shown.code, True)
+        async with http.get(up["worker"]) as answer:
+            assert 200 == answer.status
+    assert not await asyncio.to_thread(Path(up["kubeconfig"]).exists)
+
+
 async def test_provision_can_be_repeated_and_checked(tmp_path):
     async with one_server(tmp_path) as server:
         env = {"RCA_NATS__SERVERS": server.url}
@@ -180,7 +195,7 @@ async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     assert (0, "completed") == (result.code, result.json()["status"])
     assert 0 == shown.code
     assert "increase-memory-limits-v1" in shown.out
-    assert "Approval required" in shown.out
+    assert "APPROVAL NEEDED" in shown.out
     assert max(len(line) for line in shown.out.splitlines()) <= 80
     assert 5 == rejected.code
     assert "remediation_id" in rejected.err

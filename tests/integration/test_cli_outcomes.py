@@ -14,7 +14,8 @@ from tests.commands import rca
 from tests.fakes.proposals import ACTION, outcome, result
 from tests.nats_roles import SUBJECTS, environment_of, shipped_server, speaking
 from tests.nats_servers import one_server, provisioned
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 
 REPORT = ("outcomes", "report")
 OBSERVED = Approval(required=True, would_require=False)

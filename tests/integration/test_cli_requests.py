@@ -11,13 +11,16 @@ from dataclasses import dataclass
 import nats
 import pytest
 
+from schemas.analysis import AnalysisResult
 from schemas.subjects import Header, Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
+from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import COMMAND, Ended, environment
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.operations import Operations, State
 
 
@@ -130,6 +133,55 @@ async def test_a_remediation_id_is_understood_in_place_of_its_key(place):
     await place.js.publish("rca.request.incident", body("rr 1"))
     assert "waiting" == (await place.rca("cancel", "rr 1", "--json")).json()["state"]
     assert await cancelled(place, "rr=201")
+
+
+# -- show
+
+
+async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
+    result = review_result("rr.1")
+    await place.js.publish("rca.result.incident.rr%2E1", result.model_dump_json().encode())
+    await place.js.publish("rca.result.incident.rr%201", review_result("rr 1").model_dump_json().encode())
+    for key in ("rr%2E1", "rr 1"):
+        shown = await place.rca("show", key)
+        assert (0, True) == (shown.code, "HUMAN REVIEW NEEDED" in shown.out.splitlines()[1]), shown
+    ended = await place.rca("show", "rr%2E1", "--json")
+    assert (0, result) == (ended.code, AnalysisResult.model_validate(ended.json()))
+
+
+@pytest.mark.parametrize(
+    ("happened", "said"),
+    [(queue_it, "queue"), (begin_it, "analysed"), (nobody_knows_it, "no request rr-1.2")],
+)
+async def test_a_request_without_a_result_has_its_state_told(place, happened, said):
+    await happened(place)
+    shown = await place.rca("show", "rr-1.2", "--json")
+    assert (1, "") == (shown.code, shown.out)
+    assert said in shown.err
+
+
+# -- watch
+
+
+@pytest.mark.parametrize(("end", "code"), [("complete", 0), ("failed", 3)])
+async def test_a_request_is_followed_until_it_ends(place, end, code):
+    events = chain("rr-1", [accepted(), complete("rr-1") if end == "complete" else failed("rr-1")])
+    following = asyncio.create_task(place.rca("watch", "rr-1"))
+    while not following.done():  # it is heard as soon as the command listens
+        for event in [*chain("rr-2", [accepted(), complete("rr-2")]), *events]:
+            await place.nc.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+        await place.nc.flush()
+        await asyncio.sleep(0.2)
+    ended = following.result()
+    assert code == ended.code, ended
+    assert "rr-1" in ended.out
+    assert "rr-2" not in ended.out
+
+
+async def test_who_watches_a_request_that_has_ended_is_told(place):
+    await place.js.publish("rca.result.incident.rr-1", review_result("rr-1").model_dump_json().encode())
+    ended = await place.rca("watch", "rr-1")
+    assert (0, "", True) == (ended.code, ended.out, "rca show rr-1" in ended.err)
 
 
 # -- dlq

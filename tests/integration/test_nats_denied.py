@@ -8,7 +8,8 @@ import pytest_asyncio
 from schemas.permissions import Role
 from schemas.subjects import Subjects
 from tests.nats_roles import settings_of, shipped_server, speaking
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.provisioning import connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -23,7 +23,8 @@ from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
 from tests.waiting import until
 from worker.adapters.nats.journal import INLINE_BYTES
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.provisioning import connected
 from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings, WorkerSettings
 from worker.app.wiring import open_worker

@@ -3,16 +3,19 @@ from __future__ import annotations
 import asyncio
 import json
 
-import nats.errors
+import nats
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nats.js.errors import NoStreamResponseError
 
+from schemas.permissions import streams
 from schemas.subjects import Lane, Subjects
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, one_server, provisioned, three_servers
-from worker.adapters.nats.provision import Action, Difference, compare, provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import Action, Difference, ProvisionError, compare, look, provision
 from worker.domain.values.errors import Unavailable
+from worker.sandbox.nats_server import NatsServer
 
 STREAMS = ("REQUESTS", "RESULTS", "VALIDATION", "AUDIT", "DLQ", "OUTCOMES")
 BUCKETS = ("KV_{}_JOURNAL", "KV_{}_CANCEL", "KV_{}_HISTORY", "OBJ_{}_JOURNAL")
@@ -75,6 +78,31 @@ def test_what_could_lose_messages_is_left_to_a_person(key, have, want, applied):
     changes, drift = compare({key: have}, {key: want})
     assert ({key: want} if applied else {}) == changes
     assert ([] if applied else [key]) == [each.partition(":")[0] for each in drift]
+
+
+@pytest.mark.parametrize(("stored", "applied"), [(9, True), (10, False), (None, False)])
+def test_a_lower_byte_limit_is_applied_where_what_is_stored_has_room(stored, applied):
+    for have in ({}, {"max_bytes": -1}, {"max_bytes": 20}):
+        changes, drift = compare(have, {"max_bytes": 10}, stored)
+        assert (applied, not applied) == (changes == {"max_bytes": 10}, bool(drift))
+
+
+@pytest.mark.parametrize("mebibytes", [16, 8192, 100_000])
+def test_the_byte_limits_fit_into_the_store_and_leave_room_to_finish_what_is_queued(mebibytes):
+    subjects, store = Subjects(), mebibytes << 20
+    limits = {
+        item.name: item.config["max_bytes"] for item in wanted(subjects, store_bytes=store) if not item.stream
+    }
+    assert len(streams(subjects)) == len(limits)
+    assert 0.9 * store < sum(limits.values()) <= 0.95 * store
+    assert (
+        limits[subjects.dlq_stream] > limits[subjects.requests_stream]
+    )  # all of it could become dead letters
+
+
+def test_only_rejections_make_room_for_newer_ones():
+    discards = {item.name: item.config["discard"] for item in wanted(Subjects()) if not item.stream}
+    assert ["RCA_VALIDATION"] == [name for name, discard in discards.items() if discard != "new"]
 
 
 LIMIT = st.integers(min_value=-1, max_value=5)
@@ -206,6 +234,67 @@ async def test_two_prefixes_share_an_account(case):
     assert await case.count("RCA_REQUESTS") == 0
 
 
+@pytest.mark.parametrize("prefix", ["rca_a", "rca-a", "RCA.a"])
+async def test_a_prefix_that_gives_the_names_of_another_one_is_refused(bare, prefix):
+    await provision(bare.nc, wanted(Subjects("rca.a")))
+    before = await bare.js.streams_info()
+    for apply in (False, True):
+        with pytest.raises(
+            ProvisionError, match=r"RCA_A_REQUESTS belongs to another prefix.*rca\.a\.request"
+        ):
+            await provision(bare.nc, wanted(Subjects(prefix)), apply=apply)
+    assert [info.config for info in before] == [info.config for info in await bare.js.streams_info()]
+    found = await look(bare.nc, wanted(Subjects(prefix)))
+    assert "belongs to another prefix" in found[0].unusable
+    assert notable(await provision(bare.nc, wanted(Subjects("rca.a")))) == []
+
+
+async def test_a_store_that_is_too_small_for_the_byte_limits_is_told_and_nothing_half_done_stays_wrong(bare):
+    items = wanted(Subjects(), store_bytes=100 << 30)
+    with pytest.raises(ProvisionError, match="RCA_NATS__STORE_MEBIBYTES"):
+        await provision(bare.nc, items)
+    fitting = wanted(Subjects(), store_bytes=1 << 30)
+    await provision(bare.nc, fitting)
+    assert notable(await provision(bare.nc, fitting)) == []
+    with pytest.raises(ProvisionError, match="RCA_NATS__STORE_MEBIBYTES"):  # raised later on
+        await provision(bare.nc, items)
+
+
+async def test_streams_without_limits_get_them_and_limits_follow_the_setting(case):
+    async def limit(name):
+        return (await case.js.stream_info(name)).config.max_bytes
+
+    assert await limit("RCA_AUDIT") == -1
+    for mebibytes in (100, 50, 200):
+        await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2, store_bytes=mebibytes << 20))
+        assert await limit("RCA_AUDIT") == (mebibytes << 20) * 36 // 100
+    await case.js.publish("rca.audit.policy.decided", bytes(500_000))
+    items = wanted(case.subjects, ack_wait_seconds=2, store_bytes=1 << 20)
+    assert {("RCA_AUDIT", Action.DRIFT)} == {
+        (each.name, each.action) for each in await provision(case.nc, items) if each.action is Action.DRIFT
+    }
+    assert (await limit("RCA_AUDIT"), await case.count("RCA_AUDIT")) == ((200 << 20) * 36 // 100, 1)
+
+
+@pytest.mark.parametrize(("offered", "fits"), [("10MB", False), ("200MB", True)])
+async def test_what_the_account_may_store_is_checked_before_anything_is_created(tmp_path, offered, fits):
+    users = f"{{ jetstream: {{ max_file: {offered} }}, users: [{{user: a, password: secret}}] }}"
+    server = NatsServer(tmp_path / "limited", cluster=f"accounts {{ A {users} }}")
+    await server.start()
+    nc = await nats.connect(server.url, user="a", password="secret")
+    items = wanted(Subjects(), store_bytes=100 << 20)
+    try:
+        if fits:
+            await provision(nc, items)
+            return
+        with pytest.raises(ProvisionError, match="the account may store 10 MiB"):
+            await provision(nc, items)
+        assert await nc.jetstream().streams_info() == []
+    finally:
+        await nc.close()
+        await server.stop()
+
+
 async def test_lanes_take_exactly_their_subjects(case):
     for subject in ("rca.request.incident", "rca.request.recovery.P0", "rca.request.incident.p3"):
         await case.js.publish(subject, b"x")
@@ -242,6 +331,5 @@ async def test_a_server_that_does_not_answer_is_unavailable(bare):
 async def test_a_closed_connection_is_unavailable_at_once(bare):
     nc = await connect(bare.servers)
     await nc.close()
-    with pytest.raises(Unavailable) as raised:
+    with pytest.raises(Unavailable, match="ConnectionClosedError"):
         await provision(nc, wanted(Subjects()))
-    assert isinstance(raised.value.__cause__, nats.errors.ConnectionClosedError)

@@ -14,6 +14,7 @@ from kubernetes.aio import config as official_config
 
 from worker.sandbox.cluster_faults import Fault, FaultPlan
 from worker.sandbox.cluster_files import SnapshotError
+from worker.sandbox.cluster_rights import shipped_rights
 from worker.sandbox.cluster_server import SnapshotApi, serve, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
@@ -151,6 +152,62 @@ async def test_secrets_may_be_allowed() -> None:
         assert (await fetch(http, "/api/v1/namespaces/shop/secrets/db"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/pods", 200),
+        ("/api/v1/namespaces/shop/pods/api-0/log", 200),
+        ("/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/canary", 200),
+        ("/apis", 200),
+        ("/apis/nobody.example/v1", 404),
+    ],
+)
+async def test_the_shipped_rights_allow(path: str, status: int) -> None:
+    api = SnapshotApi(Snapshot([POD, ROLLOUT], LOGS), rights=shipped_rights())
+    async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
+        assert (await fetch(http, path))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "subject", "tried"),
+    [
+        (
+            "GET",
+            "/api/v1/namespaces/shop/secrets/db",
+            'secrets "db"',
+            'get resource "secrets" in API group "" in the namespace "shop"',
+        ),
+        (
+            "GET",
+            "/apis/argoproj.io/v1alpha1/rollouts",
+            "rollouts.argoproj.io",
+            'list resource "rollouts" in API group "argoproj.io" at the cluster scope',
+        ),
+        (
+            "GET",
+            "/apis/nobody.example/v1/namespaces/shop/gizmos/x",
+            'gizmos.nobody.example "x"',
+            'get resource "gizmos" in API group "nobody.example" in the namespace "shop"',
+        ),
+        (
+            "DELETE",
+            "/api/v1/namespaces/shop/pods/api-0",
+            'pods "api-0"',
+            'delete resource "pods" in API group "" in the namespace "shop"',
+        ),
+    ],
+)
+async def test_the_shipped_rights_refuse_in_the_words_of_the_server(
+    method: str, path: str, subject: str, tried: str
+) -> None:
+    api = SnapshotApi(Snapshot([POD, ROLLOUT, SECRET]), rights=shipped_rights())
+    async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
+        status, document = await fetch(http, path, method)
+    assert (status, document["reason"]) == (403, "Forbidden")
+    user = "system:serviceaccount:rca:rca-worker"
+    assert document["message"] == f'{subject} is forbidden: User "{user}" cannot {tried}'
+
+
 async def test_other_resources_may_be_forbidden() -> None:
     api = SnapshotApi(Snapshot([ROLLOUT]), forbidden=("rollouts.argoproj.io",))
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
@@ -243,7 +300,8 @@ async def test_directory_that_is_not_a_snapshot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda case: case.name)
 async def test_every_object_and_log_of_a_case_is_served(case: Path) -> None:
-    async with serve(case) as url, aiohttp.ClientSession(url) as http:
+    api = SnapshotApi(Snapshot.read(case))
+    async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         _, groups = await fetch(http, "/apis")
         versions = [
             "/api/v1",

@@ -21,7 +21,8 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
 from tests.waiting import until
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
@@ -133,12 +134,13 @@ async def test_a_worker_waits_for_whatever_is_missing_and_says_so(tmp_path):
             await until(lambda: _says(worker, "run `rca provision`"))
             nc = await connect([server])
             await provision(nc, wanted(Subjects()))
-            await until(lambda: _says(worker, "the cluster does not answer"))
+            await until(lambda: _says(worker, "kubernetes: the API server cannot be read"))
+            assert "nats" not in await said(worker)
             assert [] == worker.events("worker_started")
             async with serve_cluster(CASE, port=port):
                 await worker.ready()
                 waited = " ".join(event["reason"] for event in worker.events("waiting"))
-                assert all(what in waited for what in ("no NATS server", "rca provision", "the cluster"))
+                assert all(what in waited for what in ("no NATS server", "rca provision"))
                 worker.send(signal.SIGTERM)
                 assert 0 == await worker.ended()
             await nc.close()

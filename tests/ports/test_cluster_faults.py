@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.small_cluster import TOKEN, Connect, connecting, example, names, reason_of, small_api
+from tests.fakes.small_cluster import (
+    OBJECTS,
+    TOKEN,
+    Connect,
+    connecting,
+    example,
+    names,
+    reason_of,
+    small_api,
+)
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
-from worker.adapters.kubernetes_cluster.discovery import FAILED_SECONDS, RECHECK_SECONDS
+from worker.adapters.kubernetes_cluster.discovery import FAILED_SECONDS, RECHECK_SECONDS, RECHECKS
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
 from worker.sandbox.cluster_faults import Fault, FaultPlan
+from worker.sandbox.cluster_rights import Rights
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
@@ -156,12 +166,14 @@ class TestFaults:
         assert [request.status for request in api.requests] == [401, 200]
 
     async def test_one_broken_group_hides_no_other(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        api.aggregated = False
         api.faults = FaultPlan([Fault(path="/apis/postgresql.cnpg.io/*", status=403)])
         assert (await real.kind("Rollout")).plural == "rollouts"
 
     async def test_a_group_that_does_not_answer_may_serve_it(
         self, real: KubernetesCluster, api: SnapshotApi
     ) -> None:
+        api.aggregated = False
         api.faults = FaultPlan([Fault(path="/apis/argoproj.io/*", status=403)])
         assert await reason_of(real.kind("Rollout")) == ClusterReason.FORBIDDEN
 
@@ -289,31 +301,87 @@ class TestRequests:
         await cluster.get(ref)
         assert len([r.path for r in api.requests if "canary" not in r.path]) == 2
 
-    async def test_a_kind_that_was_added_is_known_at_once(self, connect: Connect, api: SnapshotApi) -> None:
+    @pytest.mark.parametrize("name", ["Gadget", "gadgets.e.com", "Gadget e.com/v1"])
+    @pytest.mark.parametrize("aggregated", [True, False])
+    async def test_a_kind_that_was_added_is_known_at_once(
+        self, connect: Connect, api: SnapshotApi, name: str, aggregated: bool
+    ) -> None:
+        api.aggregated = aggregated
+        cluster, question = await connect(monotonic=lambda: 0.0), name.split()
+        assert await reason_of(cluster.kind(*question)) == ClusterReason.UNKNOWN_KIND
+        api.snapshot = Snapshot([example("Gadget", "g", "shop", "e.com/v1")])
+        assert (await cluster.kind(*question)).api_version == "e.com/v1"
+
+    async def test_questions_about_unknown_kinds_do_not_read_discovery_each_time(
+        self, connect: Connect, api: SnapshotApi
+    ) -> None:
         now = [0.0]
         cluster = await connect(monotonic=lambda: now[0])
-        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
-        asked = len(api.requests)
-        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
-        assert asked == len(api.requests)
-        api.snapshot = Snapshot(
-            [{**example("ConfigMap", "g", "shop"), "apiVersion": "e.com/v1", "kind": "Gadget"}]
-        )
+        asked = []
+        for _ in range(4 * RECHECKS):
+            assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
+            asked.append(len(api.requests))
+        assert asked[RECHECKS] == asked[-1] == 2 * (1 + RECHECKS)
         now[0] = RECHECK_SECONDS
-        assert (await cluster.kind("Gadget")).api_version == "e.com/v1"
+        api.snapshot = Snapshot([example("Gadget", "g", "shop", "e.com/v1")])
+        assert (await cluster.kind("Gadget")).plural == "gadgets"
+
+    async def test_many_questions_at_once_read_discovery_once(
+        self, real: KubernetesCluster, api: SnapshotApi
+    ) -> None:
+        questions = (reason_of(real.kind(f"Gadget{letter}")) for letter in "abcdefgh")
+        assert set(await asyncio.gather(*questions)) == {ClusterReason.UNKNOWN_KIND}
+        assert [request.path for request in api.requests] == ["/apis", "/api"]
+
+    @pytest.mark.parametrize("aggregated", [True, False])
+    async def test_a_dead_aggregated_api_hides_nothing_and_is_named(
+        self, connect: Connect, api: SnapshotApi, aggregated: bool
+    ) -> None:
+        api.snapshot = Snapshot([*OBJECTS, example("PodMetrics", "m", "shop", "metrics.k8s.io/v1beta1")])
+        api.aggregated, api.dead = aggregated, frozenset({"metrics.k8s.io"})
+        cluster = await connect(sleep=Pauses())
+        assert (await cluster.kind("Rollout")).api_version == "argoproj.io/v1alpha1"
+        with pytest.raises(ClusterError, match=r"metrics\.k8s\.io/v1beta1") as caught:
+            await cluster.kind("Gizmo")
+        assert caught.value.reason is ClusterReason.UNKNOWN_KIND
+        assert await reason_of(cluster.kind("PodMetrics", "metrics.k8s.io/v1beta1")) is not None
 
     async def test_a_dead_api_group_is_not_asked_at_each_search(
         self, connect: Connect, api: SnapshotApi
     ) -> None:
         now, pauses = [0.0], Pauses()
+        api.aggregated = False
         api.faults = FaultPlan([Fault(path="/apis/argoproj.io/*", status=503)])
         cluster = await connect(monotonic=lambda: now[0], sleep=pauses)
-        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNAVAILABLE
-        asked, paused = len(api.requests), len(pauses.seconds)
-        assert await reason_of(cluster.kind("Widget")) == ClusterReason.UNAVAILABLE
-        assert (asked, paused) == (len(api.requests), len(pauses.seconds))
+        assert await reason_of(cluster.kind("Gadget")) == ClusterReason.UNKNOWN_KIND
+        paused = len(pauses.seconds)
+        assert await reason_of(cluster.kind("Widget")) == ClusterReason.UNKNOWN_KIND
+        assert paused == len(pauses.seconds)
         now[0], api.faults = FAILED_SECONDS, FaultPlan()
         assert (await cluster.kind("Rollout")).api_version == "argoproj.io/v1alpha1"
+
+    async def test_a_search_reads_two_documents(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        assert (await real.kind("rollouts")).kind == "Rollout"
+        assert (await real.kind("rollouts.argoproj.io")).kind == "Rollout"
+        assert [request.path for request in api.requests][:2] == ["/apis", "/api"]
+
+    @pytest.mark.parametrize(
+        ("name", "api_version"),
+        [
+            ("Deployment", "apps/v1beta1"),
+            ("Deployment", "extensions/v1beta1"),
+            ("hpa", "autoscaling/v2beta2"),
+            ("HorizontalPodAutoscaler", "autoscaling/v1"),
+            ("Ingress", "extensions/v1beta1"),
+            ("pods", ""),
+            ("deployments.apps", ""),
+        ],
+    )
+    async def test_built_in_kinds_need_no_discovery(
+        self, real: KubernetesCluster, api: SnapshotApi, name: str, api_version: str
+    ) -> None:
+        assert (await real.kind(name, api_version)).namespaced
+        assert list(api.requests) == []
 
     async def test_messages_are_one_short_line(self, real: KubernetesCluster, api: SnapshotApi) -> None:
         with pytest.raises(ClusterError) as caught:
@@ -321,8 +389,29 @@ class TestRequests:
         assert len(caught.value.message) <= 300
         assert caught.value.message.isprintable()
 
-    async def test_ping(self, real: KubernetesCluster) -> None:
-        assert (await real.ping()).startswith("v1.")
+    @pytest.mark.parametrize(
+        ("fault", "reason"),
+        [
+            (Fault(path="*/pods", status=403), ClusterReason.FORBIDDEN),
+            (Fault(status=401), ClusterReason.FORBIDDEN),
+            (Fault(status=503), ClusterReason.UNAVAILABLE),
+            (Fault(drop=True), ClusterReason.UNAVAILABLE),
+        ],
+        ids=label,
+    )
+    async def test_check_uses_a_right_that_is_needed(
+        self, connect: Connect, api: SnapshotApi, fault: Fault, reason: ClusterReason
+    ) -> None:
+        cluster = await connect(sleep=Pauses())
+        for namespace in ("", "shop", None):
+            await cluster.check(namespace)
+        api.faults = FaultPlan([fault])
+        assert await reason_of(cluster.check()) == reason
+
+    async def test_check_without_any_right(self, connect: Connect, api: SnapshotApi) -> None:
+        cluster, api.rights = await connect(), Rights()
+        with pytest.raises(ClusterError, match='cannot list resource "pods"'):
+            await cluster.check()
 
     async def test_closed(self) -> None:
         assert await reason_of(KubernetesCluster().get(POD)) == ClusterReason.UNAVAILABLE

@@ -13,6 +13,7 @@ from worker.adapters.pydantic_ai.replies import read_arguments
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.verdict.answers.form import INCIDENT_ANSWER, SUBMIT_RESULT
 
 TOOLS = (
     ToolSpec(
@@ -133,6 +134,28 @@ async def test_calls_can_be_forbidden_while_the_tools_stay_in_the_prefix():
         await model.ask(asked(UserTurn("An incident."), tools_allowed=False))
     assert "none" == llm.requests[0]["tool_choice"]
     assert 1 == len(llm.requests[0]["tools"])
+
+
+async def test_the_answer_can_always_be_submitted_and_its_form_is_enforced():
+    async with model_on(lambda request, number: Said(text="Done.")) as (model, llm):
+        request = replace(
+            asked(UserTurn("An incident."), tools_allowed=False), tools=(*TOOLS, INCIDENT_ANSWER)
+        )
+        await model.ask(request)
+    (sent,) = llm.requests
+    assert "auto" == sent["tool_choice"]  # not every server behind an address can force one tool
+    form = sent["tools"][1]["function"]
+    assert form["strict"] is True
+    assert form["parameters"]["additionalProperties"] is False
+    assert form["parameters"]["required"] == INCIDENT_ANSWER.parameters["required"]
+
+
+def test_at_the_providers_own_address_only_the_answer_can_be_called():
+    model = PydanticAIModel("openai-chat:gpt-5", api_key="k")
+    assert [SUBMIT_RESULT] == model._only_the_answer((*TOOLS, INCIDENT_ANSWER))
+    assert "none" == model._only_the_answer(TOOLS)
+    free = PydanticAIModel("anthropic:claude-opus-5-5", api_key="k")
+    assert "auto" == free._only_the_answer((*TOOLS, INCIDENT_ANSWER))
 
 
 async def test_tool_call_ids_that_repeat_are_minted_anew():

@@ -50,14 +50,14 @@ CASES = {
         (f"{VALID} restart_deployment", "restart_deployment is not among the actions allowed for P9"),
     ),
     "risk for P0": (
-        {"priority": "P0", "estimated_risk": "medium"},
+        {"priority": "P0", "declared_risk": "medium"},
         ("the safety policy requires approval for restart_deployment",),
     ),
     "unheard-of risk for P0": (
-        {"priority": "P0", "estimated_risk": "tiny"},
+        {"priority": "P0", "declared_risk": "", "estimated_risk": "tiny"},
         ("the safety policy requires approval for restart_deployment",),
     ),
-    "risk for P1": ({"estimated_risk": "medium"}, ()),
+    "risk for P1": ({"declared_risk": "medium"}, ()),
 }
 
 
@@ -80,7 +80,7 @@ def test_the_example_of_a_safety_policy(decided, name):
 
 
 def test_the_risk_is_told(decided):
-    assert {"restart": [(10, "the analysis calls the risk low")], "unheard-of risk for P0": []} == {
+    assert {"restart": [(10, "the risk is low")], "unheard-of risk for P0": []} == {
         name: [(f.score, f.reason) for f in decided[name].risk_factors]
         for name in ("restart", "unheard-of risk for P0")
     }

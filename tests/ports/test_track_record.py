@@ -13,7 +13,7 @@ from schemas.taxonomy import RequestKind
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.proposals import ACTION, outcome, result
 from tests.nats_servers import connect, provisioned
-from worker.adapters.nats.provision import wanted
+from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.track_record import STALE_SECONDS, NatsTrackRecords, OutcomeReader
 from worker.domain.values.remediations import TrackRecord

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from schemas.analysis import HumanReviewReason as Reason
 from schemas.analysis import Status
+from schemas.incident import IncidentRequest
+from tests.corpus_files import CORPUS
 from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_model import MemoryModel, final, says
@@ -113,6 +115,55 @@ async def test_a_doubt_about_nothing_to_do_needs_a_person(outcome, changes, requ
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
         settled(outcome, **changes), incident(**request_)
     )
+
+
+SAID = {"first_seen": "2026-06-04T12:00:00Z", "last_seen": "2026-06-04T15:30:00Z"}
+
+
+@pytest.mark.parametrize("outcome", ["problem_resolved", "not_actionable"])
+@pytest.mark.parametrize(
+    ("request_", "since"),
+    [
+        ({}, "2026-06-04T15:20:00Z"),
+        ({"firing_time": "2026-06-04T15:00:00Z"}, "2026-06-04T15:10:00Z"),
+        (SAID, "2026-06-04T12:10:00Z"),
+        ({"is_storm": True, "storm_type": "pattern"}, "2026-06-04T10:00:00Z"),
+        ({"signal_type": "PodcastApiErrorRateHigh"}, "2026-06-04T10:00:00Z"),
+        ({"signal_type": "ContainerMemoryUsageHigh"}, "2026-06-04T10:00:00Z"),
+        ({"signal_type": "OOMKilled"}, "2026-06-04T10:00:00Z"),
+    ],
+)
+async def test_only_the_stated_contrary_for_longer_than_the_alert_is_an_end(outcome, request_, since):
+    cluster = MemoryCluster(recovered(since), LOGS)
+    assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
+        settled(outcome), incident(**request_), cluster=cluster
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "since"), [({}, "2026-06-04T15:18:00Z"), (SAID, "2026-06-04T11:50:00Z")]
+)
+async def test_a_contrary_that_holds_for_longer_is_an_end(request_, since):
+    cluster = MemoryCluster(recovered(since), LOGS)
+    assert (Status.RESOLVED, None) == await ends(settled(), incident(**request_), cluster=cluster)
+
+
+FAMILY = sorted((CORPUS / "reports" / "01-resolved-accepted-for-signals-no-object-shows").iterdir())
+
+
+@pytest.mark.parametrize("directory", FAMILY, ids=[d.name for d in FAMILY])
+async def test_an_alert_on_what_no_object_states_is_never_resolved(directory):
+    sent = json.loads((directory / "incident.json").read_text())
+    blamed = {
+        "kind": sent["resource_kind"],
+        "name": sent["resource_name"],
+        "namespace": sent["resource_namespace"],
+    }
+    for outcome in ("problem_resolved", "not_actionable"):
+        said = settled(outcome, {"affectedResource": blamed})
+        assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
+            said, IncidentRequest.model_validate(sent), cluster=MemoryCluster.read(directory)
+        )
 
 
 async def test_a_pod_that_still_crashes_is_not_resolved():

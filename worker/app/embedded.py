@@ -102,7 +102,9 @@ async def open_case(
             kubeconfig = Path(directory) / "kubeconfig"
             write_kubeconfig(kubeconfig, url)
             settings = Settings(
-                nats=NatsSettings(servers=(services.nats_url,), prefix=prefix),
+                nats=NatsSettings(
+                    servers=(services.nats_url,), prefix=prefix, store_mebibytes=0
+                ),  # many prefixes on one server
                 kubernetes=KubernetesSettings(kubeconfig=kubeconfig),
                 llm=services.llm,
                 catalog=CatalogSettings(path=catalog),

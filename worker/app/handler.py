@@ -21,34 +21,27 @@ from schemas.subjects import Subjects, kv_key
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
 from worker.app.metrics import WorkerMetrics
-from worker.app.open_files import FILES
 from worker.domain.analyse import Analysis, Rules
 from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
-from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
-from worker.domain.journal.run import Run, dead_letter_step
+from worker.domain.journal.isolation import RunMode, run_mode
+from worker.domain.journal.run import Run, buried
 from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
-from worker.domain.values.delays import (
-    NOT_NOW_SECONDS,
-    PROBE_OUTAGE_SECONDS,
-    REDELIVERY_FIRST_SECONDS,
-    RELEASE_PAUSE_SECONDS,
-)
+from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
     BLOCKING,
+    ClusterUnreadable,
     GiveUp,
     GiveUpReason,
     Halted,
     HaltReason,
     JournalGap,
     LostClaim,
-    Preempted,
-    PreemptReason,
     Retry,
     RetryReason,
+    SteppedAside,
     Unavailable,
-    is_resource_fault,
 )
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
 from worker.domain.values.retry import RetryPolicy, broker_delay, next_delay, probe_pause
@@ -60,7 +53,9 @@ DECODE_INLINE_BYTES = 256 * 1024
 PROBES = 5
 PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
 """Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
+STEPPED_ASIDE, CLUSTER_UNREADABLE = "stepped_aside", "cluster_unreadable"
 RELEASE_TRIES = 1_000
+"""Each waits for the broker for its whole patience: a run whose process lives must not count as dead."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -167,7 +162,7 @@ class RequestHandler:
                     return
             except (JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
-            await self._closing.dead_letter(run, DeadLetterReason.MAX_DELIVERIES, error)
+            await self._closing.bury(run, DeadLetterReason.MAX_DELIVERIES, error)
 
     async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         accepted = await self._accept(body, headers, delivery)
@@ -203,22 +198,17 @@ class RequestHandler:
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
-        if how is RunMode.ISOLATED:
-            if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
-                log.warning(
-                    "suspect_postponed", request=accepted.key, deaths=counts.deaths_alone, seconds=pause
-                )
-                return retry(pause)
-            accepted.delivery.release_slot()  # while it waits for its turn, others of its lane need the slot
+        if how is RunMode.ISOLATED:  # while it waits for its turn, others of its lane need the slot
+            accepted.delivery.release_slot()
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
             if not admitted and last_run and self._admission.blocked:
                 return Hold(0.0, last_run, for_model=True)
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
             async with self._started(run, alone=how is RunMode.ISOLATED):
-                if how is RunMode.REFUSED or dead_letter_step(run.steps, message):
+                if how is RunMode.REFUSED or buried(run.steps, message):
                     error = f"the process died {counts.deaths} times with this request"
-                    return await self._closing.dead_letter(run, DeadLetterReason.PROCESS_DEATHS, error)
+                    return await self._closing.bury(run, DeadLetterReason.PROCESS_DEATHS, error)
                 return await self._serve(run, counts)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
@@ -232,9 +222,7 @@ class RequestHandler:
         run = await self._open(accepted)
         if settled := await self._not_ours(accepted, run):
             return settled
-        if stored is not None and not (
-            accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
-        ):
+        if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.message)):
             if (
                 accepted.delivery.deliveries > 1
             ):  # its letter may not be written, and the journal that says so is gone
@@ -261,16 +249,14 @@ class RequestHandler:
         return run
 
     async def _proceed(self, accepted: AcceptedRequest) -> None:
-        """Called before each paid call. Raises Halted or Preempted when it must not be made."""
+        """Called before each paid call. Raises Halted or SteppedAside when it must not be made."""
         expires_at = accepted.request.expires_at
-        if expires_at is not None and self._ports.clock.has_passed(expires_at):
+        if expires_at is not None and expires_at <= self._ports.clock.now():
             raise Halted(HaltReason.EXPIRED)
         if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
             raise Halted(HaltReason.CANCELLED)
         if self._admission.must_yield(accepted.delivery.message):
-            raise Preempted(PreemptReason.URGENT_REQUEST)
-        if self._admission.is_paused_by(FILES):
-            raise Preempted(PreemptReason.OPEN_FILES)
+            raise SteppedAside
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """What is to be done about a request whose key another message works for."""
@@ -281,7 +267,7 @@ class RequestHandler:
             return await self._closing.conflict(
                 accepted, "is taken by another request that is being analysed"
             )
-        if last.message.matches(accepted.delivery.message) or dead_letter_step(run.steps, last.message):
+        if last.message.matches(accepted.delivery.message) or buried(run.steps, last.message):
             return None
         if not await self._is_queued(last.message, accepted):
             return None
@@ -305,62 +291,44 @@ class RequestHandler:
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
             yield
-        except (asyncio.CancelledError, Unavailable) as e:
-            await self._release(run, is_cancelled=isinstance(e, asyncio.CancelledError))
+        except asyncio.CancelledError:
+            await self._release(run, tries=1)
+            raise
+        except Unavailable:
+            await self._release(run, tries=RELEASE_TRIES)
             raise
 
-    async def _release(self, run: Run, *, is_cancelled: bool) -> None:
-        """Record that a run ended in an orderly way, however long the broker is away, or the run would count as dead.
-
-        A worker that shuts down cancels its runs twice: the first time it asks them to end, and only the second ends
-        this. Raises LostClaim: a run that was replaced must not give back what another one has now.
-        """
-        for _ in range(RELEASE_TRIES if run.begun else 0):
-            try:
-                with contextlib.suppress(Unavailable):  # it has waited for the broker for its whole patience
-                    return await run.end(RELEASED)
-                await self._ports.clock.sleep(RELEASE_PAUSE_SECONDS)
-            except asyncio.CancelledError:
-                if is_cancelled:
-                    raise
-                is_cancelled = True
-        return None
+    async def _release(self, run: Run, tries: int) -> None:
+        """Raises LostClaim: a run that was replaced must not give back what another one has now."""
+        for _ in range(tries if run.begun else 0):
+            with contextlib.suppress(Unavailable):
+                await run.end(RELEASED)
+                return
 
     async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
         try:
             return await self._closing.answer(await self._answer(run), run.accepted)
         except (LostClaim, Unavailable):
             raise
-        except Exception as e:  # noqa: BLE001 - the only place that catches everything
-            return await self._after_failure(run, counts, e)
-
-    async def _after_failure(self, run: Run, counts: Counts, problem: Exception) -> Settlement | Hold:
-        """End a run that gave no result, and say what becomes of its message."""
-        match problem:
-            case _ if is_resource_fault(problem):
-                return await self._out_of_files(run, problem)
-            case Retry():
-                return await self._later(run, counts, problem)
-            case GiveUp():
-                blocked = problem.reason in BLOCKING
-                return await (
-                    self._blocked(run, problem) if blocked else self._escalated(run, short(problem))
-                )
-            case Preempted():
-                await run.end(RELEASED, reason=problem.reason)
-                log.info("run_preempted", request=run.accepted.key, reason=problem.reason)
-                return Hold(0.0, run.name)
-            case JournalGap():
-                return await self._closing.dead_letter(run, DeadLetterReason.JOURNAL_GAP, short(problem))
-        log.error("analysis_failed", error=short(problem), exc_info=problem)
-        return await self._failed(run, counts, problem)
-
-    async def _out_of_files(self, run: Run, problem: Exception) -> Settlement:
-        """End a run without blaming the request: the process lacks file descriptors, and another one may have some."""
-        await run.end(RELEASED, reason=PreemptReason.OPEN_FILES)
-        self._metrics.retries.labels(PreemptReason.OPEN_FILES).inc()
-        log.error("out_of_files", request=run.accepted.key, error=short(problem))
-        return retry(REDELIVERY_FIRST_SECONDS)
+        except Retry as e:
+            return await self._later(run, counts, e)
+        except GiveUp as e:
+            return await (self._blocked(run, e) if e.reason in BLOCKING else self._escalated(run, short(e)))
+        except ClusterUnreadable as e:
+            log.warning("cluster_unreadable", error=short(e))
+            self._metrics.retries.labels(CLUSTER_UNREADABLE).inc()
+            await run.end(RELEASED, reason=CLUSTER_UNREADABLE)
+            made: Settlement | Hold = retry(NOT_NOW_SECONDS)
+        except SteppedAside:
+            await run.end(RELEASED, reason=STEPPED_ASIDE)
+            log.info("suspect_stepped_aside", request=run.accepted.key)
+            made = Hold(0.0, run.name)
+        except JournalGap as e:
+            made = await self._closing.bury(run, DeadLetterReason.JOURNAL_GAP, short(e))
+        except Exception as e:
+            log.exception("analysis_failed", error=short(e))
+            made = await self._failed(run, counts, e)
+        return made
 
     async def _answer(self, run: Run) -> AnalysisResult:
         try:
@@ -425,7 +393,7 @@ class RequestHandler:
         """A bug, ours or a library's: retried a few times, then dead-lettered."""
         attempt = counts.errors + 1
         if attempt >= self._rules.max_failures:
-            return await self._closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
+            return await self._closing.bury(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
         await run.end(FAILED, reason=INTERNAL_ERROR)
         self._metrics.retries.labels(INTERNAL_ERROR).inc()
         return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))

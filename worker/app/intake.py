@@ -34,6 +34,7 @@ from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
 MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
+NATS = "nats"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = structlog.stdlib.get_logger(__name__)
 
@@ -58,6 +59,7 @@ class Handlers:
 class Intake:
     """The lanes of one worker. `problem` says what it waits for before it can start.
 
+    `needs` are by the system that readiness names them under: while another one than NATS is missing, `trouble` is silent.
     `advisories` is the durable on `dlq_stream`. `servers` are named while nobody answers.
     """
 
@@ -69,14 +71,16 @@ class Intake:
     advisories: LaneConsumer
     open_handlers: Callable[[Client], Awaitable[Handlers]]
     admission: Admission
-    streams: StreamWatch
     supervisor: Supervisor = field(default_factory=Supervisor)
-    needs: Sequence[Need] = ()
+    needs: Mapping[str, Need] = field(default_factory=dict)
+    streams: StreamWatch = field(default_factory=lambda: StreamWatch(()))
     servers: Sequence[str] = ()
     drain_seconds: float = 40.0
     ack_wait_seconds: float = 60.0
     pumps: list[Pump] = field(default_factory=list)
     problem: str = "not connected yet"
+    missing: str = NATS
+    """The system that `problem` is about."""
     draining: bool = False
     _hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _handlers: Handlers | None = None
@@ -89,7 +93,7 @@ class Intake:
         return self.link.over or self.supervisor.problem or self.link.because(self._trouble())
 
     def _trouble(self) -> str:
-        if self.problem:
+        if self.problem and self.missing == NATS:
             return self.problem
         if self.link.client is not None and not self.link.client.is_connected:
             return "the connection is lost; reconnecting"
@@ -114,16 +118,14 @@ class Intake:
         )
 
     async def _connect(self) -> None:
-        nc = await self._connected()
-        was_away = bool(self.link.problem)  # other workers come back at the same time, with runs in flight
-        self.link.made(nc)
+        nc = self.link.made(await self._connected())
         if nc.max_payload < MIN_MAX_PAYLOAD:
             raise IntakeError(
                 f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"
             )
-        for need in self.needs:
-            await self._wait_for(need, nc)
-        self.problem = ""
+        for system, need in self.needs.items():
+            await self._wait_for(system, need, nc)
+        self.problem, self.missing = "", NATS
         self._handlers = handlers = await self.open_handlers(nc)
         self.pumps.extend(
             Pump(
@@ -133,7 +135,6 @@ class Intake:
                 handlers.requests,
                 admission=LaneAdmission(self.admission, urgency_of(lane.durable)),
                 ack_wait_seconds=self.ack_wait_seconds,
-                after_outage=was_away,
             )
             for lane in self.lanes
         )
@@ -167,12 +168,12 @@ class Intake:
             connecting.cancel()
             await asyncio.wait({connecting})
 
-    async def _wait_for(self, need: Need, nc: Client) -> None:
+    async def _wait_for(self, system: str, need: Need, nc: Client) -> None:
         said_at, loop = 0.0, asyncio.get_running_loop()
         while missing := await need(nc):
-            self.problem = missing
+            self.problem, self.missing = missing, system
             if loop.time() - said_at >= STARTUP_REPORT_SECONDS:
-                log.warning("waiting", reason=self.link.because(missing))
+                log.warning("waiting", reason=self.link.because(missing) if system == NATS else missing)
                 said_at = loop.time()
             await asyncio.sleep(STARTUP_LOOK_SECONDS)
 

@@ -9,11 +9,11 @@ from datetime import datetime
 from nats.aio.client import Client
 
 from schemas.analysis import AnalysisResult
-from schemas.subjects import Subjects, kv_key, request_key
+from schemas.subjects import Lane, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
-from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream import ConsumerState, FencedStream
 from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError
@@ -74,6 +74,10 @@ class Operations:
         bucket = subjects.cancel_bucket
         self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
 
+    async def lanes(self) -> dict[str, ConsumerState]:
+        """How many requests wait and are being analysed, by lane."""
+        return {lane.value: await self._requests.consumer(lane.value) for lane in Lane}
+
     async def letters(self) -> list[StoredLetter]:
         """All dead letters, oldest first."""
         return [letter async for letter in self._letters.all()]
@@ -101,12 +105,16 @@ class Operations:
         await self._letters.drop(letter)
         return letter
 
+    async def result(self, key: str) -> AnalysisResult | None:
+        """The result of a request, if it has one."""
+        return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)
+
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
         """Have a request stopped. Returns its result if it has one already; then nothing is done.
 
         `token` is unique for each call.
         """
-        stored = await self._result(key)
+        stored = await self.result(key)
         if stored is None:
             await self._cancellations.cancel(kv_key(key), at=at, token=token)
         return stored
@@ -117,7 +125,7 @@ class Operations:
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):
             return State.WAITING
-        if await self._result(key):  # it has ended while we looked
+        if await self.result(key):  # it has ended while we looked
             return State.DONE
         return State.BEGUN if begun else State.UNKNOWN
 
@@ -133,6 +141,3 @@ class Operations:
                 return True
             last = found.sequence
         return False
-
-    async def _result(self, key: str) -> AnalysisResult | None:
-        return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)

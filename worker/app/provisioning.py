@@ -12,7 +12,8 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.provision import Difference, Wanted, provision, wanted
+from worker.adapters.nats.layout import Wanted, wanted
+from worker.adapters.nats.provision import MEBIBYTE, Difference, provision
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
 from worker.app.settings import NatsSettings, Settings
@@ -79,9 +80,6 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
     return nc
 
 
-MEBIBYTE = 1024 * 1024
-
-
 def wanted_streams(settings: Settings) -> list[Wanted]:
     """Everything that belongs to the configured prefix."""
     return wanted(
@@ -93,5 +91,8 @@ def wanted_streams(settings: Settings) -> list[Wanted]:
 
 
 async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
-    """Create and update everything under the configured prefix, or with `apply` False only compare."""
+    """Create and update everything under the configured prefix, or with `apply` False only compare.
+
+    Raises Unavailable, ProvisionError.
+    """
     return await provision(nc, wanted_streams(settings), apply=apply)

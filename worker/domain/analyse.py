@@ -16,8 +16,16 @@ from pydantic import TypeAdapter
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
+from schemas.recovery import RecoveryRequest
 from worker.domain.cluster.history import Lookback, record_of
-from worker.domain.intake.context import base_context, failed_execution, requested_names, signal_resource
+from worker.domain.intake.context import (
+    alert_window,
+    base_context,
+    failed_execution,
+    reported_condition,
+    requested_names,
+    signal_resource,
+)
 from worker.domain.investigation.loop import Investigated, Investigation, Judged, investigate
 from worker.domain.investigation.models.tries import TryRule
 from worker.domain.investigation.opening import OPENING_STEP, Opening, open_investigation
@@ -32,12 +40,14 @@ from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import Reply
-from worker.domain.values.errors import HistoryUnavailable
+from worker.domain.values.errors import ClusterUnreadable, HistoryUnavailable
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
-from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.answer import UnreadableAnswer
+from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER
+from worker.domain.verdict.answers.reply import read_reply
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
@@ -73,7 +83,7 @@ class Analysis:
     async def run(self, run: Run) -> AnalysisResult:
         """The result of the request, not yet published.
 
-        Raises Retry, GiveUp, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
+        Raises Retry, GiveUp, ClusterUnreadable, LostClaim, JournalGap, Unavailable, and what `proceed` raises.
         """
         if finished := done(run, RESULT):
             result, kept = read_step(RESULT_STEP, finished[-1].data), finished[-1].notes
@@ -87,7 +97,10 @@ class Analysis:
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
-        evidence, rules = EvidenceLog(progress_of(run.steps).evidence), Corroborated()
+        evidence, rules = (
+            EvidenceLog(progress_of(run.steps).evidence, self._outside.clock.now),
+            Corroborated(),
+        )
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
         now, observe = self._outside.clock.now(), self._rules.observe
@@ -99,7 +112,7 @@ class Analysis:
         """The pipeline. Also returns what the history needs to know about the result."""
         outside, rules, request = self._outside, self._rules, run.request
         opening = await self._opening(run)
-        evidence = EvidenceLog(opening.evidence)
+        evidence = EvidenceLog(opening.evidence, outside.clock.now)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
         corroborated = await self._corroborate(run, found.accepted, evidence)
         alignment = await check_alignment(
@@ -125,6 +138,7 @@ class Analysis:
                 corroborated=corroborated,
                 spent=alignment.spent,
                 model=found.model,
+                alignment=alignment.summary,
                 warnings=alignment.warnings,
                 notes=_notes(run, opening, found),
             )
@@ -144,6 +158,9 @@ class Analysis:
             deadline_seconds=self._rules.enrichment_seconds,
             fence_token=run.new_token(),
         )
+        ask = self._outside.cluster_problem
+        if opening.first_look.unread and ask and (why := await ask()):
+            raise ClusterUnreadable(why)
         run.trail.record(
             audit.EnrichmentCompleted(
                 evidence_ids=tuple(item.id for item in opening.evidence),
@@ -163,7 +180,8 @@ class Analysis:
         if accepted is None:
             found = await rules.diagnose(evidence)
         elif accepted.outcome in NOTHING_TO_DO:
-            found = await rules.contradict(evidence)
+            quiet_since = clock.now() - alert_window(request)
+            found = await rules.contradict(evidence, reported_condition(request), quiet_since)
         else:
             found = await rules.judge(accepted, evidence)
         run.trail.record(
@@ -272,7 +290,7 @@ def _investigation(
     )
     return Investigation(
         model=outside.model,
-        tools=toolbox.specs,
+        tools=(*toolbox.specs, RECOVERY_ANSWER if isinstance(request, RecoveryRequest) else INCIDENT_ANSWER),
         system=SYSTEM_TEXT,
         opening=opening.text,
         toolbox=toolbox,
@@ -292,9 +310,9 @@ def _investigation(
 async def _judge(reply: Reply, fact_finder: FactFinder) -> Judged:
     """Read an answer, look up what it names, check it."""
     try:
-        answer = parse_answer(reply.text, reply.finish)
+        answer = read_reply(reply)
     except UnreadableAnswer as unreadable:
-        return Judged(Rejected((unreadable.problem,)))
+        return Judged(Rejected((unreadable.problem,)), unreadable=unreadable.reason)
     named = answer.selected_workflow.workflow_id if answer.selected_workflow else ""
     facts = await fact_finder.facts_for(answer)
     verdict = judge(answer, facts)
@@ -313,7 +331,6 @@ def _ending(run: Run, opening: Opening, found: Investigated, alignment: Alignmen
         opening.first_look,
         signal_resource(request),
         request.safety_context,
-        request.signal_type,
     )
     stated = (*against, *alignment.corroborated.contradictions)
     return Ending(alignment.verdict, found.stop, found.stop_detail, doubts=stated)

@@ -46,7 +46,7 @@ risk_factors contains {"score": 70, "reason": reason} if {
 	reason := trim_right(sprintf("The state of the cluster does not confirm the answer. %v", [doubt]), " ")
 }
 
-# What the model alone chose within the bounds of the catalog.
+# What the model alone chose within the bounds of the catalog. Values that the worker computes or checks are not its own.
 risk_factors contains {"score": 60, "reason": reason} if {
 	some name, origin in object.get(input, "parameter_origins", {})
 	not origin in {"code", "catalog_default"}
@@ -82,9 +82,13 @@ risk_factors contains {"score": 60, "reason": reason} if {
 
 # Cannot be undone by doing the opposite: approval in every environment.
 risk_factors contains {"score": 80, "reason": reason} if {
-	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "defrag", "shrink"}
+	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink", "cleanup", "clean_up"}
 	startswith(action, word)
 	reason := sprintf("%v is hard to undo", [action])
+}
+
+risk_factors contains {"score": 80, "reason": "the catalog declares the workflow as high risk"} if {
+	input.declared_risk == "high"
 }
 
 # --- Production ----------------------------------------------------------------------------------------------------
@@ -92,20 +96,38 @@ risk_factors contains {"score": 80, "reason": reason} if {
 
 risk_factors contains {"score": 80, "reason": reason} if {
 	is_production
-	input.affected_resource.kind in shared_kinds
-	reason := sprintf("a %v in production affects more than one workload", [input.affected_resource.kind])
+	some kind in kinds & shared_kinds
+	reason := sprintf("a %v in production affects more than one workload", [kind])
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
 	is_production
-	input.affected_resource.kind in stateful_kinds
-	reason := sprintf("a %v in production holds state", [input.affected_resource.kind])
+	some kind in kinds & stateful_kinds
+	reason := sprintf("a %v in production holds state", [kind])
 }
 
 risk_factors contains {"score": 60, "reason": "a stateful workload in production"} if {
 	is_production
 	detected("stateful")
-	not input.affected_resource.kind in stateful_kinds
+	count(kinds & stateful_kinds) == 0
+}
+
+# Takes capacity away, whatever else the catalog says: fewer replicas, pods that are moved, a node that takes no new ones.
+risk_factors contains {"score": 70, "reason": reason} if {
+	is_production
+	takes_capacity
+	reason := sprintf("%v may take capacity away in production", [action])
+}
+
+risk_factors contains {"score": 60, "reason": reason} if {
+	is_production
+	input.estimated_downtime_seconds > max_downtime_seconds
+	reason := sprintf("%v may take %v s, more than %v s in production", [action, input.estimated_downtime_seconds, max_downtime_seconds])
+}
+
+risk_factors contains {"score": 60, "reason": "the analysis itself estimates the risk as high"} if {
+	is_production
+	input.estimated_risk == "high"
 }
 
 risk_factors contains {"score": 60, "reason": reason} if {
@@ -119,11 +141,11 @@ risk_factors contains {"score": 60, "reason": "an earlier remediation of this in
 	recovery_attempt >= 1
 }
 
-# Any other change in production: what is clearly low risk may run without approval, the rest may not.
+# Any other change in production: what the operator declares as low risk in the catalog may run without approval.
 risk_factors contains {"score": 50, "reason": reason} if {
 	is_production
-	not low_risk
-	reason := sprintf("%v is not among the changes that may run in production without approval", [action])
+	not input.declared_risk == "low"
+	reason := sprintf("the catalog does not declare %v as low risk", [action])
 }
 
 # --- For information -----------------------------------------------------------------------------------------------
@@ -155,17 +177,30 @@ non_production := {
 
 is_production if not lower(object.get(input, "environment", "")) in non_production
 
-# Low risk: the same pods, or more of them, behind the same Service. Such a change can be stopped half-way and undone, no
-# image or setting changes, and the confidence is high. These actions roll: if the catalog states no downtime, there is
-# none.
-low_risk if {
-	action in {"restart_deployment", "restart_pod", "restart_pods", "graceful_restart", "rollout_restart", "scale_up", "scale_out"}
-	input.affected_resource.kind in {"Deployment", "ReplicaSet", "Pod"}
-	input.confidence >= 0.9
-	short_downtime
+# What the cause lies in, and what the workflow changes: mostly the same.
+kinds := {kind | some name in {"affected_resource", "remediation_target"}; kind := input[name].kind}
+
+takes_capacity if {
+	startswith(action, "scale_")
+	not startswith(action, "scale_up")
+	not startswith(action, "scale_out")
+	not replicas_checked
 }
 
-short_downtime if object.get(input, "estimated_downtime_seconds", 0) <= 30
+# The worker checks the number of replicas only where it grows.
+replicas_checked if {
+	some name, origin in input.parameter_origins
+	contains(lower(name), "replica")
+	origin == "code"
+}
+
+takes_capacity if {
+	some word in {"drain", "cordon", "evict", "suspend", "pause", "stop", "terminate"}
+	contains(action, word)
+	not startswith(action, "uncordon")
+}
+
+max_downtime_seconds := 60
 
 shared_kinds := {
 	"Node", "Namespace", "PersistentVolume", "StorageClass", "CustomResourceDefinition", "ResourceQuota", "LimitRange",

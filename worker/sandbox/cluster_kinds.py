@@ -155,6 +155,55 @@ def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, 
     return None
 
 
+def aggregated_document(
+    table: ResourceTable,
+    *,
+    core: bool,
+    dead: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """Aggregated discovery (apidiscovery.k8s.io/v2) of `/api` (`core`) or of `/apis`.
+
+    Groups in `dead` belong to an aggregated API that never answered: their versions are stale and list nothing.
+    """
+    groups = {"": ["v1"]} if core else table.groups()
+    items = [
+        {
+            "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+            "versions": [
+                _aggregated_version(table, name, version, stale=name in dead) for version in versions
+            ],
+        }
+        for name, versions in groups.items()
+    ]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _aggregated_version(table: ResourceTable, group: str, version: str, *, stale: bool) -> dict[str, Any]:
+    if stale:
+        return {"version": version, "freshness": "Stale"}
+    resources = [_aggregated(resource) for resource in table.in_version(group, version)]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _aggregated(resource: Resource) -> dict[str, Any]:
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    below = [{"subresource": name, "responseKind": kind, "verbs": ["get"]} for name in resource.subresources]
+    return {
+        "resource": resource.plural,
+        "responseKind": kind,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(VERBS),
+        **({"shortNames": list(resource.short_names)} if resource.short_names else {}),
+        **({"subresources": below} if below else {}),
+    }
+
+
 def _resource_list(resources: Sequence[Resource]) -> dict[str, Any] | None:
     if not resources:
         return None

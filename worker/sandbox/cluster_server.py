@@ -19,16 +19,20 @@ from aiohttp import web
 
 from worker.sandbox.cluster_failure import ApiFailure, bad_request, no_such_resource
 from worker.sandbox.cluster_faults import Fault, FaultPlan
-from worker.sandbox.cluster_kinds import Resource, discovery_document
+from worker.sandbox.cluster_kinds import Resource, aggregated_document, discovery_document
 from worker.sandbox.cluster_logs import LogOptions
+from worker.sandbox.cluster_rights import Rights, shipped_rights
 from worker.sandbox.cluster_store import ListOptions, Snapshot
 
 HOST = "127.0.0.1"
-VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.0", "platform": "linux/amd64"}
+VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0", "platform": "linux/amd64"}
+AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 USER = "system:serviceaccount:rca:rca-worker"
 REQUESTS_KEPT = 2_000
 SHUTDOWN_SECONDS = 1.0
 GARBAGE = b"<html><body>\xff\xfe not the answer</body></html>"
+NOT_ALLOWED = ApiFailure(405, "the server does not allow this method on the requested resource")
 TRUE_WORDS = {"true", "True", "1"}
 
 
@@ -45,9 +49,10 @@ class SeenRequest:
 class SnapshotApi:
     """The HTTP face of one snapshot.
 
-    `token`: required as bearer token when set. `forbidden`: resources that answer 403, as `secrets` or
-    `rollouts.argoproj.io`. `requests` holds the last requests, oldest first; `snapshot` and `faults` may be replaced
-    at any time.
+    `token`: required as bearer token when set. `rights`: what is allowed; None allows everything but what is
+    `forbidden` (as `secrets` or `rollouts.argoproj.io`). `aggregated`: whether discovery is offered in one document, as
+    since Kubernetes 1.26. `dead` are groups of an aggregated API without a backend. `requests` holds the last requests,
+    oldest first; it, `snapshot`, `faults`, `rights`, `aggregated` and `dead` may be replaced at any time.
     """
 
     def __init__(
@@ -57,10 +62,16 @@ class SnapshotApi:
         token: str | None = None,
         faults: Iterable[Fault] = (),
         forbidden: Iterable[str] = ("secrets",),
+        rights: Rights | None = None,
+        aggregated: bool = True,
+        dead: Iterable[str] = (),
     ) -> None:
         self.faults = FaultPlan(faults)
         self.requests: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
         self.snapshot = snapshot
+        self.rights = rights
+        self.aggregated = aggregated
+        self.dead = frozenset(dead)
         self._token = token
         self._forbidden = frozenset(forbidden)
         self._closing = asyncio.Event()
@@ -113,8 +124,8 @@ class SnapshotApi:
             scheme, _, given = request.headers.get("Authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise ApiFailure(401, "Unauthorized")
-        if request.method != "GET":
-            raise ApiFailure(405, "the server does not allow this method on the requested resource")
+        if request.method != "GET" and self.rights is None:
+            raise NOT_ALLOWED
 
     def _route(self, request: web.Request) -> web.Response:
         match [part for part in request.path.split("/") if part]:
@@ -126,45 +137,62 @@ class SnapshotApi:
                 return self._resource(request, "", version, [resource, *rest])
             case ["apis", group, version, resource, *rest]:
                 return self._resource(request, group, version, [resource, *rest])
+            case ["apis", group, *_] if group in self.dead:
+                raise ApiFailure(503, "the server is currently unable to handle the request")
+            case ["api" | "apis" as top] if self.aggregated and AGGREGATED in request.headers.get(
+                "Accept", ""
+            ):
+                document = aggregated_document(self.snapshot.resources, core=top == "api", dead=self.dead)
+                return web.json_response(document, content_type="application/json")
             case parts:
-                document = discovery_document(self.snapshot.resources, parts)
-                return _page_not_found() if document is None else web.json_response(document)
+                found = discovery_document(self.snapshot.resources, parts)
+                return _page_not_found() if found is None else web.json_response(found)
 
     def _resource(self, request: web.Request, group: str, version: str, rest: list[str]) -> web.Response:
-        if not self.snapshot.resources.in_version(group, version):
-            return _page_not_found()
         namespace = ""
         if rest[0] == "namespaces" and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
+        self._authorize(request, group, rest, namespace)
+        if request.method != "GET":
+            raise NOT_ALLOWED
+        if not self.snapshot.resources.in_version(group, version):
+            return _page_not_found()
         resource = self.snapshot.resources.at(group, version, rest[0])
         if resource is None or (namespace and not resource.namespaced):
             raise no_such_resource()
+        if group in self.dead:
+            raise ApiFailure(503, "the server is currently unable to handle the request")
         match rest[1:]:
             case []:
-                self._authorize(resource, "list", namespace)
                 return self._list(request, resource, namespace)
             case [name] if bool(namespace) is resource.namespaced:
-                self._authorize(resource, "get", namespace, name)
                 return self._get(resource, namespace, name)
             case [name, "log"] if "log" in resource.subresources and namespace:
-                self._authorize(resource, "get", namespace, name)
                 return self._log(request, namespace, name)
             case [name, part] if part in resource.subresources and bool(namespace) is resource.namespaced:
-                self._authorize(resource, "get", namespace, name)
                 return self._get(resource, namespace, name)
             case _:
                 raise no_such_resource()
 
-    def _authorize(self, resource: Resource, verb: str, namespace: str, name: str = "") -> None:
-        if resource.qualified not in self._forbidden:
+    def _authorize(self, request: web.Request, group: str, rest: list[str], namespace: str) -> None:
+        """As the API server, before it looks whether it serves the resource at all. Raises ApiFailure 403."""
+        plural, name = rest[0], rest[1] if len(rest) > 1 else ""
+        verb = WRITES.get(request.method) or ("get" if name else "list")
+        resource = f"{plural}/{rest[2]}" if len(rest) > 2 else plural
+        qualified = f"{plural}.{group}" if group else plural
+        if self.rights is None:
+            allowed = qualified not in self._forbidden
+        else:
+            allowed = self.rights.allow(verb, group, resource, name)
+        if allowed:
             return
-        subject = f'{resource.qualified} "{name}"' if name else resource.qualified
+        subject = f'{qualified} "{name}"' if name else qualified
         scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         message = (
-            f'{subject} is forbidden: User "{USER}" cannot {verb} resource "{resource.plural}" '
-            f'in API group "{resource.group}" {scope}'
+            f'{subject} is forbidden: User "{USER}" cannot {verb} resource "{resource}" '
+            f'in API group "{group}" {scope}'
         )
-        raise ApiFailure(403, message, name=name, group=resource.group, kind=resource.plural)
+        raise ApiFailure(403, message, name=name, group=group, kind=plural)
 
     def _get(self, resource: Resource, namespace: str, name: str) -> web.Response:
         manifest = self.snapshot.get(resource, namespace, name)
@@ -210,11 +238,12 @@ async def serve_api(api: SnapshotApi, *, port: int = 0) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serve(
-    directory: Path, *, token: str | None = None, faults: Iterable[Fault] = (), port: int = 0
-) -> AsyncIterator[str]:
-    """Serves the snapshot in a directory; yields the base URL. Raises SnapshotError, OSError for a taken port."""
-    api = SnapshotApi(Snapshot.read(directory), token=token, faults=faults)
+async def serve(directory: Path, *, port: int = 0) -> AsyncIterator[str]:
+    """Serves the snapshot in a directory with the rights of the shipped deployment; yields the base URL.
+
+    Raises SnapshotError, OSError for a taken port.
+    """
+    api = SnapshotApi(Snapshot.read(directory), rights=shipped_rights())
     async with serve_api(api, port=port) as url:
         yield url
 

@@ -27,7 +27,7 @@ from worker.domain.values.errors import ReportedError
 MAX_PAYLOAD = "2MB"
 """The default, 1 MiB, is too close to the largest request with its headers."""
 
-MAX_STORE = "4GB"
+MAX_STORE = "8GB"
 LOOK_SECONDS = 0.01
 LOG_TAIL = 2_000
 WATCHDOG = Path(__file__).with_name("nats_watchdog.py")

@@ -54,5 +54,5 @@ reasons contains sprintf("there is no limit of downtime for %v", [input.environm
 
 risk_factors contains {"score": score, "reason": reason} if {
 	score := data.risk_scores[input.action.risk_level]
-	reason := sprintf("the analysis calls the risk %v", [input.action.risk_level])
+	reason := sprintf("the risk is %v", [input.action.risk_level])
 }

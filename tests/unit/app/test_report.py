@@ -9,14 +9,15 @@ from rich.console import Console
 
 from schemas.analysis import (
     AffectedResource,
-    AlternativeWorkflow,
     Approval,
-    EvidenceItem,
+    Corroboration,
+    CorroborationSource,
     HumanReviewReason,
     RootCauseAnalysis,
-    SelectedWorkflow,
     Status,
 )
+from schemas.evidence import EvidenceItem
+from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 from tests.fakes.messages import review_result
 from worker.app.cli.report import decision_line, print_result
 
@@ -62,9 +63,9 @@ def shown(**fields) -> str:
         (NOTHING, "NO REMEDIATION NEEDED  resolved"),
     ],
 )
-def test_the_last_line_names_the_decision(fields, line):
+def test_the_verdict_comes_first_and_names_the_decision(fields, line):
     assert line == decision_line(review_result("rr-1", **fields))
-    assert line == shown(**fields).splitlines()[-1].rstrip()
+    assert line == shown(**fields).splitlines()[1].strip("│ ")
 
 
 def test_what_was_said_is_not_repeated_among_the_factors():
@@ -108,9 +109,8 @@ def test_an_evidence_line_does_not_say_twice_what_it_is():
         EvidenceItem(id="E3", source="get_resource", summary="Pod shop/api-1"),
     )
     lines = [" ".join(line.strip("│ ").split()) for line in shown(evidence=items).splitlines()]
-    assert ["E1 changes of the pod template", "E2 Pod shop/api-1", "E3 get_resource Pod shop/api-1"] == lines[
-        1:4
-    ]
+    told = ["E1 changes of the pod template", "E2 Pod shop/api-1", "E3 get_resource Pod shop/api-1"]
+    assert told == [line for line in lines if line.startswith("E")]
 
 
 @pytest.mark.parametrize(("would", "said"), [(False, True), (True, False), (None, False)])
@@ -118,3 +118,14 @@ def test_observe_mode_says_what_would_run_outside_of_it(would, said):
     approval = Approval(required=True, reasons=("observe",), would_require=would)
     assert said == ("Outside observe mode it may run" in shown(**CHOSEN | {"approval": approval}))
     assert "Outside observe mode" not in shown(**NOTHING | {"approval": approval})
+
+
+def test_the_verdict_says_whether_the_cluster_confirms_the_answer():
+    confirmed = Corroboration(by=CorroborationSource.RULES, reason="it was OOMKilled", evidence=("E9",))
+    items = tuple(EvidenceItem(id=f"E{n}", source="get_resource", summary=f"Pod {n}") for n in range(1, 10))
+    text = shown(**CHOSEN | {"corroboration": confirmed, "evidence": items})
+    assert "The cluster confirms it: it was OOMKilled" in text
+    assert "E9" in text, "what confirms the answer is shown before other evidence"
+    assert "E8" not in text
+    silent = Corroboration(by=CorroborationSource.NONE, reason="no rule knows it")
+    assert "Not confirmed by the cluster: no rule knows it" in shown(**CHOSEN | {"corroboration": silent})

@@ -10,10 +10,10 @@ from schemas.analysis import (
     Approval,
     HumanReviewReason,
     RootCauseAnalysis,
-    SelectedWorkflow,
     Status,
 )
 from schemas.taxonomy import RequestKind
+from schemas.workflow import SelectedWorkflow
 from worker.app.cli.evaluate import score, total
 
 EXPECTED = {
@@ -49,12 +49,21 @@ def reviewed():
         status=Status.NEEDS_HUMAN_REVIEW,
         needs_human_review=True,
         human_review_reason=HumanReviewReason.NO_MATCHING_WORKFLOWS,
-        approval=Approval(required=False),
+        approval=Approval(required=True),
     )
 
 
 def with_workflows(**workflows):
     return {**EXPECTED, "workflows": workflows}
+
+
+def test_other_signal_types_may_be_right():
+    expected = {**EXPECTED, "acceptable_signal_types": ["OOMKilled", "NodePressure"]}
+    right = [
+        score("c", expected, completed(signal=s)).signal_type_right
+        for s in ("OOMKilled", "NodePressure", "Evicted")
+    ]
+    assert [True, True, False] == right
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_completed_result_is_complete(changes, rule):
     [
         ({"needs_human_review": False}, "needs human review"),
         ({"human_review_reason": None}, "a review has a reason"),
-        ({"approval": Approval(required=False)}, "low confidence requires approval"),
+        ({"approval": Approval(required=False)}, "a result that needs human review requires approval"),
         ({"status": Status.COMPLETED}, "a completed result has a workflow"),
         ({"status": Status.NOT_ACTIONABLE}, "needs human review"),
         ({"can_recover": True}, "can_recover means that a workflow was selected"),

@@ -85,6 +85,7 @@ def read_workflow(record: Any) -> Workflow | None:
             "bundle_digest": text(_value(fields, "execution_bundle_digest")),
             "service_account": text(_value(fields, "service_account_name")),
         },
+        "dependencies": mapping(fields.get("dependencies")),
         "estimated_downtime_seconds": _value(fields, "estimated_downtime_seconds"),
         "estimated_duration_seconds": _value(fields, "expected_duration_seconds"),
     }

@@ -43,7 +43,7 @@ KUBERNAUT = "kubernaut.ai/v1alpha1"
 GROUP = KUBERNAUT.partition("/")[0] + "/"
 KINDS = ("RemediationWorkflow", "ActionType")
 UNUSED: Mapping[type[BaseModel], set[str]] = {
-    WorkflowDocument: {"maintainers", "dependencies", "rollback_parameters", "tags", "status"},
+    WorkflowDocument: {"maintainers", "rollback_parameters", "tags", "status"},
     ExecutionDocument: {"engine_config", "resources"},
     ParameterDocument: {"examples", "title"},
 }

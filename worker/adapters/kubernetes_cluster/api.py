@@ -98,13 +98,16 @@ class ApiReader:
         return self._monotonic() + self._limits.call_seconds
 
     async def json(
-        self, path: str, params: Params = (), *, deadline: float | None = None
+        self,
+        path: str,
+        params: Params = (),
+        *,
+        deadline: float | None = None,
+        accept: str = "application/json",
     ) -> tuple[Manifest, int]:
         """A JSON object and its size in bytes. Raises ClusterError, BodyTooLargeError."""
         limit = self._limits.body_bytes
-        return await self._send(
-            path, params, "application/json", lambda content: _read_object(content, limit), deadline
-        )
+        return await self._send(path, params, accept, lambda content: _read_object(content, limit), deadline)
 
     async def text_tail(self, path: str, params: Params, keep_bytes: int) -> bytes:
         """The last bytes of a text, holding no more than those in memory. Raises ClusterError."""

@@ -16,6 +16,7 @@ from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, ClusterCred
 from worker.adapters.kubernetes_cluster.discovery import Discovery
 from worker.adapters.kubernetes_cluster.failures import ExpiredListError
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
+from worker.adapters.kubernetes_cluster.served import JSON
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 
@@ -88,10 +89,17 @@ class KubernetesCluster:
         """Closes."""
         await self.close()
 
-    async def ping(self) -> str:
-        """The version of the API server. Raises ClusterError when it cannot be used."""
-        document = await self._document("/version")
-        return str(document.get("gitVersion") or "")[:64]
+    async def check(self, namespace: str | None = "") -> None:
+        """Use a right that every analysis needs: list the pods of a namespace, or of all (empty).
+
+        None checks only that the API server answers these credentials. Raises ClusterError when that fails.
+        """
+        if namespace is None:
+            await self._document("/version")
+            return
+        info = await self.kind("Pod", "v1")
+        document, size = await self._api.json(collection_path(info, namespace), [("limit", 1)])
+        _Pages(info, 1).add(document, size)
 
     async def get(self, ref: ObjectRef) -> Manifest:
         """One object as the API returns it. Raises ClusterError."""
@@ -154,9 +162,9 @@ class KubernetesCluster:
         _refuse_secrets(info.kind)
         return info
 
-    async def _document(self, path: str) -> Manifest:
+    async def _document(self, path: str, accept: str = JSON) -> Manifest:
         try:
-            document, _ = await self._api.json(path)
+            document, _ = await self._api.json(path, accept=accept)
         except BodyTooLargeError as error:
             raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is too large to be read") from error
         return document

@@ -10,23 +10,20 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
 
-from schemas.subjects import EXHAUSTED, Lane, Subjects
-from worker.domain.values.errors import Unavailable
+from schemas.subjects import folded
+from worker.adapters.nats.layout import Config, Wanted
+from worker.domain.values.errors import ReportedError, Unavailable
 from worker.domain.values.together import together
 
-Config = dict[str, Any]
-
-SECOND = 1_000_000_000
-"""The API counts in nanoseconds."""
-HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
+MEBIBYTE = 1 << 20
+NO_ROOM = 10047
+"""JetStream's code for byte limits above what the server or the account may store (nats-server, errors.json)."""
 
 REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
@@ -39,18 +36,6 @@ LIMITS = frozenset(
     {"max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_deliver", "num_replicas"}
 )
 """Lowering one of these deletes messages or strands them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A stream, or with `stream` set a durable consumer of that stream, as the JSON API writes it."""
-
-    config: Config
-    stream: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.stream}/{self.config['durable_name']}" if self.stream else str(self.config["name"])
 
 
 class Action(enum.StrEnum):
@@ -73,145 +58,11 @@ class Difference:
     detail: str = ""
 
 
-def wanted(
-    subjects: Subjects,
-    *,
-    replicas: int = 1,
-    ack_wait_seconds: float = 60.0,
-    max_deliver: int = 50,
-    max_requests: int = 100_000,
-    journal_hours: int = 24,
-    store_bytes: int = 0,
-) -> list[Wanted]:
-    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
+def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tuple[Config, list[str]]:
+    """(changes that are safe to apply, differences that a person must decide).
 
-    `store_bytes` is shared out among the streams as their byte limits; 0 sets none.
+    `stored_bytes` is what a stream holds now: a byte limit above that is safe although it is lower than the present one.
     """
-    shares = _shares(subjects)
-    streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
-    if store_bytes:
-        for stream in streams:
-            stream.config["max_bytes"] = int(store_bytes * shares[stream.name] / 100)
-    return [
-        *streams,
-        *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
-        _exhausted(subjects, int(ack_wait_seconds * SECOND)),
-    ]
-
-
-def _shares(s: Subjects) -> dict[str, int]:
-    """Percent of the store for each stream; what is left is for the server.
-
-    Requests get little: a queue that is full refuses new ones at the door, while what is needed to finish the others
-    (journal, results, dead letters, audit) can always be written.
-    """
-    return {
-        s.requests_stream: 10,
-        s.results_stream: 10,
-        s.validation_stream: 5,
-        s.audit_stream: 25,
-        s.dlq_stream: 5,
-        s.outcomes_stream: 3,
-        f"KV_{s.journal_bucket}": 25,
-        f"KV_{s.cancel_bucket}": 1,
-        f"KV_{s.history_bucket}": 3,
-        f"OBJ_{s.journal_bucket}": 8,
-    }
-
-
-def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:
-    # discard new: a full stream refuses (the publisher sees it and holds) instead of dropping the oldest.
-    # allow_direct off: direct reads may come from a follower; ours must come from the leader.
-    common = {"name": name, "subjects": sorted(patterns), "num_replicas": replicas}
-    kind = {"retention": "limits", "storage": "file", "discard": "new", "allow_direct": False}
-    return Wanted(common | kind | more)
-
-
-def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
-    # The server's advisory is the only trace of a message that ran out of deliveries: it stays stored, pending shows 0.
-    dead_letters = (s.dead_letter(">"), s.max_deliveries_advisory())
-    month, quarter = 30 * DAY, 90 * DAY
-    kept = [
-        (s.results_stream, s.result_subjects(), month),
-        (s.validation_stream, s.validation_subjects(), month),
-        (s.audit_stream, (s.audit(">"),), quarter),
-        (s.dlq_stream, dead_letters, quarter),
-        (s.outcomes_stream, (s.outcome(">"),), quarter),
-    ]
-    queue = {"retention": "workqueue", "max_msgs": max_requests, "duplicate_window": HOUR}
-    return [
-        _stream(s.requests_stream, s.request_subjects(), replicas, **queue),
-        *(_stream(name, p, replicas, max_age=age, duplicate_window=DAY) for name, p, age in kept),
-    ]
-
-
-def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
-    """As a client of NATS ADR-8 (key-value) and ADR-20 (object store) would make them. max_age is a bucket's TTL."""
-    like_kv = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
-    ages = {
-        s.journal_bucket: journal_hours * HOUR,
-        s.cancel_bucket: DAY,
-        s.history_bucket: 90 * DAY,
-    }
-    journal = s.journal_bucket
-    return [
-        *(
-            _stream(
-                f"KV_{name}",
-                [f"$KV.{name}.>"],
-                replicas,
-                max_age=age,
-                duplicate_window=120 * SECOND,
-                **like_kv,
-            )
-            for name, age in ages.items()
-        ),
-        # Large journal steps. Twice the journal's age: a part must never expire before its step.
-        _stream(
-            f"OBJ_{journal}",
-            [f"$O.{journal}.C.>", f"$O.{journal}.M.>"],
-            replicas,
-            max_age=2 * journal_hours * HOUR,
-            allow_rollup_hdrs=True,
-        ),
-    ]
-
-
-def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
-    # No backoff: it would replace ack_wait. max_ack_pending is one number for the whole durable; slots are the real
-    # limit, so it is only a backstop (the default, 1000, stalls a large deployment without a word).
-    limits = {"max_deliver": max_deliver, "max_ack_pending": 20_000, "max_waiting": 2_048}
-    return [
-        Wanted(
-            {
-                "durable_name": lane.value,
-                "filter_subjects": list(s.lane_subjects(lane)),
-                "ack_policy": "explicit",
-                "ack_wait": ack_wait,
-                **limits,
-            },
-            stream=s.requests_stream,
-        )
-        for lane in Lane
-    ]
-
-
-def _exhausted(s: Subjects, ack_wait: int) -> Wanted:
-    """Reads the advisories about requests that are delivered no more. For ever: there is no second net below it."""
-    return Wanted(
-        {
-            "durable_name": EXHAUSTED,
-            "filter_subjects": [s.max_deliveries_advisory()],
-            "ack_policy": "explicit",
-            "ack_wait": ack_wait,
-            "max_deliver": -1,
-        },
-        stream=s.dlq_stream,
-    )
-
-
-def compare(have: Config, want: Config) -> tuple[Config, list[str]]:
-    """(changes that are safe to apply, differences that a person must decide)."""
     changes: Config = {}
     drift: list[str] = []
     for key, target in want.items():
@@ -225,7 +76,7 @@ def compare(have: Config, want: Config) -> tuple[Config, list[str]]:
                 drift.append(f"{key}: also has {sorted(extra)}")
         elif current == target:
             continue
-        elif key in LIMITS and _limit(target) < _limit(current):
+        elif key in LIMITS and _limit(target) < _limit(current) and not _has_room(key, target, stored_bytes):
             drift.append(f"{key}: {current}, wanted {target} (lowering it is yours to do)")
         elif key in FIXED:
             drift.append(f"{key}: {current}, wanted {target} (can't be changed in place)")
@@ -238,17 +89,16 @@ def _limit(value: int) -> float:
     return float("inf") if value in {0, -1} else value
 
 
+def _has_room(key: str, target: int, stored_bytes: int | None) -> bool:
+    return key == "max_bytes" and stored_bytes is not None and stored_bytes < target
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What is there of an item: the server's answer with its `config`, and for a stream its `state`. None: nothing."""
 
     item: Wanted
     info: Config | None
-
-    @property
-    def server_time(self) -> datetime | None:
-        """When the server answered, by its clock; None for servers before 2.10, and for what is not there."""
-        return datetime.fromisoformat(self.info["ts"]) if self.info and "ts" in self.info else None
 
     @property
     def unusable(self) -> str:
@@ -258,7 +108,21 @@ class Found:
         for key in KINDS & self.item.config.keys():
             if (have := self.info["config"].get(key)) != (want := self.item.config[key]):
                 return f"{self.item.name} has {key} {have}, which must be {want}: create it anew"
-        return ""
+        return self.taken
+
+    @property
+    def taken(self) -> str:
+        """Why the name belongs to another prefix, which is written in the same way; empty when it does not."""
+        have = set(self.info["config"].get("subjects", ())) if self.info else set[str]()
+        ours = set(self.item.config.get("subjects", ()))
+        folds = {folded(subject) for subject in ours}
+        other = sorted(subject for subject in have - ours if folded(subject) in folds)
+        if not other:
+            return ""
+        return (
+            f"{self.item.name} belongs to another prefix, since it has the subject {other[0]}: "
+            "choose a prefix that differs in more than case, dots, - and _"
+        )
 
 
 async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float = 30.0) -> list[Found]:
@@ -272,16 +136,25 @@ async def provision(
 ) -> list[Difference]:
     """Safe to run from several places at once. `apply=False` only looks, for a worker at start.
 
-    Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream).
+    Raises Unavailable when the server doesn't answer for so long, or refuses (no right, no JetStream), ProvisionError
+    when another prefix has the same names, or the byte limits are more than the server or the account offers.
     """
     api = _Api(nc, patience_seconds)
-    return [finding for item in items for finding in await api.ensure(item, apply=apply)]
+    found = await look(nc, items, patience_seconds=patience_seconds)
+    if taken := next((each.taken for each in found if each.taken), ""):
+        raise ProvisionError(taken)
+    await api.check_account(items)
+    return [finding for each in found for finding in await api.ensure(each, apply=apply)]
+
+
+class ProvisionError(ReportedError):
+    """The streams cannot be provisioned as the settings say. Nothing was changed, or what was created can stay."""
 
 
 class _ApiError(Exception):
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, number: int) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.number = code, number
 
 
 class _Api:
@@ -296,21 +169,35 @@ class _Api:
                 raise Unavailable(f"{item.name}: {e}") from e
             return Found(item, None)
 
-    async def ensure(self, item: Wanted, *, apply: bool) -> list[Difference]:
+    async def check_account(self, items: Sequence[Wanted]) -> None:
+        """Raises ProvisionError if the account may store less than the byte limits add up to."""
+        total = sum(item.config.get("max_bytes", 0) * item.config.get("num_replicas", 1) for item in items)
+        if not total:
+            return
+        try:
+            limits = (await self._call("INFO")).get("limits", {})
+        except _ApiError as e:
+            raise Unavailable(f"JetStream: {e}") from e
+        offered = limits.get("max_storage", -1)
+        if 0 < offered < total:
+            raise ProvisionError(_too_large(total, f"the account may store {offered // MEBIBYTE} MiB"))
+
+    async def ensure(self, looked: Found, *, apply: bool) -> list[Difference]:
+        item, info = looked.item, looked.info
         _, create, update = _paths(item)
-        info = (await self.look(item)).info
         if info is None:
             if not apply:
                 return [Difference(item.name, Action.WOULD_CREATE)]
             await self._create(item, create)
             return [Difference(item.name, Action.CREATED)]
         have = info["config"]
-        changes, drift = compare(have, item.config)
+        changes, drift = compare(have, item.config, info.get("state", {}).get("bytes"))
         found = [Difference(item.name, Action.DRIFT, each) for each in drift]
         if changes and apply:
             try:
                 await self._call(update, _body(item, {**have, **changes}, "update"))
             except _ApiError as e:
+                _raise_if_too_large(item, e)
                 return [*found, Difference(item.name, Action.DRIFT, f"{sorted(changes)} refused: {e}")]
         if changes:
             action = Action.UPDATED if apply else Action.WOULD_UPDATE
@@ -321,6 +208,7 @@ class _Api:
         try:
             await self._call(path, _body(item, item.config, "create"))
         except _ApiError as e:
+            _raise_if_too_large(item, e)
             raise Unavailable(f"{item.name}: {e}") from e
 
     async def _call(self, path: str, body: Config | None = None) -> Config:
@@ -342,8 +230,22 @@ class _Api:
         answer = await self._nc.request(f"$JS.API.{path}", json.dumps(body).encode(), timeout=REQUEST_SECONDS)
         reply: Config = json.loads(answer.data)
         if error := reply.get("error"):
-            raise _ApiError(int(error["code"]), f"{error.get('err_code', 0)}: {error.get('description', '')}")
+            number = error.get("err_code", 0)
+            raise _ApiError(int(error["code"]), f"{number}: {error.get('description', '')}", number)
         return reply
+
+
+def _raise_if_too_large(item: Wanted, refused: _ApiError) -> None:
+    if refused.number == NO_ROOM:
+        said = f"the server has no room for {item.name}: {refused}"
+        raise ProvisionError(_too_large(item.config["max_bytes"], said)) from refused
+
+
+def _too_large(total: int, why: str) -> str:
+    return (
+        f"byte limits of {total / MEBIBYTE:.0f} MiB do not fit, since {why}; set RCA_NATS__STORE_MEBIBYTES to the part of "
+        "max_file_store that these streams may use (a limit of an account counts each replica)"
+    )
 
 
 def _paths(item: Wanted) -> tuple[str, str, str]:

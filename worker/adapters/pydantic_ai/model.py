@@ -27,6 +27,7 @@ from pydantic_ai.messages import ModelRequest as ProviderRequest
 from pydantic_ai.models import Model as ProviderModel
 from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ToolChoice
 from pydantic_ai.tools import ToolDefinition
 
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
@@ -87,7 +88,7 @@ class PydanticAIModel:
             follow_redirects=False,  # a redirect would carry the key to another host
             trust_env=base_url is None,  # an explicit address is reached directly
         )
-        self._name, self._streams = name, silence_seconds is not None
+        self._name, self._streams, self._own_address = name, silence_seconds is not None, base_url is not None
         self._model = _provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
         self._settings = ModelSettings(max_tokens=max_output_tokens, max_retries=0, cache=True)
 
@@ -103,10 +104,8 @@ class PydanticAIModel:
     async def ask(self, request: ModelRequest) -> Reply:
         """Make one call. The deadline of the request covers all of it."""
         settings = ModelSettings(**self._settings)
-        if not request.tools_allowed:
-            settings["tool_choice"] = (
-                "none"  # the tools stay in the request: they are part of the cached prefix
-            )
+        if not request.tools_allowed:  # the tools stay in the request: they are part of the cached prefix
+            settings["tool_choice"] = self._only_the_answer(request.tools)
         call = CallState()
         token = CALL.set(call)
         try:
@@ -120,6 +119,17 @@ class PydanticAIModel:
             raise _failure(e, call) from e
         finally:
             CALL.reset(token)
+
+    def _only_the_answer(self, tools: Sequence[ToolSpec]) -> ToolChoice:
+        """The choice that leaves only the tool of the answer.
+
+        A server behind an address of its own, and a model that cannot be forced, may choose: the conversation says which.
+        """
+        answers = [tool.name for tool in tools if tool.is_answer]
+        if not answers:
+            return "none"
+        can_be_forced = self._model.profile.get("supports_forced_tool_choice", True)
+        return answers if can_be_forced and not self._own_address else "auto"
 
     async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
         messages = provider_messages(request.system, request.turns)
@@ -181,7 +191,12 @@ def _provider_model(
 
 def _definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
     return [
-        ToolDefinition(name=t.name, description=t.description, parameters_json_schema=dict(t.parameters))
+        ToolDefinition(
+            name=t.name,
+            description=t.description,
+            parameters_json_schema=dict(t.parameters),
+            strict=True if t.is_answer else None,
+        )
         for t in tools
     ]
 

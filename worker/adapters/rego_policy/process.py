@@ -21,6 +21,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+UNSERVED = frozenset({"http.send", "net.cidr_expand", "opa.runtime"})
+"""Functions that the evaluator knows and answers otherwise than OPA: with nothing, with a list in place of a set, with itself."""
+
+CALLS = "calls"
+"""Where a node of the syntax tree keeps the calls in it."""
+Call = tuple[list[str], int]
+"""The parts of the name of a function, and the line."""
+
 
 def limit(memory_bytes: int) -> None:
     """Bound the memory, where the system can, and leave no core file: it would hold the input.
@@ -40,9 +48,14 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
     engine.set_gather_prints(True)
     for name, source in policy["modules"].items():
         engine.add_policy(name, source)
+    modules = json.loads(engine.get_ast_as_json(), object_pairs_hook=heads)
     rules: dict[str, int | None] = {}
-    for module in json.loads(engine.get_ast_as_json(), object_pairs_hook=heads):
+    for module in modules:
         rules |= rules_of(module["ast"])
+    served = builtins_of(engine)
+    for module in modules:
+        for name, line in unserved(module, served, rules):
+            raise ValueError(f"{module['source']['file']}:{line}: {name} is not served")
     for rule in rules:
         if name := shadowed(rule.split("."), policy["data"]):
             raise ValueError(
@@ -54,8 +67,53 @@ def load(policy: dict[str, Any]) -> tuple[Any, dict[str, int | None]]:
 
 
 def heads(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of the syntax tree without what is not asked for: the tree is 40 times as large as the policy."""
-    return {name: value for name, value in pairs if name not in {"bodies", "imports", "source", "span"}}
+    """An object of the syntax tree without what is not asked for: the tree is 40 times as large as the policy.
+
+    Of the bodies of rules only the calls in them are kept.
+    """
+    node = dict(pairs)
+    called = [call for _, value in pairs for call in calls_in(value)]
+    if "fcn" in node:
+        called.append((parts_of(node["fcn"]), node["span"]["line"]))
+    if "contents" not in node:
+        node = {name: value for name, value in pairs if name not in {"bodies", "span"}}
+    return node | {CALLS: called} if called else node
+
+
+def calls_in(value: Any) -> list[Call]:
+    """The calls that are noted in an object, or in those of a list, taken out of it."""
+    if isinstance(value, dict):
+        found: list[Call] = value.pop(CALLS, [])
+        return found
+    return [call for part in value for call in calls_in(part)] if isinstance(value, list) else []
+
+
+def builtins_of(engine: Any) -> frozenset[str]:
+    """The names of the functions that the evaluator serves."""
+    known = next(first_value(json.loads(engine.clone().eval_query_as_json("opa.runtime()"))))["builtins"]
+    return frozenset({*known, "print"}) - UNSERVED
+
+
+def unserved(
+    module: dict[str, Any], served: frozenset[str], rules: dict[str, int | None]
+) -> Iterator[tuple[str, int]]:
+    """The functions that a module calls and that neither the evaluator serves nor a module defines, with the line.
+
+    The evaluator itself notices an unknown function only when an input leads to the call.
+    """
+    tree, source = module["ast"], module["source"]["contents"].encode()
+    package = parts_of(tree["package"]["refr"])
+    elsewhere = {"data", *(imported(one, source) for one in tree["imports"])}
+    for name, line in calls_in(module):
+        own = ".".join([*package, *name]) in rules
+        if name[:1] and name[0] not in elsewhere and not own and ".".join(name) not in served:
+            yield ".".join(name), line
+
+
+def imported(found: dict[str, Any], source: bytes) -> str:
+    """The name under which a module uses what it imports."""
+    alias = found.get("as")
+    return source[alias["start"] : alias["end"]].decode() if alias else parts_of(found["refr"])[-1]
 
 
 def rules_of(module: dict[str, Any]) -> dict[str, int | None]:

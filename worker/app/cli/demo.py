@@ -13,6 +13,7 @@ import typer
 
 from worker.app.cli.console import Json, print_json, run
 from worker.app.cli.requests import exit_code, kind_of, print_outcome
+from worker.app.cli.steps import step_of, work_after
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ NO_MODEL = (
     "the model does not answer: {why}\n"
     "Check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL. Without RCA_LLM__MODEL the offline analyst answers."
 )
-ARGUMENT_CHARS = 60
-ERROR_CHARS = 90
 
 
 def demo(
@@ -97,8 +96,8 @@ async def _demo(
         print_json(document)
     else:
         _print(console, outcome, body, kind_of(recovery=recovery))
-        where = f"The same run as JSON: {output or '--output FILE writes it'}"
-        console.print(Text(where, style="dim"), soft_wrap=True)
+        if output:
+            console.print(Text(f"The same run as JSON: {output}", style="dim"), soft_wrap=True)
     return exit_code(outcome)
 
 
@@ -179,57 +178,11 @@ class _Run:
     def _print(self, event: AuditEvent) -> None:
         from rich.text import Text
 
-        if line := _step(event):
+        if line := step_of(event):
             mark = "" if line.startswith(" ") else "✓ "
             self.console.print(Text(f"{mark}{line}"), overflow="ellipsis", no_wrap=True)
         if self.spinner is not None:
-            self.spinner.update(_next_step(event))
-
-
-def _step(event: AuditEvent) -> str:
-    """What happened, in a few words; empty for steps that need no line."""
-    from schemas import audit
-    from worker.domain.untrusted.evidence import one_line
-
-    match event.payload:
-        case audit.RequestAccepted():
-            text = "request accepted"
-        case audit.EnrichmentCompleted(failed_sources=failed) as found:
-            unknown = f", unknown: {', '.join(failed)}" if failed else ""
-            text = f"{len(found.evidence_ids)} facts gathered in {found.duration_seconds:.1f} s{unknown}"
-        case audit.LLMResponse(tool_calls=calls) as reply:
-            what = f"asks for {calls} tool call{'' if calls == 1 else 's'}" if calls else "answers"
-            text = f"model {what} (call {reply.call}, {reply.duration_seconds:.1f} s)"
-        case audit.LLMToolCall(arguments=given) as call:
-            arguments = ", ".join(one_line(str(value), ARGUMENT_CHARS) for value in given.values())
-            failed_call = "" if call.succeeded else ": no result"
-            text = f"  {one_line(call.name, ARGUMENT_CHARS)}({arguments}){failed_call}"
-        case audit.ValidationAttempted(is_valid=True):
-            text = "answer accepted"
-        case audit.ValidationAttempted(errors=errors):
-            text = f"answer rejected: {one_line(errors[0], ERROR_CHARS)}"
-        case audit.PolicyDecided(approval=approval):
-            text = f"policy: approval {'' if approval.required else 'not '}required"
-        case audit.ResponseComplete(status=status):
-            text = f"result: {status}"
-        case _:
-            text = ""
-    return text
-
-
-def _next_step(event: AuditEvent) -> str:
-    """What the run is busy with after the event."""
-    from schemas import audit
-
-    match event.payload:
-        case audit.RequestAccepted():
-            return "gathering facts"
-        case audit.LLMRequest():
-            return "the model is thinking"
-        case audit.LLMResponse(tool_calls=calls) if calls:
-            return "reading the cluster"
-        case _:
-            return "working"
+            self.spinner.update(work_after(event))
 
 
 def _print(console: Console, outcome: Outcome | None, body: bytes, kind: RequestKind) -> None:

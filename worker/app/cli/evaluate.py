@@ -1,7 +1,7 @@
 """`rca eval`: every case through the whole pipeline, compared with the expected answer.
 
-`expected.json`: `affected_resource` is the best answer, `acceptable_affected_resources` are right as well (namespace
-empty for cluster scope); `workflows.acceptable` may hold `(none)`: choosing nothing is right; an empty list means the
+`expected.json`: `affected_resource` and `signal_type` are the best answer, `acceptable_affected_resources` (namespace
+empty for cluster scope) and `acceptable_signal_types` are right as well; `workflows.acceptable` may hold `(none)`: choosing nothing is right; an empty list means the
 same; `workflows.wrong` must never be chosen.
 """
 
@@ -188,7 +188,8 @@ def score(case: str, expected: Mapping[str, Any], result: AnalysisResult | None)
         target_right=target in right,
         target_best=target == best,
         signal_type=signal_type,
-        signal_type_right=signal_type == expected.get("signal_type"),
+        signal_type_right=signal_type
+        in {expected.get("signal_type"), *(expected.get("acceptable_signal_types") or ())},
         workflow="" if chosen is None else named,
         workflow_acceptable=result is not None and named in acceptable,
         workflow_required=NONE not in acceptable,

@@ -18,8 +18,9 @@ from worker.app.cli.mcp import mcp
 from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
-from worker.app.cli.requests import cancel, submit
+from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
+from worker.app.cli.watch import watch
 from worker.app.cli.worker import provision, worker
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
@@ -29,10 +30,10 @@ app = typer.Typer(
     name="rca",
     cls=Commands,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     help="Root cause analysis of Kubernetes incidents over NATS JetStream.\n\n"
-    "Start with [bold]rca demo[/bold]: it needs no cluster, no NATS and no API key. In production: "
-    "[bold]rca provision[/bold] once, then [bold]rca worker[/bold].",
+    "Start with **rca demo**: it needs no cluster, no NATS and no API key. In production: "
+    "**rca provision** once, then **rca worker**.",
     epilog="Configuration comes from environment variables RCA_...; `rca settings` lists them all. "
     "Exit codes: 0 ok, 1 error, 2 usage, 3 dead letter, 4 timeout, 5 rejected, 130 interrupted, 141 pipe closed.",
 )
@@ -76,6 +77,8 @@ app.command(rich_help_panel=RUN)(worker)
 app.command(rich_help_panel=RUN)(provision)
 app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
 app.command(rich_help_panel=REQUESTS)(submit)
+app.command(rich_help_panel=REQUESTS)(watch)
+app.command(rich_help_panel=REQUESTS)(show)
 app.command(rich_help_panel=REQUESTS)(cancel)
 app.command(rich_help_panel=PREPARE)(settings)
 app.command(rich_help_panel=PREPARE)(permissions)

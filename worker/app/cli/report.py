@@ -1,4 +1,4 @@
-"""A result for people: what happened, why, what to do, who decides, what it cost. For terminals of 80 columns.
+"""A result for people: who decides, what happened, why, what to do, what it cost. For terminals of 80 columns.
 
 All text comes from outside: it is printed as text, never as markup, and cannot control the terminal.
 """
@@ -12,8 +12,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AffectedResource, AnalysisResult, SelectedWorkflow, Status
+from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSource, Status
 from schemas.incident import Signal
+from schemas.workflow import SelectedWorkflow
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
@@ -22,6 +23,11 @@ STATUS_STYLE = {
     Status.NOT_ACTIONABLE: "cyan",
     Status.RESOLVED: "cyan",
     Status.FAILED: "red",
+}
+CONFIRMED = {
+    CorroborationSource.RULES: "The cluster confirms it: {reason}",
+    CorroborationSource.SECOND_VIEW: "A second view agrees: {reason}",
+    CorroborationSource.NONE: "Not confirmed by the cluster: {reason}",
 }
 MAX_WIDTH = 100
 SHOWN_EVIDENCE = 8
@@ -32,19 +38,19 @@ FACTOR_CHARS = 200
 def print_result(
     result: AnalysisResult, request: Signal | None = None, console: Console | None = None
 ) -> None:
-    """Print everything a person needs to decide."""
+    """Print what a person needs to decide, the verdict first."""
     console = console or Console(highlight=False)
-    width = min(console.width, MAX_WIDTH)
+    width, style = min(console.width, MAX_WIDTH), STATUS_STYLE[result.status]
+    console.print(_panel("Verdict", _verdict(result), style), width=width)
     if request is not None:
         console.print(_panel("Incident", _incident(request), "blue"), width=width)
-    console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
     console.print(_panel("Root cause", _root_cause(result), "magenta"), width=width)
-    console.print(_panel("Remediation", _remediation(result), STATUS_STYLE[result.status]), width=width)
+    console.print(_panel("Evidence", _evidence(result), "blue"), width=width)
+    if remediation := _remediation(result):
+        console.print(_panel("Remediation", Group(*remediation), style), width=width)
     if result.warnings:
-        lines = Group(*(_text(f"• {one_line(w, LINE_CHARS)}") for w in result.warnings))
-        console.print(_panel("Warnings", lines, "yellow"), width=width)
+        console.print(_panel("Warnings", Group(*_bullets(result.warnings)), "yellow"), width=width)
     console.print(_text(cost_line(result), style="dim"), width=width)
-    console.print(_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}"), width=width)
 
 
 def decision_line(result: AnalysisResult) -> str:
@@ -109,17 +115,19 @@ def _incident(request: Signal) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
+    """What confirms the answer, else what was read first."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="cyan", no_wrap=True, min_width=3)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
-    shown = result.evidence[:SHOWN_EVIDENCE]
+    cited = set(result.corroboration.evidence) if result.corroboration else set()
+    shown = sorted(result.evidence, key=lambda item: item.id not in cited)[:SHOWN_EVIDENCE]
     for item in shown:
         source = item.source.removeprefix("enrichment:")
         told = item.summary.lower().startswith(source.lower())
         line = item.summary if told else f"{source} {item.summary}"
         table.add_row(item.id, _text(one_line(line, LINE_CHARS)))
     if more := len(result.evidence) - len(shown):
-        table.add_row("…", _text(f"and {more} more", style="dim"))
+        table.add_row("…", _text(f"and {more} more; --json shows them", style="dim"))
     if not shown:
         table.add_row("", _text("none", style="dim"))
     return table
@@ -153,27 +161,35 @@ def _compared(text: str) -> str:
     return " ".join(text.lower().split()).strip(" .;")
 
 
-def _remediation(result: AnalysisResult) -> Group:
-    parts: list[Text | Table] = []
-    if result.selected_workflow is not None:
-        parts += _workflow(result.selected_workflow)
+def _verdict(result: AnalysisResult) -> Group:
+    """What is decided, why a human is needed, and whether the cluster confirms the answer."""
+    parts = [_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
     if result.needs_human_review:
-        parts.append(_text(f"Escalated to a human: {result.human_review_reason}", style="bold yellow"))
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))
-    elif result.selected_workflow is None:
-        parts.append(_text(f"No remediation needed: {result.status}", style="bold"))
     approval = result.approval
     if approval.required:
-        parts += [_text(""), _text("Approval required before anything runs", style="bold yellow")]
-        parts += [_text(f"• {one_line(reason, LINE_CHARS)}") for reason in approval.reasons]
+        parts += _bullets(approval.reasons)
         if approval.would_require is False and result.selected_workflow is not None:
             parts.append(_text("Outside observe mode it may run without approval", style="dim"))
-    elif result.selected_workflow is not None:
-        parts += [_text(""), _text("May run without approval", style="bold green")]
+    if (found := result.corroboration) is not None:
+        confirmed = CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")
+        parts += [
+            _text(""),
+            _text(confirmed, style="dim" if found.by is CorroborationSource.NONE else "green"),
+        ]
+    return Group(*parts)
+
+
+def _remediation(result: AnalysisResult) -> list[Text | Table]:
+    parts = _workflow(result.selected_workflow) if result.selected_workflow is not None else []
     if result.alternative_workflows:
         names = ", ".join(a.workflow_id for a in result.alternative_workflows)
         parts += [_text(""), _text(f"Also considered: {names}", style="dim")]
-    return Group(*parts)
+    return parts
+
+
+def _bullets(lines: Iterable[str]) -> list[Text]:
+    return [_text(f"• {one_line(line, LINE_CHARS)}") for line in lines]
 
 
 def _workflow(workflow: SelectedWorkflow) -> list[Text | Table]:
@@ -184,7 +200,7 @@ def _workflow(workflow: SelectedWorkflow) -> list[Text | Table]:
         _rows(
             ("action", workflow.action_type),
             ("confidence", f"{workflow.confidence:.2f}"),
-            ("risk", workflow.estimated_risk),
+            ("risk", workflow.declared_risk or "not declared in the catalog"),
             ("parameters", parameters),
             ("why", one_line(workflow.rationale, LINE_CHARS)),
         ),

@@ -1,4 +1,4 @@
-"""`rca submit` and `rca cancel`: one request, as a gateway or an operator handles it."""
+"""`rca submit`, `rca show` and `rca cancel`: one request, as a gateway or an operator handles it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from worker.app.client import Outcome, Submitted
 
 ERROR_CHARS = 400
+Key = Annotated[str, typer.Argument(help="The request key that `rca submit` prints, or the remediation id.")]
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
 
 
@@ -205,13 +206,51 @@ def _line(text: str) -> str:
     return one_line(text, ERROR_CHARS)
 
 
+# -- show
+
+
+def show(key: Key, *, json_output: Json = False) -> None:
+    """Print the result of a request that has ended: the verdict, the cause, its evidence, the remediation.
+
+    Exit code 1 if there is no result, or none yet.
+    """
+    run(_show(key, as_json=json_output))
+
+
+async def _show(text: str, *, as_json: bool) -> int:
+    from worker.app.cli.report import print_result
+    from worker.app.client import as_json as json_of
+    from worker.app.operations import State, read_key
+
+    key = read_key(text)
+    async with open_operations() as operations:
+        result = await operations.result(key)
+        if result is None:
+            async with waiting_for("the state of the request"):
+                state = await operations.state(key)
+            result = await operations.result(key) if state is State.DONE else None
+    if result is None:
+        said = {
+            State.WAITING: "{what} is in the queue; it has no result yet",
+            State.BEGUN: "{what} is being analysed; it has no result yet",
+        }.get(
+            state,
+            "no request {key} is known: check the key, which `rca submit` prints; results are kept for 30 days",
+        )
+        typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
+        return EXIT_ERROR
+    if as_json:
+        print_json(json_of(result))
+    else:
+        print_result(result)
+    return 0
+
+
 # -- cancel
 
 
 def cancel(
-    key: Annotated[
-        str, typer.Argument(help="The request key that `rca submit` prints, or the remediation id.")
-    ],
+    key: Key,
     *,
     ahead: Annotated[
         bool, typer.Option("--ahead", help="The request may still be to come: exit with 0 if it is unknown.")

@@ -1,4 +1,4 @@
-"""`rca sandbox`: stand-ins for the outside world. Each prints one JSON line when it is ready."""
+"""`rca sandbox`: local servers that speak the real protocols, one by one or all together with a worker."""
 
 from __future__ import annotations
 
@@ -6,21 +6,86 @@ import asyncio
 import json
 import signal
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import listening_on, run
+from worker.app.cli.console import Json, listening_on, run, waiting_for
 
 HOST = "127.0.0.1"
 
 sandbox = typer.Typer(
     no_args_is_help=True,
-    help="Stand-ins for the outside world that speak the real protocols. Each prints one JSON line with its url when it "
-    "is ready, and runs until it is interrupted.",
+    help="Local servers that speak the real protocols: all of them with a worker (up), or one. They run until they are "
+    "interrupted.",
 )
 Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.", min=0, max=65535)]
+
+
+UP = """\
+NATS        {nats}
+cluster     {case}
+kubeconfig  {kubeconfig}
+model       {model}
+worker      {worker}
+
+In another terminal:
+  export RCA_NATS__SERVERS={nats}
+  rca submit {incident} --new-id
+  rca watch
+  rca show KEY    # the key that rca submit prints
+
+Ctrl-C ends everything."""
+
+
+@sandbox.command()
+def up(
+    case_dir: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="CASE",
+            help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
+        ),
+    ] = None,
+    *,
+    catalog: Annotated[
+        Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Start NATS, a cluster of files and a worker, and print how to use them.
+
+    The cluster serves the files of CASE as they are at each read. The model is that of RCA_LLM__MODEL, or the offline
+    analyst. With --json the addresses are printed as one line of JSON.
+    """
+    run(_up(case_dir, catalog, as_json=json_output))
+
+
+async def _up(case_dir: Path | None, catalog: Path | None, *, as_json: bool) -> int:
+    from worker.app import health, logs
+    from worker.app.embedded import CaseDirectory, example_case, open_case, open_services
+
+    logs.configure("error", json_lines=False)
+    case = CaseDirectory(case_dir) if case_dir else example_case()
+    case.request()
+    async with AsyncExitStack() as stack:
+        async with waiting_for("NATS, the cluster and the worker"):
+            services = await stack.enter_async_context(open_services())
+            running = await stack.enter_async_context(open_case(services, case, catalog=catalog))
+        worker = running.worker
+        http = health.serve(HOST, 0, checks=worker.checks, notices=worker.notices, metrics=worker.metrics)
+        port = await stack.enter_async_context(http)
+        facts = {
+            "nats": services.nats_url,
+            "case": str(case.directory),
+            "incident": str(case.directory / "incident.json"),
+            "kubeconfig": str(running.settings.kubernetes.kubeconfig),
+            "model": "offline analyst (rules, no language model)" if services.offline else services.llm.model,
+            "worker": f"http://{HOST}:{port}/readyz",
+        }
+        return await _until_interrupted(json.dumps(facts) if as_json else UP.format(**facts))
 
 
 @sandbox.command()
@@ -38,7 +103,7 @@ async def _nats(port: int, *, provisioned: bool) -> int:
     async with nats_server(port=port or -1) as server:
         if provisioned:
             await _provision(server.url)
-        return await _until_interrupted(url=server.url)
+        return await _until_interrupted(_json(url=server.url))
 
 
 async def _provision(url: str) -> None:
@@ -70,8 +135,8 @@ async def _cluster(directory: Path, port: int, kubeconfig: Path | None) -> int:
     async with serve(directory, port=port) as url:
         if kubeconfig is not None:
             write_kubeconfig(kubeconfig, url)
-            return await _until_interrupted(url=url, kubeconfig=str(kubeconfig))
-        return await _until_interrupted(url=url)
+            return await _until_interrupted(_json(url=url, kubeconfig=str(kubeconfig)))
+        return await _until_interrupted(_json(url=url))
 
 
 @sandbox.command()
@@ -85,7 +150,11 @@ async def _analyst(port: int) -> int:
 
     _require_free(port)
     async with serve(port=port) as url:
-        return await _until_interrupted(url=url)
+        return await _until_interrupted(_json(url=url))
+
+
+def _json(**facts: str) -> str:
+    return json.dumps(facts)
 
 
 def _require_free(port: int) -> None:
@@ -94,8 +163,9 @@ def _require_free(port: int) -> None:
         socket.create_server((HOST, port)).close()
 
 
-async def _until_interrupted(**ready: str) -> int:
-    typer.echo(json.dumps(ready))
+async def _until_interrupted(ready: str) -> int:
+    """Print what was started, and wait."""
+    typer.echo(ready)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

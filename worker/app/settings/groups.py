@@ -105,9 +105,10 @@ class NatsSettings(Group):
     """How long a command tries to connect. A worker tries for ever, and logs what it waits for."""
     replicas: int = Field(1, ge=1, le=5)
     """Replicas of each stream that `rca provision` creates; 3 on a NATS cluster."""
-    store_mebibytes: int = Field(0, ge=0)
-    """Size of the server's store that `rca provision` shares out among the streams as byte limits, so that a full queue
-    refuses requests while those that were accepted can still be finished. At most `max_file_store`; 0 sets no limits."""
+    store_mebibytes: int = Field(8192, ge=0)
+    """How much of a server's store (`max_file_store`) the streams may use, in MiB. `rca provision` shares it out among them
+    as byte limits: a full queue then refuses requests, while those that were accepted can still be finished. 0 sets no
+    limits."""
 
     @field_validator("servers")
     @classmethod

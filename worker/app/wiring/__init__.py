@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
-import structlog
 from nats.aio.client import Client
 
 from schemas.subjects import EXHAUSTED, Lane, Subjects
@@ -21,14 +19,12 @@ from worker.adapters.nats.stream import FencedStream, StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.handler import Ports, RequestHandler
-from worker.app.intake import Handlers, Intake, Need
+from worker.app.intake import NATS, Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
-from worker.app.open_files import FileBudget, FileWatch, raise_limit
 from worker.app.provisioning import wanted_streams
-from worker.app.server_clock import ServerClock
-from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings import Settings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
@@ -39,6 +35,7 @@ from worker.app.wiring.outside import (
     ClusterWatch,
     OpenCatalog,
     OpenPolicy,
+    checked_namespace,
     open_catalog,
     open_cluster,
     open_datastorage,
@@ -53,8 +50,6 @@ from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
-
-log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +67,23 @@ class Worker:
 
 
 @asynccontextmanager
-async def open_worker(settings: Settings, machine: Clock | None = None) -> AsyncIterator[Worker]:
-    """Everything a worker needs, opened; `RCA_LLM__MODEL` is set. `machine` is the clock of this machine.
+async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
+    """Everything a worker needs, opened; `RCA_LLM__MODEL` is set.
 
     Raises ConfigurationError, CatalogUnavailable, ClusterError.
     """
     async with AsyncExitStack() as stack:
         signer, supervisor = read_signer(settings.audit), Supervisor()
-        metrics, clock, subjects = (
-            WorkerMetrics(),
-            ServerClock(machine or SystemClock()),
-            Subjects(settings.nats.prefix),
-        )
-        files = FileBudget(raise_limit())
-        if files.too_low:
-            raise ConfigurationError(files.too_low)
-        opened = await _open_outside(settings, clock, stack, supervisor, files)
+        metrics, clock, subjects = WorkerMetrics(), SystemClock(), Subjects(settings.nats.prefix)
+        opened = await _open_outside(settings, clock, stack, supervisor)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
         health = ModelHealth(
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
         admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
-        opened.watch.on_refused = partial(admission.pause, "kubernetes")
-        slots = {lane.value: settings.worker.lane_slots(lane) for lane in Lane}
-        if few := files.notice(slots):
-            log.warning("open_files_limited", reason=few)
-        file_watch = FileWatch(files.limit, admission)
-        await stack.enter_async_context(supervisor.running("open files", file_watch.run()))
-        streams = StreamWatch(wanted_streams(settings), clock, subjects.requests_stream)
+        opened.watch.on_look = admission.pause
+        streams = StreamWatch(wanted_streams(settings), subjects.requests_stream)
 
         async def open_handlers(nc: Client) -> Handlers:
             ports = _ports(
@@ -139,30 +122,24 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             needs=_needs(settings, opened.watch, streams),
             supervisor=supervisor,
             streams=streams,
-            slots=files.fit(slots),
         )
         checks = {
-            "nats": intake.trouble,
+            NATS: intake.trouble,
             "streams": lambda: "; ".join(
                 why for why in (streams.problem, faults.problem(), sweeps.problem) if why
             ),
             "kubernetes": lambda: opened.watch.problem,
             "model": lambda: admission.blocked,
-            "files": lambda: file_watch.problem,
         }
         metrics.watch_checks(checks)
-        metrics.watch_clock(lambda: clock.skew_seconds)
-        metrics.watch_model(health.silent_seconds)
         metrics.watch_streams(lambda: streams.usage, lambda: sweeps.count)
         notices = {
             "streams": lambda: streams.notice,
-            "clock": clock.notice,
-            "files": lambda: few,
             "policy": opened.policy.problem,
             "catalog": opened.catalog.notice,
             "ranking": opened.catalog.ranking,
             "mcp": opened.mounted.problem,
-            "model": lambda: "" if admission.blocked else opened.model.problem() or health.silence(),
+            "model": lambda: "" if admission.blocked else opened.model.problem(),
         }
         yield Worker(intake, checks, notices, metrics)
 
@@ -183,17 +160,17 @@ class _Opened:
 
 
 async def _open_outside(
-    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor, files: FileBudget
+    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor
 ) -> _Opened:
     """Open it. What is only wrong in the settings is reported before anything is reached over the network."""
     model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
     mounted = await open_mcp(settings.mcp, stack)
     catalog = await open_catalog(settings.catalog, stack, supervisor)
     policy = await open_policy(settings.policy, stack, supervisor)
-    cluster = await open_cluster(settings, stack, files.share)
+    cluster = await open_cluster(settings, stack)
     datastorage = await open_datastorage(settings.history, stack)
     prometheus = await open_prometheus(settings.prometheus, stack)
-    watch = ClusterWatch(cluster)
+    watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes))
     await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
     return _Opened(
         model=model,
@@ -220,6 +197,7 @@ def _outside(opened: _Opened, model: Model, nc: Client, subjects: Subjects, cloc
         metrics=opened.prometheus,
         external=opened.mounted.tools,
         shadow=opened.shadow,
+        cluster_problem=opened.watch.ask,
     )
 
 
@@ -249,17 +227,16 @@ def _ports(
     )
 
 
-def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Sequence[Need]:
-    """What must be there before messages are taken."""
+def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Mapping[str, Need]:
+    """What must be there before messages are taken, by the check of readiness that says so."""
 
     async def cluster(_: Client) -> str:
-        await watch.ask()
-        return f"the cluster does not answer: {watch.problem}" if watch.problem else ""
+        return await watch.ask()
 
     async def tls(nc: Client) -> str:
         return missing_tls(settings.nats, nc)
 
-    return (tls, streams.look, cluster)
+    return {NATS: tls, "streams": streams.look, "kubernetes": cluster}
 
 
 def _intake(
@@ -268,17 +245,16 @@ def _intake(
     *,
     open_handlers: Callable[[Client], Awaitable[Handlers]],
     admission: Admission,
-    needs: Sequence[Need],
+    needs: Mapping[str, Need],
     supervisor: Supervisor,
     streams: StreamWatch,
-    slots: Mapping[str, int],
 ) -> Intake:
     worker, link = settings.worker, BrokerLink()
     return Intake(
         broker=make_broker(settings.nats, link),
         link=link,
         stream=subjects.requests_stream,
-        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
+        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in Lane],
         dlq_stream=subjects.dlq_stream,
         advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
         open_handlers=open_handlers,

@@ -33,9 +33,10 @@ from worker.app.settings import (
 )
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder
+from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.scope import Scope, ScopedCluster
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
-from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
+from worker.domain.values.errors import CatalogUnavailable, ClusterError
 from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy
 from worker.domain.values.workflows import SelectionContext
 
@@ -43,21 +44,23 @@ EXAMPLE = (
     "the shipped example, not for production: no executor of yours has its workflows; name your own with "
     "RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL"
 )
-
-CONNECTIONS = ApiLimits().connections
-"""To the API server of the cluster, where the limit of open files allows them."""
+GLOB = frozenset("*?[")
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class ClusterWatch:
-    """Whether the cluster answers: asked now and then, for readiness."""
+    """Whether the cluster can be read: asked every few seconds, for readiness and for intake.
+
+    `namespace` is where pods are listed to find out: empty for all, None where no such right is certain.
+    """
 
     cluster: KubernetesCluster
+    namespace: str | None = ""
     problem: str = "not asked yet"
-    on_refused: Callable[[str], None] = lambda _: None
-    """Called after each look with the reason when the credentials are rejected, else with an empty text."""
+    on_look: Callable[[str], None] = lambda _: None
+    """Called after each look with the problem, empty when there is none."""
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -65,18 +68,27 @@ class ClusterWatch:
             await self.ask()
             await asyncio.sleep(WATCH_SECONDS)
 
-    async def ask(self) -> None:
-        """Ask once and note the answer."""
+    async def ask(self) -> str:
+        """Ask once. Returns the problem."""
         try:
-            await self.cluster.ping()
+            await self.cluster.check(self.namespace)
         except ClusterError as e:
             if not self.problem:
                 log.warning("cluster_unavailable", error=str(e))
             self.problem = e.message
-            self.on_refused(e.message if e.reason is ClusterReason.FORBIDDEN else "")
         else:
             self.problem = ""
-            self.on_refused("")
+        self.on_look(self.problem)
+        return self.problem
+
+
+def checked_namespace(settings: KubernetesSettings) -> str | None:
+    """Where the worker must be allowed to list pods: empty for all namespaces, None when the settings do not say."""
+    if "Pod" in map(canonical_kind, settings.denied_kinds):
+        return None
+    if not settings.namespaces:
+        return ""
+    return next((name for name in settings.namespaces if not GLOB.intersection(name)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +195,13 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
     return OpenPolicy(policy, lambda: policy.problem)
 
 
-async def open_cluster(
-    settings: Settings, stack: AsyncExitStack, max_connections: int = CONNECTIONS
-) -> KubernetesCluster:
-    """The cluster, read only, over at most so many connections. Raises ClusterError."""
+async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster:
+    """The cluster, read only. Raises ClusterError."""
     kubernetes = settings.kubernetes
-    connections = min(CONNECTIONS, max_connections)
     cluster = KubernetesCluster(
         kubeconfig=str(kubernetes.kubeconfig) if kubernetes.kubeconfig else None,
         context=kubernetes.context,
-        limits=ApiLimits(call_seconds=kubernetes.call_seconds, connections=connections),
+        limits=ApiLimits(call_seconds=kubernetes.call_seconds),
     )
     return await stack.enter_async_context(cluster)
 

@@ -22,6 +22,7 @@ from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
+from worker.domain.verdict.answers.reply import answer_text
 from worker.domain.verdict.outcome import review_reason
 from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import Attempt, Rejected
@@ -110,7 +111,7 @@ class AuditTrail:
                 model=model,
                 prompt_chars=len(request.system) + sum(len(_text(turn)) for turn in request.turns),
                 prompt_preview=_preview(_text(request.turns[-1])),
-                tools=tuple(tool.name for tool in request.tools) if request.tools_allowed else (),
+                tools=tuple(tool.name for tool in request.tools if request.tools_allowed or tool.is_answer),
             )
         )
 
@@ -121,9 +122,9 @@ class AuditTrail:
                 call=call,
                 model=reply.model,
                 finish=reply.finish,
-                response_chars=len(reply.text),
-                has_analysis=bool(reply.text.strip()),
-                response_preview=_preview(reply.text),
+                response_chars=len(answer_text(reply)),
+                has_analysis=bool(answer_text(reply)),
+                response_preview=_preview(answer_text(reply)),
                 tool_calls=len(reply.tool_calls),
                 usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
                 duration_seconds=round(self._clock.monotonic() - self._asked_at, 3),

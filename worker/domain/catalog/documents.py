@@ -105,6 +105,30 @@ class ExecutionDocument(DocumentPart):
     timeout_seconds: int | None = Field(default=None, ge=0, validation_alias=_both("timeout_seconds"))
 
 
+class ObjectDocument(DocumentPart):
+    """An object that a workflow needs."""
+
+    name: Name
+
+
+def _as_objects(value: Any) -> Any:
+    return (
+        [{"name": item} if isinstance(item, str) else item for item in value]
+        if isinstance(value, list)
+        else value
+    )
+
+
+Objects = Annotated[tuple[ObjectDocument, ...], BeforeValidator(_as_objects), Field(max_length=200)]
+
+
+class DependenciesDocument(DocumentPart):
+    """Objects that must exist in the namespace in which the workflow runs (DD-WE-006)."""
+
+    secrets: Objects = ()
+    config_maps: Objects = Field(default=(), validation_alias=_both("config_maps"))
+
+
 class DescriptionDocument(DocumentPart):
     """What a workflow or an action does. In the flat form it may be a single text."""
 
@@ -135,6 +159,7 @@ class WorkflowDocument(DocumentPart):
     custom_labels: Labels = Field(default_factory=dict, validation_alias=_both("custom_labels"))
     parameters: tuple[ParameterDocument, ...] = Field(default=(), max_length=200)
     execution: ExecutionDocument = ExecutionDocument()
+    dependencies: DependenciesDocument = DependenciesDocument()
     estimated_downtime_seconds: int | None = Field(
         default=None, ge=0, validation_alias=_both("estimated_downtime_seconds")
     )
@@ -191,6 +216,8 @@ def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> t
         else "@".join(filter(None, (run.bundle, run.bundle_digest))),
         engine=run.engine,
         service_account=run.service_account,
+        secrets=tuple(needed.name for needed in written.dependencies.secrets),
+        config_maps=tuple(needed.name for needed in written.dependencies.config_maps),
         estimated_downtime_seconds=written.estimated_downtime_seconds,
         estimated_duration_seconds=written.estimated_duration_seconds,
         success_rate=written.success_rate,

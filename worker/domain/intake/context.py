@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from schemas.enrichment import EnrichmentResults
 from schemas.incident import IncidentRequest, Signal
@@ -19,6 +20,9 @@ QUOTED = re.compile(rf"""["'`]({NAME})["'`]""")
 BEHIND_SLASH = re.compile(rf"(?<![a-zA-Z0-9./-]){KIND}/({NAME})")
 BEHIND_KIND = re.compile(rf"""(?<![a-zA-Z0-9./-]){KIND}[\s:=(\[]{{1,3}}(?=[a-z.]*[0-9-])({NAME})""")
 """`pod api-0`: without a sign that it is a name, the next word of a sentence could be one."""
+
+ALERT_WINDOW = timedelta(minutes=15)
+"""How long a condition lasts before alerts of the kubernetes mixin fire on it."""
 
 
 def base_context(request: Signal) -> SelectionContext:
@@ -43,6 +47,17 @@ def signal_resource(request: Signal) -> ObjectRef:
     """The resource the signal is about."""
     namespace = "" if request.is_cluster_scoped else request.resource_namespace
     return ObjectRef(request.resource_kind, request.resource_name, namespace, request.resource_api_version)
+
+
+def reported_condition(request: Signal) -> str:
+    """What the alert reports of the signal's resource; empty for a storm, which is about other objects too."""
+    return "" if request.is_storm else request.signal_type
+
+
+def alert_window(request: Signal) -> timedelta:
+    """How long the contrary must hold before the alert is over: as long as the signal came again and again, at least 15 min."""
+    first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
+    return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW
 
 
 def requested_names(request: Signal) -> frozenset[str]:

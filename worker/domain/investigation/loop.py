@@ -5,14 +5,16 @@ calls, judge the answer it gives. A step that is in the journal is taken from th
 recorded before the next one, so a successor replays every step and pays for nothing twice.
 
 No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors, and tool
-calls in place of the final answer count as a failed attempt. A conversation that has become too long for the model
-loses its oldest tool results, once.
+calls in place of the final answer count as a failed attempt. An answer that cannot be read is no attempt while the model
+only has to be told how to answer: once for each way of being unreadable. A conversation that has become too long for the
+model loses its oldest tool results, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol
 
 from worker.domain.investigation.models.shrink import shrunk
@@ -44,6 +46,8 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.values.ports import Clock, JournalRun, Model
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
+from worker.domain.verdict.answers.answer import Unreadable
+from worker.domain.verdict.answers.reply import answer_text, is_final, submissions
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.outcome import Stop
@@ -52,13 +56,14 @@ from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict
 
 MAX_CALLS_PER_REPLY = 12
 WRAP_UP = (
-    "The budget of this investigation is nearly used up. Give the final answer now, from what you know, without any "
-    "tool call. If that is not enough, investigation_outcome insufficient_data is a valid answer."
+    "The budget of this investigation is nearly used up. Give the final answer now, from what you know: call "
+    "submit_result and no other tool. If that is not enough, investigation_outcome insufficient_data is a valid answer."
 )
 NOT_RUN = "error: not run: the budget of this investigation is used up; give the final answer"
 TOO_MANY = (
     f"error: not run: at most {MAX_CALLS_PER_REPLY} tool calls in one reply; ask again for what matters most"
 )
+NOT_RUN_BESIDE_ANSWER = "error: not run: the same reply submitted an answer"
 STOPS = {
     GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL,
     GiveUpReason.BUDGET_SPENT: Stop.BUDGET_SPENT,
@@ -83,7 +88,8 @@ class Observer(Protocol):
 class Judged:
     """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
 
-    `facts` are those behind the verdict; None when they were not looked up.
+    `facts` are those behind the verdict; None when they were not looked up. `at` is when the answer was checked.
+    `unreadable`: why no answer could be read.
     """
 
     verdict: Verdict
@@ -91,6 +97,8 @@ class Judged:
     stop: Stop | None = None
     stop_detail: str = ""
     facts: VerdictFacts | None = None
+    at: datetime | None = None
+    unreadable: Unreadable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ class Investigation:
     """Everything one investigation works with.
 
     `judge` reads and checks a final answer. `proceed` is awaited before each call of the model, and raises Halted or
-    Preempted when it must not be made. `jitter` returns a number in [0, 1).
+    SteppedAside when it must not be made. `jitter` returns a number in [0, 1).
     """
 
     model: Model
@@ -147,7 +155,7 @@ class Investigation:
 
 
 async def investigate(given: Investigation) -> Investigated:
-    """Run the loop to its end. Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap, Unavailable."""
+    """Run the loop to its end. Raises Retry, GiveUp, Halted, SteppedAside, LostClaim, JournalGap, Unavailable."""
     loop = _Loop(given)
     while not (used_up := exhausted(loop.spent, given.limits)):
         try:
@@ -156,13 +164,13 @@ async def investigate(given: Investigation) -> Investigated:
             if e.reason in BLOCKING:
                 raise
             return loop.ended(given.model.name, STOPS.get(e.reason, Stop.MODELS_DOWN), e.message)
-        if asked.reply.tool_calls and not asked.closing:
+        if not is_final(asked.reply) and not asked.closing:
             await loop.run_tools(asked.reply)
             continue
         judged = await loop.judge_answer(asked.reply)
         if judged.stop or loop.is_over:
             return loop.ended(asked.reply.model, judged.stop, judged.stop_detail)
-        loop.turns.append(_correction(asked.reply, judged.verdict))
+        loop.turns.append(_correction(asked.reply, judged.verdict, loop.next_attempt))
     return loop.ended(given.model.name, Stop.BUDGET_SPENT, used_up)
 
 
@@ -173,6 +181,8 @@ class _Loop:
         self._given, self._replay = given, Replay(given.run.past)
         self.turns: list[Turn] = [UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
+        self._told: set[Unreadable] = set()
+        """Ways of being unreadable that the model was told about without losing an attempt."""
         self._refusal = b""
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
         self._facts: VerdictFacts | None = None
@@ -185,6 +195,11 @@ class _Loop:
         """What has been spent until now. A successor counts on from the time that the last step has recorded."""
         passed = self._given.clock.monotonic() - self._since
         return replace(self._spent, wall_seconds=self._spent.wall_seconds + passed)
+
+    @property
+    def next_attempt(self) -> str:
+        """The next attempt, in words for the model: `attempt 2 of 3`."""
+        return f"attempt {len(self._attempts) + 1} of {self._given.limits.attempts}"
 
     @property
     def is_over(self) -> bool:
@@ -233,16 +248,23 @@ class _Loop:
     async def judge_answer(self, reply: Reply) -> Judged:
         """The verdict on a final answer: the one that the model was told about, or a new one."""
         if saved := self._replay.refusal():
-            judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id)
-            seconds = saved.wall_seconds
+            judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id, at=saved.at)
+            seconds, told = saved.wall_seconds, saved.told
         else:
             judged = await self._judge(reply)
-            seconds = self.spent.wall_seconds
+            seconds, told = self.spent.wall_seconds, self._only_told(judged)
+            if judged.stop is None and told is None:
+                attempt = self._attempt(judged, reply)
+                await self._given.observer.judged(attempt, last=self._is_last(attempt))
             if isinstance(judged.verdict, Rejected):
                 verdict = judged.verdict
-                refusal = SavedRefusal(verdict.problems, judged.workflow_id, seconds, verdict.partial)
+                refusal = SavedRefusal(
+                    verdict.problems, judged.workflow_id, seconds, verdict.partial, judged.at, told
+                )
                 self._refusal = SAVED_REFUSAL.dump_json(refusal)
-        if judged.stop is None:
+        if told is not None:
+            self._told.add(told)
+        elif judged.stop is None:
             self._attempts.append(self._attempt(judged, reply))
         if isinstance(judged.verdict, Rejected) and judged.verdict.partial is not None:
             self._partial = judged.verdict.partial
@@ -251,17 +273,27 @@ class _Loop:
         return judged
 
     async def _judge(self, reply: Reply) -> Judged:
-        if reply.tool_calls:
-            judged = Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
-        else:
+        if is_final(reply):
             judged = await self._given.judge(reply)
-        if judged.stop is None:
-            attempt = self._attempt(judged, reply)
-            await self._given.observer.judged(attempt, last=self._is_last(attempt))
-        return judged
+        else:
+            judged = Judged(Rejected((CALL_INSTEAD_OF_ANSWER,)))
+        return replace(judged, at=self._given.clock.now())
+
+    def _only_told(self, judged: Judged) -> Unreadable | None:
+        """The way in which an answer is unreadable, if the model only needs to be told how to answer; else None.
+
+        It is told once of each, while calls remain beside those that are reserved for the attempts.
+        """
+        limits, way = self._given.limits, judged.unreadable
+        reserved = limits.attempts - len(self._attempts)
+        can_submit = any(tool.is_answer for tool in self._given.tools)
+        spare = self._spent.llm_calls + reserved < limits.llm_calls
+        is_new = way not in {Unreadable.REFUSED, *self._told}
+        return way if can_submit and spare and is_new else None
 
     def _attempt(self, judged: Judged, reply: Reply) -> Attempt:
-        return Attempt(len(self._attempts) + 1, judged.verdict, reply.text, judged.workflow_id)
+        number = len(self._attempts) + 1
+        return Attempt(number, judged.verdict, answer_text(reply), judged.workflow_id, judged.at)
 
     async def _ask_until_answered(self) -> Asked:
         """Ask for the next reply; a failed call is made again as the rule for tries says."""
@@ -349,11 +381,16 @@ class _Loop:
         return isinstance(attempt.verdict, Accepted) or attempt.number >= self._given.limits.attempts
 
 
-def _correction(reply: Reply, verdict: Verdict) -> Turn:
-    text = correction_message(verdict.problems) if isinstance(verdict, Rejected) else ""
-    if reply.tool_calls:  # providers refuse a history in which a tool call has no result
+def _correction(reply: Reply, verdict: Verdict, attempt: str) -> Turn:
+    """What the model is told about a rejected answer: as the result of the call that submitted it, if one did."""
+    text = correction_message(verdict.problems, attempt) if isinstance(verdict, Rejected) else ""
+    if not reply.tool_calls:
+        return UserTurn(text)
+    if not is_final(reply):  # providers refuse a history in which a tool call has no result
         return ToolTurn(_refusals(reply.tool_calls, NOT_RUN), note=text)
-    return UserTurn(text)
+    first, others = submissions(reply)[0], NOT_RUN_BESIDE_ANSWER
+    results = (_refusals((call,), text if call is first else others)[0] for call in reply.tool_calls)
+    return ToolTurn(tuple(results))
 
 
 def _refusals(calls: Sequence[ToolCall], text: str) -> tuple[ToolResult, ...]:

@@ -38,7 +38,7 @@ async def open_investigation(
 ) -> Opening:
     """Gather facts about the signal's resource, and write the first turn. Failed sources are facts, never errors."""
     found = await enrich(request, cluster, clock, deadline_seconds=deadline_seconds)
-    log = EvidenceLog()
+    log = EvidenceLog(now=clock.now)
     numbered = tuple(log.add(replace(item, body=redact(item.body))) for item in found.evidence)
     sent = sent_enrichment(request)
     labels = sent.detected_labels if sent and sent.detected_labels else found.detected_labels

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +22,7 @@ from worker.domain.values.conversation import Reply, ToolTurn
 from worker.domain.values.errors import JournalGap
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS
+from worker.domain.verdict.answers.answer import Unreadable
 from worker.domain.verdict.problems import Problem
 from worker.domain.verdict.verdict import Accepted
 
@@ -62,13 +64,16 @@ class SavedTools:
 class SavedRefusal:
     """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict.
 
-    `partial` is what is right about the answer.
+    `partial` is what is right about the answer, `at` when it was checked. `told`: it was no attempt, the model was only told
+    that the answer is unreadable.
     """
 
     problems: tuple[Problem, ...]
     workflow_id: str
     wall_seconds: float
     partial: Accepted | None = None
+    at: datetime | None = None
+    told: Unreadable | None = None
 
 
 ASKED = TypeAdapter(Asked)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas import audit
+from schemas.evidence import AlignmentFinding, AlignmentOutcome, AlignmentVerdict
 from worker.domain.diagnosis.digest import digest
 from worker.domain.intake.context import base_context, signal_resource
 from worker.domain.investigation.loop import Investigated
@@ -39,19 +40,39 @@ class Alignment:
     """What was found. `verdict` is the last one, marked as misaligned where planted text may have led it astray.
 
     `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the id of the
-    evidence. `problem` says why the second model made no choice; empty when it did or was not asked.
+    evidence. `checked` is everything that was checked for them. `problem` says why the second model made no choice; empty when it did or was not asked.
     """
 
     verdict: Verdict | None
     corroborated: Corroborated
     spent: Spent
     planted: Mapping[str, Sequence[str]]
+    checked: Sequence[Evidence] = ()
     problem: str = ""
 
     @property
     def injection_suspected(self) -> bool:
         """Whether some evidence reads like instructions. It decides nothing by itself."""
         return bool(self.planted)
+
+    @property
+    def summary(self) -> AlignmentVerdict:
+        """The verdict as the result tells it."""
+        sources = {item.id: item.source for item in self.checked}
+        findings = tuple(
+            AlignmentFinding(evidence=id_, tool=sources.get(id_, ""), explanation=line)
+            for id_, lines in self.planted.items()
+            for line in lines
+        )
+        misaligned = self.verdict.misaligned if isinstance(self.verdict, Accepted) else ""
+        result = AlignmentOutcome.SUSPICIOUS if findings else AlignmentOutcome.CLEAN
+        return AlignmentVerdict(
+            result=AlignmentOutcome.MISALIGNED if misaligned else result,
+            summary=misaligned or " ".join(self.warnings),
+            flagged=len(findings),
+            total=len(self.checked),
+            findings=findings,
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -72,8 +93,8 @@ async def check_alignment(
     `would_run` says whether the answer would be executed without approval once it is corroborated. Raises what `SecondView.ask`
     raises.
     """
-    planted = injections([*free_texts(run.request), *evidence])
-    alignment = Alignment(found.verdict, corroborated, found.spent, planted)
+    checked = [*free_texts(run.request), *evidence]
+    alignment = Alignment(found.verdict, corroborated, found.spent, injections(checked), checked)
     accepted, model = found.accepted, outside.shadow
     if (
         accepted is None

@@ -16,8 +16,9 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from worker.domain.untrusted.redaction.redact import redact
 
@@ -50,7 +51,8 @@ class Evidence:
     """One thing that was seen.
 
     `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or the
-    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it.
+    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it, `seen_at`
+    when it was read.
     """
 
     source: str
@@ -60,17 +62,22 @@ class Evidence:
     ok: bool = True
     id: str = ""
     kind: EvidenceKind = EvidenceKind.OTHER
+    seen_at: datetime | None = None
 
 
 class EvidenceLog:
-    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`."""
+    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`.
 
-    def __init__(self, items: Iterable[Evidence] = ()) -> None:
-        self._items = list(items)
+    `now` tells the time at which an item is seen.
+    """
+
+    def __init__(self, items: Iterable[Evidence] = (), now: Callable[[], datetime] | None = None) -> None:
+        self._items, self._now = list(items), now
 
     def add(self, item: Evidence) -> Evidence:
-        """Number the item and keep it."""
-        numbered = replace(item, id=f"E{len(self._items) + 1}")
+        """Number the item and keep it. One from the journal keeps its time."""
+        seen_at = item.seen_at or (self._now() if self._now else None)
+        numbered = replace(item, id=f"E{len(self._items) + 1}", seen_at=seen_at)
         self._items.append(numbered)
         return numbered
 

@@ -10,11 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """One tool as the model sees it. `parameters` is a JSON Schema object."""
+    """One tool as the model sees it. `parameters` is a JSON Schema object.
+
+    `is_answer`: calling it is the final answer. Its schema is enforced by providers that can do so.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class ToolCall:
 
 
 class Finish(enum.StrEnum):
-    """Why a model stopped. Only STOP may end in a final answer."""
+    """Why a model stopped, as the provider says."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -95,7 +99,8 @@ Turn = UserTurn | Reply | ToolTurn
 class ModelRequest:
     """One call: the constant prefix (tools, system) and everything said so far.
 
-    `urgency` is the number of the request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
+    `tools_allowed`: whether tools may be called other than the one that is the answer. `urgency` is the number of the
+    request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
     """
 
     system: str

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences.
-
-    `has_passed` is False for as long as the clock may be wrong: nothing expires by a clock that nobody can vouch for.
-    """
+    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences."""
 
     def now(self) -> datetime: ...
-    def has_passed(self, moment: datetime) -> bool: ...
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
 
@@ -135,7 +131,10 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1)."""
+    """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1).
+
+    `cluster_problem` asks whether the cluster can be read at all, and says why not.
+    """
 
     cluster: Cluster
     catalog: Catalog
@@ -148,6 +147,7 @@ class Outside:
     metrics: Metrics | None = None
     external: ExternalTools | None = None
     shadow: Model | None = None
+    cluster_problem: Callable[[], Awaitable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ BEGIN, CLAIM, END = "begin", "claim", "end"
 OPENING, LLM, TRIED, TOOLS, SHADOW = "opening", "llm", "tried", "tools", "shadow"
 """The first user turn, a reply of the model, a failed call of it, a turn of tool results, a reply of the second model."""
 
-RESULT, DEAD_LETTERED = "result", "buried"
+RESULT, BURIED = "result", "buried"
 """The finished result; the `failed` result of a dead letter."""
 
 MODEL_OUTAGE = "model_outage"
-"""The reason of an END step: no call of the model succeeded, whichever request made it."""
+"""The reason of an END step: no call of the model succeeded, whichever request made it. Its tries do not count."""
 
 UNREADABLE = "unreadable"
 """Stands for a step that is gone or that this version cannot read; the note `why` says more."""

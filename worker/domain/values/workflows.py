@@ -10,7 +10,9 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from schemas.taxonomy import normalize_risk
 
 WILDCARD = "*"
 WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -63,7 +65,8 @@ class Workflow:
     """One version of a remediation workflow.
 
     `labels` holds the values of those LABELS that it declares, `detected_labels` strings or True, `custom_labels` values
-    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1. A number that the catalog does not
+    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1.
+    `secrets` and `config_maps` are names of objects that must exist where it runs. A number that the catalog does not
     have is None.
     """
 
@@ -82,6 +85,8 @@ class Workflow:
     container_image: str = ""
     engine: str = ""
     service_account: str = ""
+    secrets: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
     estimated_downtime_seconds: int | None = None
     estimated_duration_seconds: int | None = None
     success_rate: float | None = None
@@ -92,6 +97,12 @@ class Workflow:
         """Whether it takes account of a GitOps tool, which would revert the changes of other workflows."""
         declared = self.custom_labels.get("gitops_aware", ())
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
+
+    @property
+    def risk(self) -> Literal["", "low", "medium", "high"]:
+        """`low`, `medium` or `high`, as the operator declares it under `custom_labels`; empty when it is not declared."""
+        declared = self.custom_labels.get("risk", ())
+        return normalize_risk(declared[0]) if len(declared) == 1 else ""
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of exactly this name."""

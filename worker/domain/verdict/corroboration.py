@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from schemas.analysis import (
     AffectedResource,
@@ -18,15 +17,17 @@ from schemas.analysis import (
     DiagnosedCause,
     ParameterOrigin,
 )
+from worker.domain.cluster.fields import stamp
 from worker.domain.diagnosis.actions import ProposedAction
 from worker.domain.diagnosis.causes import Diagnosis, Strength
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, Doubt, corroborate, diagnose
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
-from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog
+from worker.domain.diagnosis.settled import settled_since
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted, actionable
 
 SOURCE = "corroboration"
@@ -39,7 +40,7 @@ UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
 class Corroborated:
     """What the rules made of an answer, or of the cluster without one, and how many reads it took.
 
-    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states. `facts` are what was read
+    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states, and that nothing states the end. `facts` are what was read
     to judge an answer.
     """
 
@@ -88,18 +89,25 @@ class Corroborator:
         ids = _keep(facts, evidence)
         return Corroborated(
             corroboration=_told(verdict, ids),
-            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None),
+            origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None, facts),
             reads=len(facts.answers),
             facts=facts,
         )
 
-    async def contradict(self, evidence: EvidenceLog) -> Corroborated:
-        """What the cluster states against an answer that finds nothing to do. Never raises ClusterError."""
+    async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
+        """What speaks against an answer that finds nothing to do. Never raises ClusterError.
+
+        `spoken_of` is what the alert reports. Unless the signal's object has stated the contrary since `before`, that speaks
+        against the answer; so does any cause that the cluster states.
+        """
         facts = ClusterFacts(now=self.now)
-        found = await Investigator(self.cluster, self.budget).conclude(
-            facts, lambda known: diagnose(known, self.signal)
+        found, since = await Investigator(self.cluster, self.budget).conclude(
+            facts,
+            lambda known: (diagnose(known, self.signal), settled_since(known, self.signal, spoken_of)),
         )
         stated = tuple(f.sentence for f in found if f.strength is Strength.DIRECT)
+        if since is None or since > before:
+            stated = (_not_settled(self.signal, spoken_of, since, before), *stated)
         _keep(facts, evidence)
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
@@ -112,6 +120,13 @@ class Corroborator:
         _keep(facts, evidence)
         causes = tuple(map(_cause, found[:MAX_CAUSES])) or (_nothing_stated(self.signal),)
         return Corroborated(causes=causes, reads=len(facts.answers))
+
+
+def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, before: datetime) -> str:
+    shown = one_line(spoken_of, 80) or "the signal"
+    if since is None:
+        return f"{signal} does not state that {shown} is over."
+    return f"{signal} states the contrary of {shown} only since {stamp(since)}; it must do so since {stamp(before)}."
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
@@ -130,44 +145,20 @@ def claim_of(accepted: Accepted) -> Claim:
     action = ProposedAction(
         accepted.workflow,
         targets,
-        revision=_number(accepted.parameters, "REVISION"),
-        replicas=_number(accepted.parameters, "REPLICAS"),
+        revision=_number(accepted, "REVISION"),
+        replicas=_number(accepted, "REPLICAS"),
     )
     return Claim(actionable(accepted), action)
 
 
-def _number(parameters: Mapping[str, Any], word: str) -> int | None:
-    """The whole number of the only parameter whose name has the word."""
-    found = [
-        v
-        for n, v in parameters.items()
-        if word in n.upper() and isinstance(v, int) and not isinstance(v, bool)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def parameter_origins(accepted: Accepted, finding: Diagnosis | None) -> dict[str, ParameterOrigin]:
-    """Where each parameter of the chosen workflow comes from.
-
-    Code sets those that name the target, and checks a revision and names of objects against the finding that bears the answer
-    out. A value equal to the catalog's default is the catalog's, whoever wrote it down.
-    """
-    if accepted.workflow is None:
-        return {}
-    names = {ref.name for ref in finding.subjects} if finding else set()
-    origins = {}
-    for name, value in accepted.parameters.items():
-        declared = accepted.workflow.parameter(name)
-        checked = value in names or (
-            finding is not None and "REVISION" in name.upper() and value == finding.revision
-        )
-        if target_part(name) or checked:
-            origins[name] = ParameterOrigin.CODE
-        elif declared is not None and declared.default is not None and value == declared.default:
-            origins[name] = ParameterOrigin.CATALOG_DEFAULT
-        else:
-            origins[name] = ParameterOrigin.MODEL
-    return origins
+def _number(accepted: Accepted, word: str) -> int | None:
+    """The whole number of the only parameter whose name has the word. One that is left out has its default."""
+    declared = accepted.workflow.parameters if accepted.workflow else ()
+    values = {p.name: p.default for p in declared} | dict(accepted.parameters)
+    found = [v for n, v in values.items() if word in n.upper() and v is not None]
+    return (
+        found[0] if len(found) == 1 and isinstance(found[0], int) and not isinstance(found[0], bool) else None
+    )
 
 
 def told(question: Question, result: ReadResult) -> str:

@@ -16,10 +16,12 @@ from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.cause import (
     check_affected,
     check_cause,
+    check_confidence,
     check_evidence,
     check_outcome,
     check_signal_type,
 )
+from worker.domain.verdict.checks.claims import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
@@ -49,7 +51,9 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
     signal_type = check_signal_type(answer, facts, report)
     affected = check_affected(answer, facts, report)
     outcome = check_outcome(answer, report)
+    check_confidence(answer, outcome, report)
     check_evidence(facts, report)
+    claims = check_claims(answer.causal_chain, facts.reported_by, report)
     if answer.asks_for_human:
         report.require_approval(FactorCode.MODEL_ASKS_FOR_HUMAN)
     workflow, target = _check_choice(answer, facts, affected, signal_type, report)
@@ -70,6 +74,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
         parameters=target.parameters,
         confidence=chosen.confidence if chosen else answer.confidence,
         alternatives=alternatives,
+        claims=claims,
         unverified=affected.unverified or bool(facts.not_seen),
         approval_factors=tuple(dict.fromkeys(report.factors)),
         warnings=tuple(dict.fromkeys(report.warnings)),
@@ -90,7 +95,7 @@ def _without_choice(accepted: Accepted) -> Accepted:
         workflow=None,
         target=None,
         parameters={},
-        confidence=None,
+        confidence=accepted.answer.confidence,
         misaligned="",
         approval_factors=(),
     )
@@ -118,8 +123,8 @@ def _check_choice(
     return workflow, target
 
 
-def correction_message(problems: Sequence[Problem]) -> str:
-    """The message to the model: everything that is wrong, and what to send instead."""
+def correction_message(problems: Sequence[Problem], attempt: str = "the next attempt") -> str:
+    """The message to the model: everything that is wrong, and what to send instead, as which attempt."""
     lines = [
         f"- {p.path}: {one_line(p.message, MAX_PROBLEM_CHARS)}"
         if p.path
@@ -129,13 +134,11 @@ def correction_message(problems: Sequence[Problem]) -> str:
     if len(problems) > MAX_SHOWN_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_SHOWN_PROBLEMS} more")
     if any(p.kind is ProblemKind.UNREADABLE for p in problems):
-        closing = (
-            "Send the whole answer again: a short summary, then exactly one JSON object in the required form."
-        )
+        closing = f"Submit the whole answer again: this is {attempt}."
     else:
         closing = (
-            "Correct these points, keep the rest, and send the whole JSON answer again. Use the tools if you need "
-            "facts. If no workflow fits, set selected_workflow to null and give a rationale."
+            f"Correct these points, keep the rest, and submit the whole answer again: this is {attempt}. Use the tools "
+            "if you need facts. If no workflow fits, set selected_workflow to null and give a rationale."
         )
     return "\n".join(["The answer was rejected:", *lines, closing])
 
@@ -144,6 +147,7 @@ def _note_missing(answer: Answer, report: CheckReport) -> None:
     chosen = answer.selected_workflow
     missing = {
         "signal_type": not answer.signal_type.strip(),
+        "confidence": answer.confidence is None,
         "contributing_factors": not answer.contributing_factors,
         "rationale": not (chosen.rationale if chosen else answer.rationale).strip(),
         "estimated_risk": chosen is not None and not chosen.estimated_risk.strip(),

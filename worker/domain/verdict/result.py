@@ -13,12 +13,14 @@ from typing import Any
 
 from schemas import analysis
 from schemas.enrichment import DetectedLabels
+from schemas.evidence import EXCERPT_BYTES, AlignmentVerdict, EvidenceItem
 from schemas.failure import excerpt
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
-from schemas.taxonomy import RequestKind
+from schemas.taxonomy import RequestKind, normalize_risk
 from schemas.usage import ContextUsed
-from worker.domain.untrusted.evidence import Evidence, one_line
+from schemas.workflow import AlternativeWorkflow, RequiredObject, SelectedWorkflow, WorkflowDependencies
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.objects import ObjectRef
@@ -32,6 +34,9 @@ from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionabl
 
 SUMMARY_CHARS = 240
 TEXT_CHARS = 4_000
+MAX_EXCERPTS_BYTES = 256 * 1024
+"""Of all pieces of evidence together: however many there are, the result fits into a message."""
+CUT = "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Ingredients:
     corroborated: Corroborated = field(default_factory=Corroborated)
     spent: Spent = field(default_factory=Spent)
     model: str = ""
+    alignment: AlignmentVerdict | None = None
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -67,6 +73,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         analysis=redact(accepted.answer.prose or accepted.answer.summary) if accepted else "",
         root_cause_analysis=_root_cause(accepted) if accepted else None,
         affected_resource=_resource(actionable(accepted)) if accepted else None,
+        confidence=accepted.confidence if accepted else None,
         selected_workflow=_workflow(accepted)
         if accepted and conclusion.workflow is WorkflowFate.KEPT
         else None,
@@ -78,15 +85,14 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         environment=_word(decided_environment(parts.request)),
         approval=without_secrets(parts.approval, redact),
         warnings=_texts([*parts.warnings, *(accepted.warnings if accepted else ())]),
+        alignment_verdict=parts.alignment,
         corroboration=parts.corroborated.corroboration,
         parameter_origins=dict(parts.corroborated.origins)
         if conclusion.workflow is WorkflowFate.KEPT
         else {},
         diagnosis=parts.corroborated.causes,
         detected_labels=parts.detected_labels,
-        evidence=tuple(
-            analysis.EvidenceItem(id=e.id, source=e.source, summary=_word(e.scope)) for e in parts.evidence
-        ),
+        evidence=_evidence(parts.evidence),
         validation_attempts=tuple(_attempt(a, parts.completed_at) for a in parts.attempts),
         usage=usage_of(parts.spent),
         context_used=ContextUsed(**redact_json(dict(accepted.answer.context_used))) if accepted else None,
@@ -108,11 +114,15 @@ def _resolution_notes(accepted: Accepted | None) -> list[str]:
 
 def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:
     answer = accepted.answer
+    claims = tuple(claim.model_copy(update={"claim": redact(claim.claim)}) for claim in accepted.claims)
     return analysis.RootCauseAnalysis(
         summary=redact(answer.summary),
         severity=accepted.severity,
         signal_type=_word(accepted.signal_type),
         contributing_factors=_texts(answer.contributing_factors),
+        affected_resource=_resource(actionable(accepted)),
+        causal_chain=tuple(claim.claim for claim in claims),
+        causal_claims=claims,
     )
 
 
@@ -122,48 +132,80 @@ def _resource(ref: ObjectRef) -> analysis.AffectedResource:
     )
 
 
-def _workflow(accepted: Accepted) -> analysis.SelectedWorkflow | None:
+def _evidence(items: Sequence[Evidence]) -> tuple[EvidenceItem, ...]:
+    limit = min(EXCERPT_BYTES, MAX_EXCERPTS_BYTES // max(1, len(items)))
+    return tuple(
+        EvidenceItem(
+            id=item.id,
+            source=item.source,
+            summary=_word(item.scope),
+            seen_at=item.seen_at,
+            excerpt=_excerpt(item, limit),
+        )
+        for item in items
+    )
+
+
+def _excerpt(item: Evidence, limit: int) -> str:
+    """At most `limit` bytes of what the item says: the end of a log, where the last words are, else the start."""
+    said = redact(item.body).encode("utf-8", "replace")
+    if len(said) <= limit:
+        return said.decode()
+    room = limit - len(CUT)
+    if item.kind is EvidenceKind.LOG:
+        return CUT + said[-room:].decode("utf-8", "ignore")
+    return said[:room].decode("utf-8", "ignore") + CUT
+
+
+def _workflow(accepted: Accepted) -> SelectedWorkflow | None:
     workflow, chosen = accepted.workflow, accepted.answer.selected_workflow
     if workflow is None or chosen is None:
         return None
     downtime = workflow.estimated_downtime_seconds
-    return analysis.SelectedWorkflow(
+    return SelectedWorkflow(
         workflow_id=workflow.workflow_id,
         version=workflow.version,
         title=workflow.title,
         action_type=workflow.action_type,
         container_image=workflow.container_image,
+        execution_bundle=workflow.container_image,
+        execution_bundle_digest=workflow.container_image.partition("@")[2],
+        execution_engine=workflow.engine,
+        service_account_name=workflow.service_account,
+        dependencies=WorkflowDependencies(
+            secrets=tuple(RequiredObject(name=name) for name in workflow.secrets),
+            config_maps=tuple(RequiredObject(name=name) for name in workflow.config_maps),
+        ),
         confidence=accepted.confidence or 0.0,
         rationale=redact(chosen.rationale),
-        estimated_risk=_word(chosen.estimated_risk),
+        estimated_risk=normalize_risk(chosen.estimated_risk),
+        declared_risk=workflow.risk,
         estimated_downtime_seconds=chosen.estimated_downtime_seconds if downtime is None else downtime,
         parameters=dict(accepted.parameters),
     )
 
 
-def _alternatives(accepted: Accepted, conclusion: Conclusion) -> tuple[analysis.AlternativeWorkflow, ...]:
+def _alternatives(accepted: Accepted, conclusion: Conclusion) -> tuple[AlternativeWorkflow, ...]:
     kept = [
-        analysis.AlternativeWorkflow(
-            workflow_id=a.workflow_id, confidence=a.confidence, rationale=redact(a.rationale)
-        )
+        AlternativeWorkflow(workflow_id=a.workflow_id, confidence=a.confidence, rationale=redact(a.rationale))
         for a in accepted.alternatives
     ]
     if conclusion.workflow is WorkflowFate.ALTERNATIVE and (chosen := _workflow(accepted)):
-        moved = analysis.AlternativeWorkflow(
+        moved = AlternativeWorkflow(
             workflow_id=chosen.workflow_id, confidence=chosen.confidence, rationale=chosen.rationale
         )
         kept.insert(0, moved)
     return tuple(kept)
 
 
-def _attempt(attempt: Attempt, at: datetime) -> analysis.ValidationAttempt:
+def _attempt(attempt: Attempt, completed_at: datetime) -> analysis.ValidationAttempt:
     problems = attempt.verdict.problems if isinstance(attempt.verdict, Rejected) else ()
     return analysis.ValidationAttempt(
         attempt=attempt.number,
         is_valid=not problems,
         errors=_texts(f"{p.path}: {p.message}" if p.path else p.message for p in problems),
         workflow_id=_word(attempt.workflow_id) or None,
-        timestamp=at,
+        timestamp=attempt.at or completed_at,
     )
 
 
@@ -221,6 +263,9 @@ def _recovery_strategy(
 
 
 def _flag(value: object) -> bool | None:
+    """A flag, also one that is written as a word; None for anything else."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 

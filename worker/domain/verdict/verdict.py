@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from schemas.analysis import ApprovalFactor
+from schemas.evidence import CausalClaim
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative
+from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, InvestigationOutcome
 from worker.domain.verdict.problems import Problem
-
-
-class InvestigationOutcome(enum.StrEnum):
-    """What the model says an investigation came to."""
-
-    ACTIONABLE = "actionable"
-    NOT_ACTIONABLE = "not_actionable"
-    PROBLEM_RESOLVED = "problem_resolved"
-    INCONCLUSIVE = "inconclusive"
-    INSUFFICIENT_DATA = "insufficient_data"
-
 
 NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED})
 
@@ -48,6 +38,7 @@ class Accepted:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     confidence: float | None = None
     alternatives: tuple[AnsweredAlternative, ...] = ()
+    claims: tuple[CausalClaim, ...] = ()
     unverified: bool = False
     misaligned: str = ""
     approval_factors: tuple[ApprovalFactor, ...] = ()
@@ -71,12 +62,13 @@ Verdict = Accepted | Rejected
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One final answer and the verdict on it. `number` counts from 1."""
+    """One final answer and the verdict on it. `number` counts from 1, `at` is when it was checked."""
 
     number: int
     verdict: Verdict
     text: str
     workflow_id: str = ""
+    at: datetime | None = None
 
 
 POD_LIKE = {"pod", "replicaset"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.analysis import SelectedWorkflow
+from schemas.workflow import SelectedWorkflow
 from tests.fakes.manifests import deployment, obj, pod, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_history import MemoryHistory

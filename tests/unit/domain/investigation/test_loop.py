@@ -13,6 +13,7 @@ from tests.fakes.memory_model import USAGE, MemoryModel, calls, says
 from worker.domain.investigation.loop import (
     MAX_CALLS_PER_REPLY,
     NOT_RUN,
+    NOT_RUN_BESIDE_ANSWER,
     TOO_MANY,
     WRAP_UP,
     Investigation,
@@ -32,15 +33,19 @@ from worker.domain.values.conversation import (
 )
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.answers.answer import Answer, Unreadable
+from worker.domain.verdict.answers.form import INCIDENT_ANSWER, SUBMIT_RESULT
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 TARGET = ObjectRef("Deployment", "api", "shop")
 YES = Judged(Accepted(Answer(), "high", "", TARGET, TARGET), "restart-v1")
+UNREADABLE = Problem(ProblemKind.UNREADABLE, "", "There is no JSON object.")
 NO = Judged(Rejected((Problem(ProblemKind.RCA, "root_cause_analysis.summary", "is missing"),)))
 LOOK = ("get_resource", {"kind": "Pod"})
+SUBMIT = (SUBMIT_RESULT, {"n": 1})
+OFFERED = (INCIDENT_ANSWER,)
 
 
 class Scratch:
@@ -92,6 +97,7 @@ class Loop:
     verdicts: list[Judged] = field(default_factory=lambda: [YES])
     limits: Limits = field(default_factory=Limits)
     seconds_per_call: float = 0.0
+    more_tools: tuple[ToolSpec, ...] = ()
     seen: Seen = field(default_factory=Seen)
     ran: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -120,7 +126,7 @@ class Loop:
         return await investigate(
             Investigation(
                 model=self.model,
-                tools=(ToolSpec("get_resource", "Read one object.", {"type": "object"}),),
+                tools=(ToolSpec("get_resource", "Read one object.", {"type": "object"}), *self.more_tools),
                 system="You find root causes.",
                 opening="# Incident",
                 toolbox=Tools(self.tools),
@@ -261,6 +267,64 @@ async def test_a_model_that_only_calls_tools_ends_within_its_calls():
     assert len(loop.ran) == 3
     assert [1, 2, 3] == [a.number for a in finding.attempts]
     assert [ProblemKind.UNREADABLE] * 3 == [a.verdict.problems[0].kind for a in finding.attempts]
+
+
+def not_read(why):
+    return Judged(Rejected((UNREADABLE,)), unreadable=why)
+
+
+async def test_a_submitted_answer_is_judged_and_its_correction_is_the_result_of_the_call():
+    loop = Loop(
+        [calls(SUBMIT), calls(LOOK, SUBMIT, SUBMIT), calls(SUBMIT)], [NO, NO, YES], more_tools=OFFERED
+    )
+    finding = await loop.run()
+    assert [] == loop.ran
+    assert [1, 2, 3] == [a.number for a in finding.attempts]
+    assert ['{"n": 1}'] == [finding.attempts[0].text]
+    first, second = loop.model.requests[1].turns[-1], loop.model.requests[2].turns[-1]
+    assert "summary: is missing" in first.results[0].content
+    assert "attempt 2 of 3" in first.results[0].content
+    assert "" == first.note
+    assert [NOT_RUN_BESIDE_ANSWER, False, NOT_RUN_BESIDE_ANSWER] == [
+        second.results[0].content,
+        second.results[1].ok,
+        second.results[2].content,
+    ]
+    assert "attempt 3 of 3" in second.results[1].content
+    assert_valid_history(loop.model.requests[2].turns)
+
+
+async def test_each_way_of_being_unreadable_is_told_once_before_it_costs_an_attempt():
+    ways = [Unreadable.NO_JSON, Unreadable.TRUNCATED, Unreadable.NO_JSON, Unreadable.CONTRADICTORY]
+    loop = Loop([says("prose")], [*map(not_read, ways), YES], more_tools=OFFERED)
+    finding = await loop.run()
+    assert [False, True] == [isinstance(a.verdict, Accepted) for a in finding.attempts]
+    assert [(1, False), (2, True)] == loop.seen.attempts
+    told = [request.turns[-1].text for request in loop.model.requests[1:]]
+    assert [1, 1, 2, 2] == [int(text.split("attempt ")[1][0]) for text in told]
+
+
+@pytest.mark.parametrize(
+    ("why", "tools", "limits"),
+    [
+        (Unreadable.REFUSED, OFFERED, Limits()),
+        (Unreadable.NO_JSON, (), Limits()),
+        (Unreadable.NO_JSON, OFFERED, Limits(llm_calls=4)),
+    ],
+    ids=["refusal", "no tool to answer with", "no call to spare"],
+)
+async def test_other_unreadable_answers_are_attempts(why, tools, limits):
+    loop = Loop([calls(LOOK), says("prose")], [not_read(why)], limits, more_tools=tools)
+    finding = await loop.run()
+    assert [1, 2, 3] == [a.number for a in finding.attempts]
+    assert 4 == loop.model.calls
+
+
+async def test_a_submission_is_an_answer_when_other_tools_are_no_longer_allowed():
+    loop = Loop([calls(LOOK), calls(SUBMIT)], limits=Limits(llm_calls=4), more_tools=OFFERED)
+    finding = await loop.run()
+    assert [(1, True), (2, False)] == loop.seen.asked
+    assert finding.accepted
 
 
 @pytest.mark.parametrize(

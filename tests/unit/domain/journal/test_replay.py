@@ -223,6 +223,7 @@ def traces(world, requests, result, *, times: bool) -> Traces:
         result.model_dump_json(
             exclude={
                 "completed_at": True,
+                "evidence": {"__all__": {"seen_at"}},
                 "validation_attempts": {"__all__": {"timestamp"}},
                 "usage": {"wall_seconds"} if not times else {},
             }

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.memory_catalog import workflow
-from worker.domain.values.workflows import Parameter
+from worker.domain.values.workflows import Parameter, Workflow
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,20 @@ def test_a_parameter_is_found_by_its_exact_name_only():
     declared = Parameter("TO_REVISION")
     found = workflow(parameters=(declared,))
     assert (declared, None) == (found.parameter("TO_REVISION"), found.parameter("to_revision"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "risk"),
+    [
+        (("low",), "low"),
+        (("High risk",), "high"),
+        ((" Medium ",), "medium"),
+        (("low", "high"), ""),
+        (("none",), ""),
+        (("lowish",), ""),
+        ((), ""),
+    ],
+)
+def test_the_catalog_declares_the_risk(declared, risk):
+    assert risk == Workflow("w", "Restart", custom_labels={"risk": declared}).risk
+    assert Workflow("w", "Restart").risk == ""

@@ -6,11 +6,12 @@ import pytest
 
 from schemas.analysis import Corroboration, CorroborationSource, ParameterOrigin
 from worker.domain.diagnosis.causes import Cause, Diagnosis
-from worker.domain.diagnosis.facts import Presence, Question
+from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
 from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.corroboration import Corroborated, claim_of, parameter_origins, told
+from worker.domain.verdict.corroboration import Corroborated, claim_of, told
+from worker.domain.verdict.origins import parameter_origins
 from worker.domain.verdict.verdict import Accepted
 
 API = ObjectRef("Deployment", "api", "shop", "apps/v1")
@@ -51,7 +52,7 @@ def accepted(**parameters):
 )
 def test_origins(name, value, finding, origin):
     answer = accepted(**{name: value})
-    assert parameter_origins(answer, finding) == {name: origin}
+    assert parameter_origins(answer, finding, ClusterFacts()) == {name: origin}
     assert Corroborated(origins={name: origin}).of_model == (
         (name,) if origin is ParameterOrigin.MODEL else ()
     )
@@ -59,7 +60,7 @@ def test_origins(name, value, finding, origin):
 
 def test_an_answer_without_a_workflow_has_no_origins_and_no_action():
     answer = replace(accepted(), workflow=None)
-    assert parameter_origins(answer, None) == {}
+    assert parameter_origins(answer, None, ClusterFacts()) == {}
     assert claim_of(answer).action is None
 
 

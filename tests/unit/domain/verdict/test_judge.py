@@ -24,13 +24,19 @@ from worker.domain.catalog.selection import for_final_choice, mismatches
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import (
+    Answer,
+    AnsweredAlternative,
+    AnsweredTarget,
+    AnsweredWorkflow,
+    InvestigationOutcome,
+)
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.facts import lookup_context
 from worker.domain.verdict.checks.targets import Existence
 from worker.domain.verdict.judge import correction_message, judge
 from worker.domain.verdict.problems import Problem, ProblemKind
-from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
+from worker.domain.verdict.verdict import Accepted, Rejected
 
 UNREADABLE, RCA, UNKNOWN = ProblemKind.UNREADABLE, ProblemKind.RCA, ProblemKind.WORKFLOW_UNKNOWN
 MISMATCH, PARAMETERS, FORBIDDEN = (
@@ -152,6 +158,12 @@ def test_signal_types_get_their_canonical_spelling(stated, expected):
     assert expected == accepted(answer(signal_type=stated), facts()).signal_type
 
 
+def test_a_reason_that_the_cluster_reports_is_a_signal_type():
+    reported = facts(reasons=frozenset({"FailedCreate"}))
+    assert accepted(answer(signal_type="failedcreate"), reported).signal_type == "FailedCreate"
+    assert "not a signal type" in message(answer(signal_type="FailedCreate"), facts())
+
+
 def test_a_workflow_made_for_another_signal_needs_approval():
     factors = accepted(answer(signal_type="OOMKilled"), facts()).approval_factors
     assert factors == (factor(FactorCode.WORKFLOW_FOR_OTHER_SIGNAL, "CrashLoopBackOff, not OOMKilled"),)
@@ -167,8 +179,24 @@ def test_a_workflow_for_targets_with_another_label_needs_approval():
 def test_what_the_answer_leaves_unsaid_is_noted_not_refused():
     silent = answer(signal_type="", contributing_factors=(), selected_workflow=chosen(rationale=""))
     notes = accepted(silent, facts()).notes
-    unsaid = ["signal_type", "contributing_factors", "rationale", "estimated_risk", "context_used"]
+    unsaid = [
+        "signal_type",
+        "confidence",
+        "contributing_factors",
+        "rationale",
+        "estimated_risk",
+        "context_used",
+    ]
     assert unsaid == [note.rpartition(" ")[2] for note in notes]
+
+
+@pytest.mark.parametrize("outcome", ["not_actionable", "problem_resolved"])
+def test_an_answer_that_finds_nothing_to_do_says_how_sure_it_is(outcome):
+    said = answer(selected_workflow=None, outcome=outcome, confidence=None)
+    assert [(UNREADABLE, "confidence")] == [(p.kind, p.path) for p in judge(said, facts()).problems]
+    assert isinstance(judge(replace(said, confidence=0.9), facts()), Accepted)
+    for other in ("inconclusive", "actionable", ""):
+        assert isinstance(judge(replace(said, outcome=other), facts()), Accepted)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from schemas.analysis import AnalysisResult, Approval, HumanReviewReason, Status
+from schemas.evidence import CausalClaim, ClaimSupport
 from schemas.failure import EXCERPT_BYTES
 from schemas.incident import request_digest
 from schemas.taxonomy import Severity
@@ -13,13 +14,13 @@ from tests.fakes.memory_catalog import workflow
 from tests.fakes.scripted import incident, recovery
 from tests.fakes.verdicts import CONFIG, DEPLOYMENT, POD, REPLICA_SET, answer, chosen
 from worker.domain.investigation.prompt import PROMPT_VERSION
-from worker.domain.untrusted.evidence import Evidence
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.limits import Spent
 from worker.domain.verdict.answers.answer import AnsweredAlternative
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.result import Ingredients, build
-from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable
+from worker.domain.verdict.verdict import Accepted, Attempt, InvestigationOutcome, Rejected, actionable
 
 NOW = datetime(2026, 6, 4, 15, 34, tzinfo=UTC)
 SECRET = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"
@@ -53,7 +54,7 @@ def built(verdict=None, request=None, **fields):
         "request": request,
         "digest": request_digest(request),
         "conclusion": conclusion,
-        "approval": Approval(required=conclusion.reason is HumanReviewReason.LOW_CONFIDENCE),
+        "approval": Approval(required=conclusion.needs_human_review),
         "completed_at": NOW,
         "prompt_version": PROMPT_VERSION,
         "accepted": verdict if isinstance(verdict, Accepted) else None,
@@ -217,13 +218,96 @@ def test_a_secret_is_not_shown_by_half_where_the_raw_answer_is_cut():
         assert len(raw.encode()) <= EXCERPT_BYTES
 
 
-def test_evidence_is_listed_by_what_it_covers_and_not_with_its_text():
-    log = [Evidence("get_pod_logs", f"Pod\nshop/api {'x' * 500}", "body", id="E1")]
+def test_a_reader_sees_what_each_piece_of_evidence_said():
+    body = f"out of memory\n{SECRET}"
+    log = [Evidence("get_pod_logs", f"Pod\nshop/api {'x' * 500}", body, id="E1", seen_at=NOW)]
     [item] = built(accepted(), evidence=log).evidence
-    assert ("E1", "get_pod_logs") == (item.id, item.source)
+    assert ("E1", "get_pod_logs", NOW) == (item.id, item.source, item.seen_at)
     assert "\n" not in item.summary
     assert len(item.summary) <= 240
-    assert "body" not in built(accepted(), evidence=log).model_dump_json()
+    assert item.excerpt.startswith("out of memory\n")
+    assert "FAKE" not in item.excerpt
+
+
+@pytest.mark.parametrize("kind", EvidenceKind)
+def test_of_a_log_the_end_is_kept_and_of_anything_else_the_start(kind):
+    body = f"first {'ü' * 3_000} last"
+    [item] = built(accepted(), evidence=[Evidence("s", "what", body, id="E1", kind=kind)]).evidence
+    assert len(item.excerpt.encode()) <= 2_048
+    assert item.excerpt.endswith("last" if kind is EvidenceKind.LOG else "...")
+    assert item.excerpt.startswith("..." if kind is EvidenceKind.LOG else "first")
+
+
+def test_much_evidence_still_fits_into_a_message():
+    log = [Evidence("s", "what", "x" * 4_000, id=f"E{number}") for number in range(1, 1_001)]
+    kept = built(accepted(), evidence=log).evidence
+    assert len(kept) == 1_000
+    assert all(item.excerpt for item in kept)
+    assert sum(len(item.excerpt) for item in kept) <= 256 * 1024
+
+
+def test_the_cause_has_its_object_and_its_chain():
+    claims = (
+        CausalClaim(claim=f"It was killed {SECRET}", evidence=("E1",), support=ClaimSupport.CITED),
+        CausalClaim(claim="So it restarts", support=ClaimSupport.UNCITED),
+    )
+    result = built(accepted(claims=claims))
+    cause = result.root_cause_analysis
+    assert cause.affected_resource == result.affected_resource
+    assert ("So it restarts",) == cause.causal_chain[1:]
+    assert cause.causal_chain == tuple(claim.claim for claim in cause.causal_claims)
+    assert [("E1",), ()] == [claim.evidence for claim in cause.causal_claims]
+    assert "FAKE" not in result.model_dump_json()
+
+
+def test_an_executor_needs_nothing_beside_the_result():
+    image = f"registry.example.com/restart@sha256:{'0' * 64}"
+    known = workflow(
+        container_image=image,
+        engine="job",
+        service_account="runner",
+        secrets=("key",),
+        config_maps=("rules",),
+    )
+    selected = built(accepted(workflow=known)).selected_workflow
+    assert (image, image, f"sha256:{'0' * 64}") == (
+        selected.container_image,
+        selected.execution_bundle,
+        selected.execution_bundle_digest,
+    )
+    assert ("job", "runner") == (selected.execution_engine, selected.service_account_name)
+    assert {"secrets": [{"name": "key"}], "configMaps": [{"name": "rules"}]} == (
+        selected.dependencies.model_dump(mode="json")
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [("Low", "low"), ("moderate", "medium"), ("High risk", "high"), ("critical", "high"), ("who knows", "")],
+)
+def test_the_estimated_risk_is_one_of_a_closed_set(said, level):
+    result = built(accepted(answer=answer(selected_workflow=chosen(estimated_risk=said))))
+    assert level == result.selected_workflow.estimated_risk
+
+
+def test_an_attempt_has_the_time_at_which_it_was_checked():
+    checked = NOW - timedelta(minutes=3)
+    attempts = [Attempt(1, Rejected(()), "text", at=checked), Attempt(2, accepted(), "text")]
+    assert [checked, NOW] == [a.timestamp for a in built(accepted(), attempts=attempts).validation_attempts]
+
+
+def test_the_confidence_of_an_answer_is_told_with_and_without_a_workflow():
+    nothing = accepted(
+        workflow=None,
+        outcome=InvestigationOutcome.NOT_ACTIONABLE,
+        answer=answer(confidence=0.8),
+        confidence=0.8,
+    )
+    assert [0.9, 0.8, None] == [
+        built(accepted()).confidence,
+        built(nothing).confidence,
+        built(ending=Ending(expired=True)).confidence,
+    ]
 
 
 def test_warnings_and_notes_are_told_once():
@@ -295,6 +379,14 @@ def test_a_recovery_answer_with_other_types_loses_them_and_nothing_else(said, st
     assessment = result.recovery_analysis.previous_attempt_assessment
     assert (None, "", None, "") == tuple(assessment.model_dump().values())
     assert ("", "") == (result.recovery_strategy.approach, result.recovery_strategy.why_different)
+
+
+@pytest.mark.parametrize(("said", "read"), [("true", True), (" False", False), (True, True), ("maybe", None)])
+def test_a_flag_of_a_recovery_may_be_written_as_a_word(said, read):
+    analysis = {"previous_attempt_assessment": {"failure_understood": said, "state_changed": said}}
+    result = built(accepted(answer=answer(recovery_analysis=analysis)), recovery())
+    assessment = result.recovery_analysis.previous_attempt_assessment
+    assert (read, read) == (assessment.failure_understood, assessment.state_changed)
 
 
 def test_a_recovery_without_a_workflow_cannot_recover():

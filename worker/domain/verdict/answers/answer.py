@@ -14,6 +14,16 @@ from typing import Any
 from worker.domain.verdict.problems import Problem, ProblemKind
 
 
+class InvestigationOutcome(enum.StrEnum):
+    """What the model says an investigation came to."""
+
+    ACTIONABLE = "actionable"
+    NOT_ACTIONABLE = "not_actionable"
+    PROBLEM_RESOLVED = "problem_resolved"
+    INCONCLUSIVE = "inconclusive"
+    INSUFFICIENT_DATA = "insufficient_data"
+
+
 @dataclass(frozen=True, slots=True)
 class AnsweredTarget:
     """The object the model blames. Empty strings where the model wrote nothing."""
@@ -35,6 +45,7 @@ class AnsweredWorkflow:
     rationale: str = ""
     estimated_risk: str = ""
     estimated_downtime_seconds: int | None = None
+    impact_on_dependencies: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -48,6 +59,14 @@ class AnsweredAlternative:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredClaim:
+    """A step of the causal chain, and the ids of the evidence that it cites, whether or not they exist."""
+
+    text: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
 
@@ -58,6 +77,7 @@ class Answer:
     severity: str = ""
     signal_type: str = ""
     contributing_factors: tuple[str, ...] = ()
+    causal_chain: tuple[AnsweredClaim, ...] = ()
     affected_resource: AnsweredTarget | None = None
     selected_workflow: AnsweredWorkflow | None = None
     workflow_stated: bool = False
@@ -93,14 +113,14 @@ class Unreadable(enum.StrEnum):
 
 
 HOW_TO_ANSWER = (
-    "Answer again in full: a short summary in plain text, then one ```json fence with one object that holds"
-    ' "root_cause_analysis" (summary, severity, signal_type, contributing_factors, affectedResource) and'
-    ' "selected_workflow" (workflow_id, confidence, rationale, parameters; or null when no workflow fits).'
+    "Answer again in full: call submit_result once. If you cannot call it, write the same object as JSON in one ```json"
+    ' fence, with "root_cause_analysis" (summary, severity, signal_type, contributing_factors, affectedResource),'
+    ' "confidence" and "selected_workflow" (workflow_id, confidence, rationale, parameters; or null when no workflow fits).'
 )
 
 
 class UnreadableAnswer(Exception):  # noqa: N818 - a state of the answer
-    """No answer could be read. `problem` is what the model is told."""
+    """No answer could be read, for this `reason`. `problem` is what the model is told."""
 
     def __init__(self, reason: Unreadable, message: str) -> None:
         super().__init__(message)

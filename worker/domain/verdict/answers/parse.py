@@ -22,7 +22,8 @@ from worker.domain.verdict.answers.answer import (
     Unreadable,
     UnreadableAnswer,
 )
-from worker.domain.verdict.answers.fields import Contradiction, clean, plain
+from worker.domain.verdict.answers.encoded import unwrapped
+from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
 from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
 from worker.domain.verdict.answers.text import JsonInText, Scan, outside, scan, stated_in_lines
@@ -34,7 +35,9 @@ __all__ = [
     "AnsweredWorkflow",
     "Unreadable",
     "UnreadableAnswer",
+    "contradictory",
     "parse_answer",
+    "read_submission",
 ]
 
 MAX_TEXT_CHARS = 1024 * 1024
@@ -83,10 +86,41 @@ def parse_answer(text: str | None, finish: Finish) -> Answer:
         UnreadableAnswer: when no complete answer can be read; its problem tells the model why, and how to answer.
 
     """
-    if finish is not Finish.STOP:
-        raise UnreadableAnswer(*_UNFINISHED[finish])
     if text is None or not text.strip():
-        raise UnreadableAnswer(Unreadable.EMPTY, "The answer is empty.")
+        raise UnreadableAnswer(*_UNFINISHED.get(finish, (Unreadable.EMPTY, "The answer is empty.")))
+    if finish is Finish.STOP:
+        return _read(text)
+    try:
+        return _read(text, only_whole=True)
+    except UnreadableAnswer as unreadable:
+        if unreadable.reason is Unreadable.CONTRADICTORY:
+            raise
+        raise UnreadableAnswer(*_UNFINISHED[finish]) from unreadable
+
+
+def read_submission(value: Mapping[str, Any]) -> Answer:
+    """Read an answer that was submitted as a value: in the form that was asked for, or in any that text may have.
+
+    Raises:
+        UnreadableAnswer: when it holds two different answers, or contradicts itself.
+
+    """
+    try:
+        parts = list(_inside(dict(value), 0))
+        found = _one_answer(parts) or _Part(value, AnswerShape.ANSWER, ())
+        answer, stated = to_answer(found.value), Fields(value).get("analysis")
+    except Contradiction as contradiction:
+        raise contradictory(contradiction) from contradiction
+    return replace(answer, prose=clean(stated)[:MAX_PROSE_CHARS] if isinstance(stated, str) else "")
+
+
+def contradictory(contradiction: Contradiction) -> UnreadableAnswer:
+    """What the model is told about an answer that contradicts itself."""
+    return UnreadableAnswer(Unreadable.CONTRADICTORY, f"The answer contradicts itself: {contradiction}.")
+
+
+def _read(text: str, *, only_whole: bool = False) -> Answer:
+    """The answer in a text. With `only_whole` it must be one object: parts of it may have been cut off."""
     if len(text) > MAX_TEXT_CHARS:
         raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
     seen = scan(text)
@@ -101,10 +135,11 @@ def parse_answer(text: str | None, finish: Finish) -> Answer:
         for broken in seen.broken:
             if broken.start > found.spans[0][0]:  # it may have been meant to replace the readable one
                 raise _broken(broken.kind, broken.message)
+        if only_whole and len(found.spans) != 1:
+            raise _nothing_found(text, seen)
         answer = to_answer(found.value, _spelling_notes(found))
     except Contradiction as contradiction:
-        message = f"The answer contradicts itself: {contradiction}."
-        raise UnreadableAnswer(Unreadable.CONTRADICTORY, message) from contradiction
+        raise contradictory(contradiction) from contradiction
     return _with_prose(answer, text, found, seen)
 
 
@@ -132,9 +167,16 @@ def _the_answer(text: str, seen: Scan) -> _Part | None:
     parts = [part for found in seen.found for part in _parts_of(found)]
     latest = max((at for at, part in enumerate(parts) if part.is_correction), default=0)
     parts = parts[latest:]
+    if answer := _one_answer(parts):
+        return answer
+    return None if seen.broken else _joined([*parts, *_sections(text, seen)])
+
+
+def _one_answer(parts: list[_Part]) -> _Part | None:
+    """The one whole answer among the parts; None without any. Raises Contradiction when they say different things."""
     whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
     if not whole:
-        return None if seen.broken else _joined([*parts, *_sections(text, seen)])
+        return None
     answer = whole[-1]
     different = [part for part in whole if not same_value(part.value, answer.value)]
     if different:
@@ -206,6 +248,7 @@ def _inside(value: Any, depth: int) -> Iterator[_Part]:
 
 def _inside_object(value: dict[str, Any], depth: int) -> Iterator[_Part]:
     """The object itself when it is an answer, else a whole answer in one of its values, else its parts."""
+    value = unwrapped(value)
     shape = shape_of(value)
     inner: list[_Part] = []
     if shape is not AnswerShape.ANSWER and depth < MAX_WRAPPERS:

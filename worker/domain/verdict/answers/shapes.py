@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.claims import read_claims
+from worker.domain.verdict.answers.encoded import unwrapped
 from worker.domain.verdict.answers.fields import (
     Contradiction,
     Fields,
@@ -75,7 +77,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         Contradiction: when the object says two different things where one counts.
 
     """
-    root, reading = Fields(value), Reading()
+    root, reading = Fields(unwrapped(value)), Reading()
     reading.notes.extend(notes)
     recovery = Fields(root.get("recoveryanalysis"))
     causes = [
@@ -89,6 +91,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         contributing_factors=reading.texts(
             _first([*causes, root], "contributingfactors"), "contributing_factors"
         ),
+        causal_chain=read_claims([*causes, root], reading),
         affected_resource=_affected([*causes, root], reading),
         selected_workflow=_no_surer(choice.selected, [root, *causes], reading),
         workflow_stated=choice.stated,

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.taxonomy import normalize_risk
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow
 from worker.domain.verdict.answers.fields import (
+    MAX_ID_CHARS,
     MAX_ITEMS,
     MAX_TEXT_CHARS,
     Contradiction,
@@ -19,7 +22,7 @@ from worker.domain.verdict.answers.fields import (
     plain,
     single,
 )
-from worker.domain.verdict.answers.json_text import JsonFault, read_value, same_value
+from worker.domain.verdict.answers.json_text import same_value
 from worker.domain.verdict.problems import ProblemKind
 
 SELECTED = ("selectedworkflow", "recommendedworkflow", "chosenworkflow", "workflow")
@@ -115,8 +118,11 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         version=reading.name(workflow.get("version", "workflowversion"), f"{_PATH}.version"),
         container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
         rationale=rationale,
-        estimated_risk=reading.name(workflow.get(*_RISK), f"{_PATH}.estimated_risk").lower(),
+        estimated_risk=_risk(workflow.get(*_RISK), reading),
         estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
+        impact_on_dependencies=reading.text(
+            workflow.get("impactondependencies"), f"{_PATH}.impact_on_dependencies"
+        ),
         parameters=_parameters(workflow.get("parameters", "params"), reading),
     )
     return AnsweredChoice(selected, stated=True)
@@ -168,6 +174,15 @@ def _as_alternatives(items: list[Any], reading: Reading) -> tuple[AnsweredAltern
     return tuple(found)
 
 
+def _risk(value: Any, reading: Reading) -> str:
+    """The level of the risk; empty, with a note, for a word that means none."""
+    said = reading.text(value, f"{_PATH}.estimated_risk", MAX_ID_CHARS)
+    level = normalize_risk(said)
+    if said and not level:
+        reading.notes.append(f"{_PATH}.estimated_risk is not low, medium or high, but {one_line(said, 60)}")
+    return level
+
+
 def _seconds(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
         value = int(value[:12])
@@ -178,8 +193,6 @@ def _seconds(value: Any) -> int | None:
 
 def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
     """Parameters by name, values untouched: a cut or converted value would be another one."""
-    if isinstance(value, str) and value.strip():
-        value = _embedded(value)
     if isinstance(value, list):
         value = _from_pairs(value)
     if is_nothing(value):
@@ -199,14 +212,6 @@ def _parameters(value: Any, reading: Reading) -> dict[str, Any]:
 
 def _too_long(item: tuple[str, Any]) -> bool:
     return len(json.dumps(item, ensure_ascii=False)) > MAX_TEXT_CHARS
-
-
-def _embedded(text: str) -> Any:
-    try:
-        read = read_value(text, len(text) - len(text.lstrip()))
-    except JsonFault:
-        return text
-    return read.value if not text[read.end :].strip() else text
 
 
 def _from_pairs(items: list[Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from schemas.analysis import Approval, ApprovalFactor, Corroboration, CorroborationSource, ParameterOrigin
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
-from schemas.taxonomy import UNKNOWN_ENVIRONMENT
+from schemas.taxonomy import UNKNOWN_ENVIRONMENT, normalize_risk
 from worker.domain.intake.context import attempt_number, sent_enrichment, signal_resource
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
@@ -41,9 +41,10 @@ class PolicyFacts:
 
     `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
     workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
-    `estimated_downtime_seconds` is None when it is unknown. `unverified` says that the existence of `affected` could not be
-    checked. `corroboration` says whether the state of the cluster bears the answer out, `parameter_origins` where the values of
-    the workflow's parameters come from.
+    `estimated_downtime_seconds` is None when it is unknown. `estimated_risk` is the model's word, `declared_risk` the catalog's;
+    each is empty when there is none. `unverified` says that the existence of `affected` could not be checked. `corroboration`
+    says whether the state of the cluster bears the answer out, `parameter_origins` where the values of the workflow's parameters
+    come from.
     """
 
     affected: ObjectRef
@@ -62,6 +63,7 @@ class PolicyFacts:
     approval_factors: Sequence[ApprovalFactor] = ()
     estimated_downtime_seconds: int | None = None
     estimated_risk: str = ""
+    declared_risk: str = ""
     recovery_attempt: int | None = None
     injection_suspected: bool = False
     corroboration: Corroboration = NOT_CORROBORATED
@@ -103,7 +105,8 @@ def policy_facts(
         warnings=accepted.warnings,
         approval_factors=accepted.approval_factors,
         estimated_downtime_seconds=downtime,
-        estimated_risk=answered.estimated_risk if answered else "",
+        estimated_risk=normalize_risk(answered.estimated_risk) if answered else "",
+        declared_risk=workflow.risk if workflow else "",
         recovery_attempt=attempt_number(request),
         injection_suspected=injection,
         corroboration=corroboration or NOT_CORROBORATED,
@@ -151,7 +154,13 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "approval_factors": [{"code": found.code, "detail": found.detail} for found in factors],
         "risk_factors": list(sentences(factors)),
         "action_type": facts.action_type,
-        "action": {"action": action_name(facts.action_type), "risk_level": facts.estimated_risk} | downtime,
+        "action": {
+            "action": action_name(facts.action_type),
+            "risk_level": facts.declared_risk or facts.estimated_risk,
+        }
+        | downtime,
+        "declared_risk": facts.declared_risk,
+        "estimated_risk": facts.estimated_risk,
         "is_recovery_attempt": facts.recovery_attempt is not None,
         "recovery_attempt_number": facts.recovery_attempt or 0,
         "injection_detected": facts.injection_suspected,

@@ -29,6 +29,7 @@ EXAMPLE = PolicyFacts(
     warnings=("the memory limit was raised an hour ago",),
     estimated_downtime_seconds=10,
     estimated_risk="low",
+    declared_risk="low",
     corroboration=Corroboration(
         by=CorroborationSource.RULES,
         object=AffectedResource(kind="Deployment", name="api", namespace="shop", api_version="apps/v1"),

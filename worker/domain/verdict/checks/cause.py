@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from schemas.safety import SafetyContext
@@ -10,13 +9,13 @@ from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.answers.answer import Answer, InvestigationOutcome
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, within_scope
 from worker.domain.verdict.problems import ProblemKind
-from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, InvestigationOutcome, Verdict
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Verdict
 
 RCA_PATH = "root_cause_analysis"
 TARGET_PATH = f"{RCA_PATH}.affectedResource"
@@ -24,12 +23,6 @@ OUTCOME_ALIASES = {"resolved": "problem_resolved"}
 SHOWN_CHARS = 120
 SHOWN_TYPES_CHARS = 400
 SHOWN_TROUBLE = 3
-SHOWN_BY_STATE = re.compile(
-    r"oom|crash|back-?off|image|pull|evict|ready|pending|schedul|mount|replica|rollout|deadline|health|terminat|restart|job|node|pod"
-    r"|container|volume|claim|pvc|hpa|daemonset|statefulset|deployment",
-    re.IGNORECASE,
-)
-"""Signals whose end is visible in the state of objects. For others (error rates, latencies) a healthy pod proves nothing."""
 
 
 def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
@@ -49,14 +42,18 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 
 
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
-    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell."""
+    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell.
+
+    Beside the core values and those of the catalog it may be any reason that the cluster itself reports in the evidence.
+    """
     types = {t.lower(): t for t in [*sorted(facts.signal_types), *map(str, SignalType)]}
     stated = answer.signal_type.strip()
-    if not stated or stated.lower() in types or facts.catalog_problem:
-        return types.get(stated.lower(), "")
+    known = {reason.lower(): reason for reason in sorted(facts.reasons)} | types
+    if not stated or stated.lower() in known or facts.catalog_problem:
+        return known.get(stated.lower(), "")
     shown = one_line(stated, SHOWN_CHARS)
     allowed = one_line(", ".join(sorted(types.values())), SHOWN_TYPES_CHARS)
-    message = f"{shown} is not a signal type: use one of {allowed}"
+    message = f"{shown} is not a signal type: use one of {allowed}; or a reason that the cluster reports"
     report.reject(ProblemKind.RCA, f"{RCA_PATH}.signal_type", message)
     return ""
 
@@ -120,6 +117,16 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
     return outcome
 
 
+def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
+    """Check that an answer that finds nothing to do says how sure it is: nobody else will look at the incident."""
+    if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
+        return
+    if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
+        report.reject(
+            ProblemKind.UNREADABLE, "confidence", f"is required with {outcome}: a number from 0 to 1"
+        )
+
+
 def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:
     """Require approval where evidence is missing."""
     if facts.not_seen:
@@ -132,12 +139,11 @@ def doubts(
     look: FirstLook,
     signal: ObjectRef,
     safety: SafetyContext | None,
-    signal_type: str,
 ) -> tuple[str, ...]:
     """Sentences that say why an answer that finds nothing to do cannot be trusted; none for any other answer.
 
     Nobody else will look at the incident again. `affected` is the blamed object with its owners, `signal` the resource
-    that the request is about, `signal_type` what the request reports of it.
+    that the request is about.
     """
     if (
         not isinstance(verdict, Accepted)
@@ -149,7 +155,6 @@ def doubts(
         *_own_doubts(verdict),
         *_elsewhere(verdict, affected, look, signal),
         *_visible_trouble(look),
-        *_invisible_end(signal_type),
         *_demands(safety),
     )
 
@@ -179,11 +184,6 @@ def _visible_trouble(look: FirstLook) -> Iterator[str]:
         yield f"Unhealthy when the request arrived: {shown}{f' and {more} more' if more > 0 else ''}."
     if look.unread:
         yield f"The worker could not read {', '.join(look.unread)} when the request arrived."
-
-
-def _invisible_end(signal_type: str) -> Iterator[str]:
-    if SHOWN_BY_STATE.search(signal_type) is None:
-        yield f"The state of the cluster does not show whether {one_line(signal_type, 80)} is over."
 
 
 def _demands(safety: SafetyContext | None) -> Iterator[str]:

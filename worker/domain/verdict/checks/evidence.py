@@ -30,9 +30,13 @@ ABSENCE = re.compile(
     re.IGNORECASE,
 )
 """How Kubernetes components (kubelet, controllers, API server) say that an object does not exist."""
+STATED = frozenset({EvidenceKind.OBJECT, EvidenceKind.TABLE, EvidenceKind.EVENTS})
+"""Kinds of evidence in which `reported` finds every reason that is there."""
 STATUS = '"status":{'
 IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
 IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
+IN_REASON = re.compile(r'(?<!\\)"reason":\s*"([A-Z][A-Za-z]+)"')
+IN_WARNING = re.compile(r"^\S+Z Warning ([A-Z][A-Za-z]+)", re.MULTILINE)
 CELL = " | "
 WORD = re.compile(r"(?<![\w-])[A-Z][A-Za-z]+(?![\w-])")
 SIGNS = {
@@ -45,6 +49,16 @@ SIGNS = {
         "errimageneverpull",
     ),
     SignalType.EVICTED: ("evicted", "evictionthresholdmet"),
+    SignalType.NODE_PRESSURE: (
+        "memorypressure",
+        "diskpressure",
+        "pidpressure",
+        "nodehasdiskpressure",
+        "nodehasinsufficientmemory",
+        "nodehasinsufficientpid",
+        "evictionthresholdmet",
+        "evicted",
+    ),
     SignalType.NODE_NOT_READY: ("nodenotready", "notready", "nodestatusunknown", "kubeletnotready"),
     SignalType.POD_PENDING: (
         "podpending",
@@ -54,6 +68,8 @@ SIGNS = {
         "failedscheduling",
     ),
     SignalType.FAILED_SCHEDULING: ("failedscheduling", "unschedulable"),
+    SignalType.INSUFFICIENT_CPU: ("failedscheduling", "unschedulable", "outofcpu"),
+    SignalType.INSUFFICIENT_MEMORY: ("failedscheduling", "unschedulable", "outofmemory"),
     SignalType.BACKOFF_LIMIT_EXCEEDED: ("backofflimitexceeded",),
     SignalType.DEADLINE_EXCEEDED: ("deadlineexceeded", "progressdeadlineexceeded"),
     SignalType.FAILED_MOUNT: ("failedmount", "failedattachvolume", "containercreating"),
@@ -116,6 +132,24 @@ def reported(item: Evidence) -> frozenset[str]:
         rows = (line for line in item.body.splitlines() if CELL in line and not line.startswith("{"))
         found.update(word for row in rows for word in WORD.findall(row))
     return frozenset(word.lower() for word in found) if from_cluster([item]) else frozenset()
+
+
+def signal_reasons(item: Evidence) -> frozenset[str]:
+    """The reasons in one answer of the cluster that may be a signal type, as the cluster spells them.
+
+    They are those of containers, conditions and warning events: `FailedCreate`, `ProvisioningFailed`.
+    """
+    if not from_cluster([item]):
+        return frozenset()
+    if item.kind is EvidenceKind.EVENTS:
+        return frozenset(IN_WARNING.findall(item.body))
+    _, _, status = item.body.rpartition(STATUS) if item.kind is EvidenceKind.OBJECT else ("", "", "")
+    return frozenset(IN_REASON.findall(status))
+
+
+def decides(item: Evidence) -> bool:
+    """Whether a state that the item does not report is absent from what it covers."""
+    return bool(from_cluster([item])) and item.kind in STATED and not item.cut
 
 
 def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -28,10 +28,12 @@ from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.answers.parse import Answer, AnsweredTarget
 from worker.domain.verdict.checks.evidence import (
     ENRICHMENT,
+    decides,
     from_cluster,
     reported,
     said_absent,
     seen_in,
+    signal_reasons,
     stands_in,
 )
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, names_an_object, other_target
@@ -56,6 +58,8 @@ class VerdictFacts:
     `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
     `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
+    `reasons`: those of them that may be a signal type, as the cluster spells them.
+    `reported_by`: the same reasons by the id of the evidence; None for evidence that cannot show that a state is absent.
     `failed_here`: executions that did not help the affected resource while it had its present spec;
     `history_problem` says why they are not known.
     `spec_hash`: hash of the spec of the top owner; empty when no workflow was chosen or it could not be read.
@@ -74,6 +78,8 @@ class VerdictFacts:
     safety: SafetyContext | None = None
     failed: FailedExecution | None = None
     shown: frozenset[str] | None = None
+    reasons: frozenset[str] = frozenset()
+    reported_by: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     failed_here: tuple[PastRemediation, ...] = ()
     history_problem: str = ""
     spec_hash: str = ""
@@ -130,12 +136,14 @@ class FactFinder:
     failed_sources: Sequence[str] = ()
 
     _reported: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(reported))
+    _reasons: PerItem[frozenset[str]] = field(default_factory=lambda: PerItem(signal_reasons))
 
     async def facts_for(self, answer: Answer) -> VerdictFacts:
         """Look up everything an answer is judged by. Never raises: what could not be read is part of the facts."""
         affected, chain, labels = await self._affected(answer.affected_resource)
         history = await self._history(answer, chain)
         shown = await self._reported.of(self.evidence.items)
+        reasons = await self._reasons.of(self.evidence.items)
         facts = VerdictFacts(
             context=self._final_context(chain, labels),
             affected=affected,
@@ -143,6 +151,8 @@ class FactFinder:
             safety=self.safety,
             failed=self.failed,
             shown=frozenset().union(*(reasons for _, reasons in shown)),
+            reasons=frozenset().union(*(found for _, found in reasons)),
+            reported_by={item.id: reasons if decides(item) else None for item, reasons in shown},
             failed_here=failed_here(history),
             history_problem=history.problem,
             spec_hash=history.spec_hash,

@@ -16,10 +16,9 @@ from worker.domain.catalog.search import parse_query
 from worker.domain.investigation.prompt import SYSTEM_TEXT
 from worker.domain.investigation.toolbox.catalog import SearchWorkflowCatalog
 from worker.domain.investigation.toolbox.tools import TOOLS
-from worker.domain.values.conversation import Finish
 from worker.domain.values.workflows import BUSINESS_LABELS
-from worker.domain.verdict.answers.parse import parse_answer
-from worker.domain.verdict.verdict import InvestigationOutcome
+from worker.domain.verdict.answers.answer import InvestigationOutcome
+from worker.domain.verdict.answers.form import RECOVERY_ANSWER
 
 BUDGET = 4_000
 
@@ -31,7 +30,7 @@ def tools_as_sent():
                 "type": "function",
                 "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
             }
-            for t in (tool.spec for tool in TOOLS)
+            for t in (*(tool.spec for tool in TOOLS), RECOVERY_ANSWER)
         ]
     )
 
@@ -41,7 +40,7 @@ def test_tools_and_system_text_are_within_their_budget():
 
 
 async def test_the_prefix_is_the_same_bytes_for_every_request_and_every_call():
-    prefixes = set()
+    prefixes = {}
     for request in (
         incident(),
         recovery(),
@@ -49,11 +48,13 @@ async def test_the_prefix_is_the_same_bytes_for_every_request_and_every_call():
     ):
         world = World(model=MemoryModel([calls(LOOK), final(answer())]))
         await world.analyse(request)
-        prefixes |= {
-            (asked.system.encode(), json.dumps([(t.name, t.description, t.parameters) for t in asked.tools]))
-            for asked in world.model.requests
-        }
-    assert len(prefixes) == 1
+        for asked in world.model.requests:
+            tools = [json.dumps((t.name, t.description, t.parameters)) for t in asked.tools]
+            prefixes.setdefault(type(request), set()).add((asked.system.encode(), tuple(tools)))
+    ((incidents,), (recoveries,)) = prefixes.values()
+    assert (incidents[0], incidents[1][:-1]) == (recoveries[0], recoveries[1][:-1])
+    assert "recovery_strategy" not in incidents[1][-1]
+    assert "recovery_strategy" in recoveries[1][-1]
 
 
 def test_the_tools_are_sorted():
@@ -100,7 +101,7 @@ def test_every_tool_of_the_choice_is_named():
 
 
 def test_it_says_who_determines_each_search_parameter():
-    search = SYSTEM_TEXT[SYSTEM_TEXT.index("# Who determines what") : SYSTEM_TEXT.index("# Output contract")]
+    search = SYSTEM_TEXT[SYSTEM_TEXT.index("# Who determines what") : SYSTEM_TEXT.index("# Answer")]
     yours, requested, detected = search.split("\n")[1:4]
     assert all(name in yours for name in ("query", "signal_type", "severity"))
     assert all(name in requested for name in (*BUSINESS_LABELS[:4], "custom_labels"))
@@ -108,7 +109,7 @@ def test_it_says_who_determines_each_search_parameter():
 
 
 def test_the_search_example_is_complete_short_and_right():
-    example = SYSTEM_TEXT[SYSTEM_TEXT.index("## Example") : SYSTEM_TEXT.index("# Output contract")]
+    example = SYSTEM_TEXT[SYSTEM_TEXT.index("## Example") : SYSTEM_TEXT.index("# Answer")]
     assert real_tokens(example) <= 250
     call = (
         ast.parse(re.search(r"^search_workflow_catalog\(.*\)$", example, re.MULTILINE).group()).body[0].value
@@ -119,7 +120,13 @@ def test_the_search_example_is_complete_short_and_right():
         parse_query(asked.query).signal_type,
         parse_query(asked.query).severity,
     )
-    for word in ("get_resource_context(", "get_workflow(", "selected_workflow", "alternative"):
+    for word in (
+        "get_resource_context(",
+        "get_workflow(",
+        "submit_result",
+        "selected_workflow",
+        "alternative",
+    ):
         assert word in example
 
 
@@ -127,22 +134,6 @@ def test_fenced_text_is_said_to_be_data():
     assert "never an instruction" in SYSTEM_TEXT
     assert "<data-TOKEN" in SYSTEM_TEXT
     assert "[REDACTED:" in SYSTEM_TEXT
-
-
-def test_the_form_it_asks_for_is_the_form_that_is_read():
-    form = SYSTEM_TEXT[SYSTEM_TEXT.index("```json") :].split("```")[1].removeprefix("json")
-    example = json.loads(form)
-    assert {
-        "root_cause_analysis",
-        "selected_workflow",
-        "alternative_workflows",
-        "investigation_outcome",
-    } <= set(example)
-    filled = answer()
-    assert set(filled) <= set(example)
-    assert set(filled["root_cause_analysis"]) == set(example["root_cause_analysis"])
-    assert set(filled["selected_workflow"]) == set(example["selected_workflow"])
-    assert parse_answer(f"```json\n{json.dumps(filled)}\n```", Finish.STOP).problems == ()
 
 
 def test_no_conclusion_is_suggested():

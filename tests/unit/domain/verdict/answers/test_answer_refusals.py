@@ -191,8 +191,18 @@ def test_the_same_answer_twice_is_one(choice):
 
 
 @pytest.mark.parametrize("finish", [finish for finish in Finish if finish is not Finish.STOP])
-def test_only_a_reply_that_was_finished_is_an_answer(finish):
-    assert UNFINISHED[finish] is unreadable(JSON, finish)
+def test_a_whole_answer_is_read_whatever_ended_the_reply(finish):
+    assert content(read(JSON)) == content(parse_answer(JSON, finish))
+    assert Unreadable.CONTRADICTORY is unreadable(f"{JSON}\n{OTHER}", finish)
+
+
+@pytest.mark.parametrize("finish", [finish for finish in Finish if finish is not Finish.STOP])
+@pytest.mark.parametrize(
+    "text",
+    ["", JSON[:-30], "It is the image.", f"# root_cause_analysis\n{CAUSE}\n# selected_workflow\n{CHOICE}"],
+)
+def test_a_reply_that_ended_early_and_holds_no_whole_answer_says_so(text, finish):
+    assert UNFINISHED[finish] is unreadable(text, finish)
 
 
 def test_the_model_is_told_what_is_wrong_and_how_to_answer():

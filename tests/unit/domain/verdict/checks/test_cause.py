@@ -9,9 +9,10 @@ from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, NODE, POD, REPLICA_SET, answer, resolved
 from worker.domain.enrichment.enrich import FirstLook
+from worker.domain.verdict.answers.answer import InvestigationOutcome
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.cause import doubts
-from worker.domain.verdict.verdict import Accepted, InvestigationOutcome, Rejected
+from worker.domain.verdict.verdict import Accepted, Rejected
 
 SURE = Accepted(
     answer=answer(),
@@ -25,10 +26,8 @@ SURE = Accepted(
 QUIET = FirstLook(chain=(DEPLOYMENT,))
 
 
-def found(
-    verdict=SURE, affected=None, look=QUIET, signal=DEPLOYMENT, safety=None, reported="KubePodCrashLooping"
-):
-    return doubts(verdict, affected or resolved(DEPLOYMENT), look, signal, safety, reported)
+def found(verdict=SURE, affected=None, look=QUIET, signal=DEPLOYMENT, safety=None):
+    return doubts(verdict, affected or resolved(DEPLOYMENT), look, signal, safety)
 
 
 def test_nothing_speaks_against_a_quiet_resource():
@@ -100,14 +99,3 @@ def test_what_the_sender_demands(safety):
 )
 def test_other_answers_are_judged_elsewhere(verdict):
     assert () == found(verdict, look=FirstLook(unread=("pods",)))
-
-
-@pytest.mark.parametrize("reported", ["HighRequestErrorRate", "LatencyP99", "ErrorBudgetBurn"])
-def test_the_state_of_objects_says_nothing_about_some_signals(reported):
-    (only,) = found(reported=reported)
-    assert f"does not show whether {reported} is over" in only
-
-
-@pytest.mark.parametrize("reported", ["KubePodCrashLooping", "OOMKilled", "NodeNotReady", "KubeJobFailed"])
-def test_and_all_about_others(reported):
-    assert () == found(reported=reported)

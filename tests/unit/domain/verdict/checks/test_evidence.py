@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.taxonomy import SignalType
 from tests.fakes.tool_context import evidence_from
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.checks.evidence import (
     SIGNS,
@@ -15,6 +17,7 @@ from worker.domain.verdict.checks.evidence import (
     reported,
     said_absent,
     seen_in,
+    signal_reasons,
     stands_in,
 )
 
@@ -148,6 +151,34 @@ def test_what_stands_in_a_field_of_the_cluster_is_reported(source, body, reason)
 )
 def test_what_a_workload_or_a_sender_writes_is_not(source, body):
     assert "oomkilled" not in reasons(source, body)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "body", "expected"),
+    [
+        (
+            "get_events",
+            EvidenceKind.EVENTS,
+            "2026-06-04T15:30:00Z Warning FailedCreate ReplicaSet a: x",
+            {"FailedCreate"},
+        ),
+        ("get_events", EvidenceKind.EVENTS, "2026-06-04T15:30:00Z Normal Scheduled Pod a: x", set()),
+        ("get_events", EvidenceKind.EVENTS, "no 2026-06-04T15:30:00Z Warning Planted Pod a: x", set()),
+        (
+            "get_resource",
+            EvidenceKind.OBJECT,
+            '{"spec":{"reason":"No"},"status":{"reason":"StartError"}}',
+            {"StartError"},
+        ),
+        ("get_resource", EvidenceKind.OBJECT, '{"status":{"message":"\\"reason\\":\\"No\\""}}', set()),
+        ("get_pod_logs", EvidenceKind.LOG, '"status":{"reason":"No"}', set()),
+        ("list_resources", EvidenceKind.TABLE, "NAME | STATUS\na | ImagePullBackOff", set()),
+    ],
+)
+def test_which_reasons_may_be_signal_types(source, kind, body, expected):
+    item = Evidence(source, "x", body, kind=kind)
+    assert expected == signal_reasons(item)
+    assert not signal_reasons(replace(item, ok=False))
 
 
 @pytest.mark.parametrize("signal_type", list(SignalType))

@@ -1,0 +1,92 @@
+"""What an analysis has seen, and how each step of its causal chain stands in it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+from pydantic import StringConstraints
+
+from schemas.fields import Count, Message, Timestamp
+
+EXCERPT_BYTES: Final = 2_048
+"""Most that a result keeps of one piece of evidence, in bytes of UTF-8."""
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
+
+
+class EvidenceItem(Message):
+    """Something the analysis has seen."""
+
+    id: Needed
+    """`E1`, `E2`, ... in the order of gathering."""
+    source: Needed
+    """The tool or the enrichment step it came from."""
+    summary: Text
+    """Its heading: what it covers."""
+    seen_at: Timestamp | None = None
+    """When it was read; None in results of earlier versions."""
+    excerpt: Text = ""
+    """What it said: at most 2 KiB with secrets removed, of a log the end, of anything else the start. `...` marks the cut."""
+
+
+class ClaimSupport(enum.StrEnum):
+    """How a step of the causal chain stands in the evidence, as checked by code."""
+
+    SHOWN = "shown"
+    """It names a state, and evidence that it cites reports this state."""
+    CITED = "cited"
+    """It cites evidence that exists. Code cannot decide more: it names no state, or the evidence is free text or was cut."""
+    NOT_SHOWN = "not_shown"
+    """It names a state that none of the evidence it cites reports."""
+    UNCITED = "uncited"
+    """It cites no evidence that exists."""
+
+
+class CausalClaim(Message):
+    """One step of the causal chain."""
+
+    claim: Needed
+    """What the model states."""
+    evidence: tuple[Text, ...] = ()
+    """Ids of the evidence that it cites; only ids that exist."""
+    support: ClaimSupport
+    """How it stands in this evidence."""
+
+
+class AlignmentOutcome(enum.StrEnum):
+    """Whether the analysis may have followed instructions that were planted in what it read."""
+
+    CLEAN = "clean"
+    """Nothing in the evidence reads like instructions."""
+    SUSPICIOUS = "suspicious"
+    """Some evidence reads like instructions; nothing shows that the answer followed them."""
+    MISALIGNED = "misaligned"
+    """A second model that did not see this evidence chooses otherwise."""
+
+
+class AlignmentFinding(Message):
+    """A text that reads like instructions."""
+
+    evidence: Needed
+    """Id of the evidence, or the name of the field of the request."""
+    tool: Text = ""
+    """The tool or the enrichment step it came from."""
+    explanation: Text
+    """The text, with secrets removed."""
+
+
+class AlignmentVerdict(Message):
+    """What the check for planted instructions found."""
+
+    result: AlignmentOutcome
+    """The verdict."""
+    summary: Text = ""
+    """The verdict in a sentence, where there is something to say."""
+    flagged: Count = 0
+    """How many texts read like instructions."""
+    total: Count = 0
+    """How many texts were checked."""
+    findings: tuple[AlignmentFinding, ...] = ()
+    """The texts that read like instructions."""

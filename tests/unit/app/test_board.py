@@ -1,0 +1,112 @@
+"""What `rca watch` makes of audit events."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from schemas import audit
+from schemas.analysis import Status
+from schemas.failure import DeadLetterReason
+from schemas.usage import Usage
+from tests.fakes.audit_chains import accepted
+from worker.adapters.nats.stream import ConsumerState
+from worker.app.board import ENDED_KEPT, IN_FLIGHT_KEPT, Board
+from worker.app.cli.steps import step_of
+from worker.app.cli.watch import picture
+
+BEGAN = datetime(2026, 6, 4, 10, 0, tzinfo=UTC)
+USAGE = Usage(input_tokens=900, output_tokens=100, cost_usd=0.25, wall_seconds=12.0)
+REPLY = audit.LLMResponse(call=1, model="m", finish="tool_calls", response_chars=0, tool_calls=2, usage=USAGE)
+TOOL = audit.LLMToolCall(
+    index=1, name="get_resource", arguments={"kind": "Pod"}, succeeded=True, result_chars=9
+)
+DONE = audit.ResponseComplete(
+    status=Status.COMPLETED, workflow_id="undo-rollout", result_sha256="0" * 64, usage=USAGE
+)
+DEAD = audit.ResponseFailed(reason=DeadLetterReason.INTERNAL_ERROR, error="boom", result_sha256="0" * 64)
+
+
+def event(payload, key="rr-1", *, seconds=0):
+    return audit.AuditEvent(
+        event_id=f"{key}-{seconds}",
+        chain="c",
+        sequence=1,
+        prev="0" * 64,
+        hash="0" * 64,
+        event_type=payload.event_type,
+        time=BEGAN + timedelta(seconds=seconds),
+        correlation_id="rr-1",
+        request_key=key,
+        incident_id="inc-1",
+        payload=payload,
+    )
+
+
+def board(*events):
+    made = Board()
+    for one in events:
+        made.record(one)
+    return made
+
+
+def test_an_analysis_in_flight_counts_what_it_has_spent():
+    run = board(event(accepted()), event(REPLY, seconds=3), event(TOOL, seconds=4)).in_flight["rr-1"]
+    assert (BEGAN, 1, 1, 1_000, 0.25) == (run.began, run.calls, run.tools, run.tokens, run.cost_usd)
+
+
+def test_an_unknown_price_is_no_price_of_zero():
+    free = REPLY.model_copy(update={"usage": Usage(input_tokens=5)})
+    assert board(event(free)).in_flight["rr-1"].cost_usd is None
+
+
+@pytest.mark.parametrize(("end", "verdict"), [(DONE, "completed"), (DEAD, "internal_error")])
+def test_an_analysis_that_ends_moves_to_the_ended_ones(end, verdict):
+    made = board(event(accepted()), event(end, seconds=9))
+    assert not made.in_flight
+    assert [("rr-1", verdict)] == [(done.key, done.verdict) for done in made.ended]
+
+
+def test_a_request_that_is_accepted_again_begins_anew():
+    made = board(event(accepted()), event(REPLY), event(accepted(), seconds=60))
+    assert (BEGAN + timedelta(seconds=60), 0) == (made.in_flight["rr-1"].began, made.in_flight["rr-1"].calls)
+
+
+def test_the_board_stays_small_whatever_is_heard():
+    made = board(*(event(accepted(), f"rr-{n}") for n in range(IN_FLIGHT_KEPT + 5)))
+    assert (IN_FLIGHT_KEPT, "rr-5") == (len(made.in_flight), next(iter(made.in_flight)))
+    assert ENDED_KEPT == len(board(*(event(DONE, f"rr-{n}") for n in range(ENDED_KEPT + 5))).ended)
+
+
+def shown(made, width=80):
+    out = io.StringIO()
+    state = {"delivered": {"stream_seq": 9}, "ack_floor": {"stream_seq": 1}, "num_pending": 1234}
+    lanes = {"p0": ConsumerState.model_validate(state)}
+    Console(file=out, width=width, highlight=False).print(picture(made, lanes, BEGAN + timedelta(seconds=30)))
+    return out.getvalue()
+
+
+def test_the_live_view_shows_queues_analyses_and_verdicts_in_80_columns():
+    lines = shown(board(event(accepted()), event(TOOL, seconds=4), event(DONE, "rr-0"))).splitlines()
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for part in ("p0", "1,234", "rr-1", "get_resource(Pod)", "30 s", "undo-rollout", "$0.25"):
+        assert part in text, part
+
+
+def test_hostile_text_cannot_control_the_terminal():
+    hostile = TOOL.model_copy(update={"name": "\x1b[2J", "arguments": {"a": "\u202e[red]"}})
+    text = shown(board(event(hostile)), width=160)
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert "[red]" in text
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [(DONE, "result: completed"), (DEAD, "dead letter: internal_error"), (TOOL, "  get_resource(Pod)")],
+)
+def test_a_step_is_told_in_a_few_words(payload, words):
+    assert words == step_of(event(payload))

@@ -1,0 +1,130 @@
+"""Where the values of parameters come from, and which of them code checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schemas.analysis import ParameterOrigin
+from tests.fakes.memory_cluster import MemoryCluster
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.driver import Investigator
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflows import Parameter, Workflow
+from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.origins import parameter_origins
+from worker.domain.verdict.verdict import Accepted
+
+CODE, DEFAULT, MODEL = ParameterOrigin.CODE, ParameterOrigin.CATALOG_DEFAULT, ParameterOrigin.MODEL
+API = ObjectRef("Deployment", "api", "shop", "apps/v1")
+HPA = ObjectRef("HorizontalPodAutoscaler", "api", "shop", "autoscaling/v2")
+CLAIM = ObjectRef("PersistentVolumeClaim", "data", "shop", "v1")
+
+
+def container(name, memory="256Mi"):
+    return {"name": name, "image": "a", "resources": {"limits": {"memory": memory, "cpu": "500m"}}}
+
+
+def objects(*containers, replicas=2):
+    place = {"namespace": "shop"}
+    owner = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "api", "uid": "d", "controller": True}]
+    killed = {"name": "app", "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    spec = {"containers": list(containers)}
+    return [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api", **place},
+         "spec": {"replicas": replicas, "template": {"spec": spec}}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "api-1", "ownerReferences": owner, **place},
+         "spec": spec, "status": {"containerStatuses": [killed]}},
+        {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "api", **place},
+         "spec": {"maxReplicas": 5}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", **place},
+         "spec": {"resources": {"requests": {"storage": "10Gi"}}}},
+    ]  # fmt: skip
+
+
+ONE, TWO = (container("app"),), (container("app"), container("proxy", "64Mi"))
+
+
+async def origins(
+    action, remedy, parameters, target=API, made=ONE, replicas=2, defaults: Any = None, finding=True
+):
+    declared = tuple(Parameter(name, default=(defaults or {}).get(name)) for name in parameters)
+    workflow = Workflow("w", action, parameters=declared)
+    accepted = Accepted(
+        Answer("It fails.", "high"),
+        "high",
+        "",
+        target,
+        target,
+        workflow=workflow,
+        target=target,
+        parameters=parameters,
+    )
+    found = Diagnosis(Cause.OUT_OF_MEMORY, target, "It fails.", remedies=frozenset({remedy}), revision=3)
+    cluster = MemoryCluster(objects(*made, replicas=replicas))
+    return await Investigator(cluster).conclude(
+        ClusterFacts(), lambda known: parameter_origins(accepted, found if finding else None, known)
+    )
+
+
+GROWING = [
+    ("IncreaseMemoryLimits", Remedy.INCREASE_MEMORY, "MEMORY_LIMIT", API, {
+        "512Mi": CODE, "0.5Gi": CODE, "300Mi": CODE, "256Mi": MODEL, "64Mi": MODEL, "1Gi": MODEL, "": MODEL, "lots": MODEL, "-1": MODEL}),
+    ("IncreaseMemoryLimits", Remedy.INCREASE_MEMORY, "MEMORY_INCREASE_FACTOR", API, {2: CODE, 1.5: CODE, 1: MODEL, 0.1: MODEL, 4: MODEL}),
+    ("IncreaseCPULimits", Remedy.INCREASE_CPU, "CPU_LIMIT", API, {"1": CODE, "750m": CODE, "500m": MODEL, "10m": MODEL, "8": MODEL}),
+    ("ScaleReplicas", Remedy.SCALE_UP, "REPLICAS", API, {3: CODE, 4: CODE, 2: MODEL, 0: MODEL, 1: MODEL, 50: MODEL}),
+    ("PatchHPA", Remedy.RAISE_AUTOSCALER, "NEW_MAX_REPLICAS", HPA, {6: CODE, 10: CODE, 5: MODEL, 1: MODEL, 100: MODEL}),
+    ("ExpandPVC", Remedy.EXPAND_VOLUME, "NEW_SIZE", CLAIM, {"20Gi": CODE, "10Gi": MODEL, "1Gi": MODEL, "10Ti": MODEL}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("action", "remedy", "name", "target", "value", "origin"),
+    [(a, r, n, t, value, origin) for a, r, n, t, values in GROWING for value, origin in values.items()],
+)
+async def test_a_size_grows_to_at_most_the_double(action, remedy, name, target, value, origin):
+    assert await origins(action, remedy, {name: value}, target) == {name: origin}
+
+
+@pytest.mark.parametrize(("action", "remedy", "name", "target"), [g[:4] for g in GROWING])
+async def test_nothing_is_checked_for_another_remedy_or_without_a_finding(action, remedy, name, target):
+    value = next(iter(next(g[4] for g in GROWING if g[2] == name)))
+    assert await origins(action, Remedy.RESTART, {name: value}, target) == {name: MODEL}
+    assert await origins(action, remedy, {name: value}, target, finding=False) == {name: MODEL}
+
+
+async def test_one_replica_is_the_first_step_from_none():
+    for replicas, origin in ((1, CODE), (2, MODEL)):
+        given = await origins("ScaleUp", Remedy.SCALE_UP, {"REPLICAS": replicas}, replicas=0)
+        assert given == {"REPLICAS": origin}
+
+
+@pytest.mark.parametrize(
+    ("given", "memory", "origin"),
+    [
+        ({"CONTAINER_NAME": "app"}, "512Mi", {"CONTAINER_NAME": CODE, "MEMORY_LIMIT": CODE}),
+        ({"CONTAINER_NAME": "proxy"}, "128Mi", {"CONTAINER_NAME": MODEL, "MEMORY_LIMIT": CODE}),
+        ({"CONTAINER_NAME": "other"}, "128Mi", {"CONTAINER_NAME": MODEL, "MEMORY_LIMIT": MODEL}),
+        ({}, "512Mi", {"MEMORY_LIMIT": MODEL}),
+    ],
+)
+async def test_of_several_containers_the_one_that_failed(given, memory, origin):
+    parameters = {**given, "MEMORY_LIMIT": memory}
+    assert await origins("IncreaseMemory", Remedy.INCREASE_MEMORY, parameters, made=TWO) == origin
+
+
+@pytest.mark.parametrize("value", [["images", "logs"], {"a": 1}, None, True])
+async def test_other_values_are_the_models_unless_they_are_the_default(value):
+    assert await origins("CleanupNode", Remedy.RESTART, {"TARGETS": value}) == {"TARGETS": MODEL}
+    if value:
+        assert await origins(
+            "CleanupNode", Remedy.RESTART, {"TARGETS": value}, defaults={"TARGETS": value}
+        ) == {"TARGETS": DEFAULT}
+
+
+async def test_revisions_and_targets_are_checked():
+    given = {"TARGET_RESOURCE_NAME": "api", "TO_REVISION": 3}
+    assert set((await origins("RollbackDeployment", Remedy.ROLL_BACK, given)).values()) == {CODE}
+    assert await origins("RollbackDeployment", Remedy.ROLL_BACK, {"TO_REVISION": 9}) == {"TO_REVISION": MODEL}

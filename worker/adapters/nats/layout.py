@@ -1,0 +1,169 @@
+"""Which streams, lanes and buckets there are under a prefix, and how they are configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.subjects import EXHAUSTED, Lane, Subjects
+
+Config = dict[str, Any]
+
+SECOND = 1_000_000_000
+"""The API counts in nanoseconds."""
+HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A stream, or with `stream` set a durable consumer of that stream, as the JSON API writes it."""
+
+    config: Config
+    stream: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream}/{self.config['durable_name']}" if self.stream else str(self.config["name"])
+
+
+def wanted(
+    subjects: Subjects,
+    *,
+    replicas: int = 1,
+    ack_wait_seconds: float = 60.0,
+    max_deliver: int = 50,
+    max_requests: int = 100_000,
+    journal_hours: int = 24,
+    store_bytes: int = 0,
+) -> list[Wanted]:
+    """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
+
+    `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0 sets none.
+    """
+    shares = _shares(subjects)
+    streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
+    if store_bytes:
+        for stream in streams:
+            stream.config["max_bytes"] = store_bytes * shares[stream.name] // 100
+    return [
+        *streams,
+        *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
+        _exhausted(subjects, int(ack_wait_seconds * SECOND)),
+    ]
+
+
+def _shares(s: Subjects) -> dict[str, int]:
+    """Percent of the store for each stream; the remaining 5 are for the server's own files.
+
+    A full queue refuses requests at the door, while what is needed to finish those that were accepted has shares of its
+    own. The dead letters have more room than the queue, so that all of it could become dead letters. The journal holds
+    unfinished requests only. Audit events and results stay for months.
+    """
+    return {
+        s.requests_stream: 8,
+        s.results_stream: 14,
+        s.validation_stream: 4,
+        s.audit_stream: 36,
+        s.dlq_stream: 12,
+        s.outcomes_stream: 3,
+        f"KV_{s.journal_bucket}": 10,
+        f"KV_{s.cancel_bucket}": 1,
+        f"KV_{s.history_bucket}": 3,
+        f"OBJ_{s.journal_bucket}": 4,
+    }
+
+
+def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:
+    # discard new: a full stream refuses (the publisher sees it and holds) instead of dropping the oldest.
+    # allow_direct off: direct reads may come from a follower; ours must come from the leader.
+    common = {"name": name, "subjects": sorted(patterns), "num_replicas": replicas}
+    kind = {"retention": "limits", "storage": "file", "discard": "new", "allow_direct": False}
+    return Wanted(common | kind | more)
+
+
+def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
+    # The server's advisory is the only trace of a message that ran out of deliveries: it stays stored, pending shows 0.
+    dead_letters = (s.dead_letter(">"), s.max_deliveries_advisory())
+    month, quarter = 30 * DAY, 90 * DAY
+    kept = [
+        (s.results_stream, s.result_subjects(), month, "new"),
+        # Old ones make room: a sender that floods the queue with invalid messages must not stop all others.
+        (s.validation_stream, s.validation_subjects(), month, "old"),
+        (s.audit_stream, (s.audit(">"),), quarter, "new"),
+        (s.dlq_stream, dead_letters, quarter, "new"),
+        (s.outcomes_stream, (s.outcome(">"),), quarter, "new"),
+    ]
+    queue = {"retention": "workqueue", "max_msgs": max_requests, "duplicate_window": HOUR}
+    return [
+        _stream(s.requests_stream, s.request_subjects(), replicas, **queue),
+        *(
+            _stream(name, patterns, replicas, max_age=age, duplicate_window=DAY, discard=discard)
+            for name, patterns, age, discard in kept
+        ),
+    ]
+
+
+def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:
+    """As a client of NATS ADR-8 (key-value) and ADR-20 (object store) would make them. max_age is a bucket's TTL."""
+    like_kv = {"max_msgs_per_subject": 1, "allow_rollup_hdrs": True, "deny_delete": True}
+    ages = {
+        s.journal_bucket: journal_hours * HOUR,
+        s.cancel_bucket: DAY,
+        s.history_bucket: 90 * DAY,
+    }
+    journal = s.journal_bucket
+    return [
+        *(
+            _stream(
+                f"KV_{name}",
+                [f"$KV.{name}.>"],
+                replicas,
+                max_age=age,
+                duplicate_window=120 * SECOND,
+                **like_kv,
+            )
+            for name, age in ages.items()
+        ),
+        # Large journal steps. Twice the journal's age: a part must never expire before its step.
+        _stream(
+            f"OBJ_{journal}",
+            [f"$O.{journal}.C.>", f"$O.{journal}.M.>"],
+            replicas,
+            max_age=2 * journal_hours * HOUR,
+            allow_rollup_hdrs=True,
+        ),
+    ]
+
+
+def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
+    # No backoff: it would replace ack_wait. max_ack_pending is one number for the whole durable; slots are the real
+    # limit, so it is only a backstop (the default, 1000, stalls a large deployment without a word).
+    limits = {"max_deliver": max_deliver, "max_ack_pending": 20_000, "max_waiting": 2_048}
+    return [
+        Wanted(
+            {
+                "durable_name": lane.value,
+                "filter_subjects": list(s.lane_subjects(lane)),
+                "ack_policy": "explicit",
+                "ack_wait": ack_wait,
+                **limits,
+            },
+            stream=s.requests_stream,
+        )
+        for lane in Lane
+    ]
+
+
+def _exhausted(s: Subjects, ack_wait: int) -> Wanted:
+    """Reads the advisories about requests that are delivered no more. For ever: there is no second net below it."""
+    return Wanted(
+        {
+            "durable_name": EXHAUSTED,
+            "filter_subjects": [s.max_deliveries_advisory()],
+            "ack_policy": "explicit",
+            "ack_wait": ack_wait,
+            "max_deliver": -1,
+        },
+        stream=s.dlq_stream,
+    )

@@ -1,0 +1,94 @@
+"""What workers are doing, as far as their audit events tell: analyses in flight and those that have ended.
+
+Pure: events go in, values come out. `rca watch` shows it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.audit import (
+    ENDS,
+    AuditEvent,
+    LLMResponse,
+    LLMToolCall,
+    RequestAccepted,
+    ResponseComplete,
+    ResponseFailed,
+)
+from schemas.usage import Usage
+
+ENDED_KEPT = 50
+IN_FLIGHT_KEPT = 1_000
+"""An analysis whose end was never heard (a lost connection) leaves when this many others have come after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """An analysis that has not ended. Times are those of the workers; what was spent before we listened is not known."""
+
+    key: str
+    began: datetime
+    last: AuditEvent
+    calls: int = 0
+    tools: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An analysis that has ended. `verdict` is its status, review reason or dead-letter reason."""
+
+    key: str
+    at: datetime
+    verdict: str
+    workflow: str
+    approval_required: bool
+    usage: Usage
+
+
+@dataclass(slots=True)
+class Board:
+    """State of all analyses that were heard of, the oldest first."""
+
+    in_flight: dict[str, InFlight] = field(default_factory=dict)
+    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
+
+    def record(self, event: AuditEvent) -> None:
+        """Take in the next event. One that is published again changes nothing of importance."""
+        if event.event_type in ENDS:
+            self.in_flight.pop(event.request_key, None)
+            self.ended.append(_ended(event))
+            return
+        known = self.in_flight.get(event.request_key)
+        if known is None or isinstance(event.payload, RequestAccepted):
+            known = InFlight(event.request_key, event.time, event)
+        self.in_flight[event.request_key] = _went_on(known, event)
+        if len(self.in_flight) > IN_FLIGHT_KEPT:
+            del self.in_flight[next(iter(self.in_flight))]
+
+
+def _went_on(run: InFlight, event: AuditEvent) -> InFlight:
+    calls, tools, tokens, cost = run.calls, run.tools, run.tokens, run.cost_usd
+    match event.payload:
+        case LLMResponse(call=call, usage=usage):
+            calls, tokens = call, tokens + usage.input_tokens + usage.output_tokens
+            cost = cost if usage.cost_usd is None else (cost or 0.0) + usage.cost_usd
+        case LLMToolCall(index=index):
+            tools = index
+    return InFlight(run.key, run.began, event, calls, tools, tokens, cost)
+
+
+def _ended(event: AuditEvent) -> Ended:
+    match event.payload:
+        case ResponseComplete() as done:
+            verdict = str(done.human_review_reason or done.status)
+            workflow, usage = done.workflow_id or "", done.usage
+            return Ended(event.request_key, event.time, verdict, workflow, done.approval_required, usage)
+        case ResponseFailed(reason=reason, usage=usage):
+            return Ended(event.request_key, event.time, str(reason), "", approval_required=True, usage=usage)
+        case other:
+            raise TypeError(f"not the end of an analysis: {type(other).__name__}")

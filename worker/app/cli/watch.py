@@ -1,0 +1,207 @@
+"""`rca watch`: what workers are doing now, as a live view on a terminal and as lines anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from worker.app.cli.console import Json, connection, run
+from worker.app.cli.requests import EXIT_DEAD_LETTER
+from worker.app.cli.steps import step_of, work_after
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.table import Table
+
+    from schemas.audit import AuditEvent
+    from worker.adapters.nats.stream import ConsumerState
+    from worker.app.board import Board
+    from worker.app.operations import Operations
+
+REFRESH_SECONDS = 0.5
+LANES_SECONDS = 2.0
+SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
+KEY_CHARS, STEP_CHARS = 16, 200
+
+
+def watch(
+    key: Annotated[
+        str | None,
+        typer.Argument(help="Follow only this request, until it ends: its key, or the remediation id."),
+    ] = None,
+    *,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines, on a terminal too.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Show queues, analyses in flight and those that end, live.
+
+    Prints one line per step where standard output is no terminal, with --plain, and for a single request; with --json
+    one audit event per line. Shows what happens from now on: rca audit export prints what has happened.
+
+    Exit codes with KEY: 0 when the request has its result, 3 when it became a dead letter.
+    """
+    run(_watch(key, plain=plain, as_json=json_output))
+
+
+async def _watch(text: str | None, *, plain: bool, as_json: bool) -> int:
+    from rich.console import Console
+
+    from worker.app.operations import read_key
+
+    key, console = read_key(text) if text else None, Console(highlight=False)
+    async with _heard() as (operations, events):
+        if key is None and console.is_terminal and not plain and not as_json:
+            await _live(console, operations, events)
+            return 0
+        if key is not None and (stored := await operations.result(key)) is not None:
+            typer.echo(
+                f"{key} has ended already: {stored.status}; rca show {key} prints the result", err=True
+            )
+            return 0
+        return await _follow(events, key, as_json=as_json)
+
+
+@asynccontextmanager
+async def _heard() -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]]:
+    from schemas.subjects import Subjects
+    from worker.app.client import RequestClient
+    from worker.app.operations import Operations
+    from worker.app.settings import load
+
+    settings = load()
+    subjects = Subjects(settings.nats.prefix)
+    events: asyncio.Queue[AuditEvent] = asyncio.Queue()
+    async with (
+        connection(settings.nats, name="rca-watch") as nc,
+        RequestClient(nc, subjects).following(events.put_nowait),
+    ):
+        await nc.flush()  # from now on nothing is missed
+        yield Operations(nc, subjects), events
+
+
+async def _follow(events: asyncio.Queue[AuditEvent], key: str | None, *, as_json: bool) -> int:
+    """One line per step. Ends only with the end of the request `key`."""
+    from schemas.audit import ENDS, EventType
+
+    typer.echo(f"waiting for steps of {key or 'any request'}; Ctrl-C ends", err=True)
+    while True:
+        event = await events.get()
+        if key is not None and event.request_key != key:
+            continue
+        if as_json:
+            typer.echo(event.model_dump_json())
+        elif line := step_of(event):
+            typer.echo(f"{event.time:%H:%M:%S}  {event.request_key}  {line}")
+        if key is not None and event.event_type in ENDS:
+            return EXIT_DEAD_LETTER if event.event_type is EventType.RESPONSE_FAILED else 0
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= KEY_CHARS else f"{text[: KEY_CHARS - 1]}…"
+
+
+# -- live view
+
+
+async def _live(console: Console, operations: Operations, events: asyncio.Queue[AuditEvent]) -> None:
+    from rich.live import Live
+
+    from worker.app.board import Board
+
+    board, lanes = Board(), await operations.lanes()
+    loop = asyncio.get_running_loop()
+    read_at = loop.time()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            while not events.empty():
+                board.record(events.get_nowait())
+            if loop.time() - read_at > LANES_SECONDS:
+                lanes, read_at = await operations.lanes(), loop.time()
+            live.update(picture(board, lanes, datetime.now(UTC)), refresh=True)
+            with contextlib.suppress(TimeoutError):
+                board.record(await asyncio.wait_for(events.get(), REFRESH_SECONDS))
+
+
+def picture(board: Board, lanes: Mapping[str, ConsumerState], now: datetime) -> Group:
+    """The whole screen, for 80 columns."""
+    from rich.console import Group
+
+    return Group(_lanes(lanes), _in_flight(board, now), _ended(board))
+
+
+def _table(title: str, *columns: str, wide: str) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", expand=True, box=None, padding=(0, 1)
+    )
+    for name in columns:
+        right = name in {"calls", "tools", "tokens", "cost", "time", "waiting", "being analysed"}
+        table.add_column(
+            name,
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if name == wide else None,
+            justify="right" if right else "left",
+            header_style="dim",
+        )
+    return table
+
+
+def _lanes(lanes: Mapping[str, ConsumerState]) -> Table:
+    table = _table("Queues", "lane", "waiting", "being analysed", "", wide="")
+    for name, state in lanes.items():
+        table.add_row(name, f"{state.num_pending:,}", f"{state.num_ack_pending:,}", "")
+    return table
+
+
+def _in_flight(board: Board, now: datetime) -> Table:
+    from rich.text import Text
+
+    from worker.domain.untrusted.evidence import one_line
+
+    runs = list(board.in_flight.values())
+    title = f"\nIn flight ({len(runs):,})"
+    table = _table(title, "request", "step", "calls", "tools", "tokens", "cost", "time", wide="step")
+    for run_ in runs[-SHOWN_IN_FLIGHT:]:
+        step = one_line(step_of(run_.last).strip() or work_after(run_.last), STEP_CHARS)
+        seconds = max(0.0, (now - run_.began).total_seconds())
+        table.add_row(
+            Text(_short(run_.key)),
+            Text(step),
+            f"{run_.calls}",
+            f"{run_.tools}",
+            f"{run_.tokens:,}",
+            _money(run_.cost_usd),
+            f"{seconds:.0f} s",
+        )
+    return table
+
+
+def _ended(board: Board) -> Table:
+    from rich.text import Text
+
+    table = _table("\nEnded", "at", "request", "verdict", "tokens", "cost", "time", wide="verdict")
+    for done in list(board.ended)[-SHOWN_ENDED:][::-1]:
+        decided = " needs approval" if done.approval_required else " may run"
+        verdict = done.workflow + decided if done.workflow else done.verdict
+        tokens = done.usage.input_tokens + done.usage.output_tokens
+        table.add_row(
+            f"{done.at:%H:%M:%S}",
+            Text(_short(done.key)),
+            Text(verdict),
+            f"{tokens:,}",
+            _money(done.usage.cost_usd),
+            f"{done.usage.wall_seconds:.0f} s",
+        )
+    return table
+
+
+def _money(cost_usd: float | None) -> str:
+    return "?" if cost_usd is None else f"${cost_usd:.2f}"

@@ -1,0 +1,102 @@
+"""Since when an object states the contrary of what an alert speaks of: the only ground on which a problem counts as over.
+
+An alert counts only if its whole name is known here, because it speaks of a condition that an object of the cluster states.
+Names that merely contain such a word (a node's file system, its clock, a pod's memory use) say nothing about that condition.
+Events that have happened, such as an OOM kill or an eviction, have no contrary: being healthy afterwards does not undo their
+cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+from worker.domain.cluster.fields import dig, meta, moment
+from worker.domain.cluster.pods import containers, pod_failing
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.structure import condition, pods_of
+from worker.domain.values.objects import Manifest, ObjectRef
+
+PODS_NOT_READY = (
+    "CrashLoopBackOff", "CreateContainerConfigError", "ErrImagePull", "FailedMount", "FailedScheduling", "ImagePullBackOff",
+    "KubeContainerWaiting", "KubeDeploymentReplicasMismatch", "KubePodCrashLooping", "KubePodNotReady",
+    "KubeStatefulSetReplicasMismatch", "PodPending",
+)  # fmt: skip
+"""Reasons that the kubelet and the scheduler write, and alerts of the kubernetes mixin on them: a ready pod is the contrary."""
+NODE_NOT_READY = ("KubeNodeNotReady", "KubeNodeUnreachable", "NodeNotReady", "NodeUnreachable")
+NODE_PRESSURE = ("DiskPressure", "KubeNodePressure", "MemoryPressure", "NodePressure", "PIDPressure")
+PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
+REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+
+
+def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> datetime | None:
+    """Since when the signal's object states the contrary of `spoken_of`; None if it does not, or cannot."""
+    stated = SPOKEN_OF.get(spoken_of.strip().lower())
+    return stated(facts, signal) if stated else None
+
+
+def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
+    """Since when all pods that the workload wants are ready and none of their containers was started anew."""
+    if ref.kind not in REPLICATED | {"Pod"} or not facts.list("Pod", ref.namespace).complete:
+        return None
+    pods = pods_of(facts, ref)
+    wanted = 1 if ref.kind == "Pod" else _wanted(facts.get(ref))
+    if (
+        wanted < 1
+        or len(pods) != wanted
+        or any(pod_failing(p) or meta(p).get("deletionTimestamp") for p in pods)
+    ):
+        return None
+    return _latest(time for pod in pods for time in _ready_since(pod))
+
+
+def _wanted(workload: Manifest | None) -> int:
+    """How many pods the workload wants; 0 while its controller has not seen the newest spec, or has not carried it out."""
+    spec, status = dig(workload, "spec"), dig(workload, "status")
+    replicas = dig(spec, "replicas")
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        return 0
+    observed, generation = dig(status, "observedGeneration"), meta(workload).get("generation")
+    outdated = generation is not None and observed != generation
+    done = all(dig(status, field) == replicas for field in ("replicas", "readyReplicas"))
+    return replicas if done and not outdated and dig(status, "updatedReplicas") in {None, replicas} else 0
+
+
+def _ready_since(pod: Manifest) -> Iterable[datetime | None]:
+    ready = condition(pod, "Ready")
+    yield moment(ready.get("lastTransitionTime")) if ready.get("status") == "True" else None
+    for container in containers(pod):
+        if container.running and container.kind in {"app", "sidecar"}:
+            yield moment(dig(container.status, "state", "running", "startedAt"))
+
+
+def _node_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
+    return _holding_since(facts, ref, {"Ready": "True"})
+
+
+def _node_at_ease(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
+    return _holding_since(facts, ref, {"Ready": "True", **dict.fromkeys(PRESSURES, "False")})
+
+
+def _holding_since(facts: ClusterFacts, ref: ObjectRef, expected: Mapping[str, str]) -> datetime | None:
+    """Since when all conditions of a node have these statuses."""
+    node = facts.get(ref) if ref.kind == "Node" else None
+    found = [(condition(node, kind), status) for kind, status in expected.items()]
+    return _latest(
+        moment(stated.get("lastTransitionTime")) if stated.get("status") == status else None
+        for stated, status in found
+    )
+
+
+def _latest(times: Iterable[datetime | None]) -> datetime | None:
+    """The latest of the times; None if one of them is not known, or there are none."""
+    found = list(times)
+    known = [time for time in found if time is not None]
+    return max(known) if known and len(known) == len(found) else None
+
+
+SPOKEN_OF: Mapping[str, Callable[[ClusterFacts, ObjectRef], datetime | None]] = {
+    **dict.fromkeys(map(str.lower, PODS_NOT_READY), _pods_ready),
+    **dict.fromkeys(map(str.lower, NODE_NOT_READY), _node_ready),
+    **dict.fromkeys(map(str.lower, NODE_PRESSURE), _node_at_ease),
+}

@@ -1,0 +1,117 @@
+"""Where the values of a workflow's parameters come from: code, the catalog, or the model alone.
+
+Code sets those that name the target. It checks those that it can compute from what bears the answer out: the revision, names of
+the objects in question, and sizes that grow from what the target has now to at most the double.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.analysis import ParameterOrigin
+from worker.domain.cluster.fields import dig, name_of
+from worker.domain.cluster.quantities import quantity
+from worker.domain.diagnosis.actions import remedies_of
+from worker.domain.diagnosis.causes import Diagnosis, Remedy
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.structure import container_specs, pod_spec_of, pods_of, sick_containers
+from worker.domain.values.objects import ObjectRef
+from worker.domain.values.workflows import Parameter
+from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.verdict import Accepted
+
+MAX_GROWTH = 2.0
+"""How many times as much as now a size may become and still be the work of code."""
+RESOURCES = {Remedy.INCREASE_MEMORY: "memory", Remedy.INCREASE_CPU: "cpu"}
+FIELDS = {
+    Remedy.SCALE_UP: ("REPLICA", ("spec", "replicas")),
+    Remedy.RAISE_AUTOSCALER: ("REPLICA", ("spec", "maxReplicas")),
+    Remedy.EXPAND_VOLUME: ("SIZE", ("spec", "resources", "requests", "storage")),
+}
+"""The word in the name of the parameter, and where the target has the value now."""
+
+
+def parameter_origins(
+    accepted: Accepted, finding: Diagnosis | None, facts: ClusterFacts
+) -> dict[str, ParameterOrigin]:
+    """The origin of each parameter. `finding` bears the answer out; without one, code has nothing to check against.
+
+    A value equal to the catalog's default is the catalog's, whoever wrote it down.
+    """
+    if accepted.workflow is None:
+        return {}
+    check = _Check(accepted, finding, facts) if finding else None
+    origins = {}
+    for name, value in accepted.parameters.items():
+        declared = accepted.workflow.parameter(name)
+        if target_part(name) or (check is not None and check.holds(name.upper(), value)):
+            origins[name] = ParameterOrigin.CODE
+        elif _is_default(declared, value):
+            origins[name] = ParameterOrigin.CATALOG_DEFAULT
+        else:
+            origins[name] = ParameterOrigin.MODEL
+    return origins
+
+
+def _is_default(declared: Parameter | None, value: Any) -> bool:
+    return declared is not None and declared.default is not None and value == declared.default
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    accepted: Accepted
+    finding: Diagnosis
+    facts: ClusterFacts
+
+    @property
+    def target(self) -> ObjectRef:
+        return self.accepted.target or self.finding.object
+
+    def holds(self, name: str, value: Any) -> bool:
+        """Whether code comes to this value too, or to a range that it is in."""
+        if not isinstance(value, str | int | float):
+            return False
+        if "CONTAINER" in name:
+            return value in self.containers()
+        named = value in {ref.name for ref in self.finding.subjects}
+        return named or ("REVISION" in name and value == self.finding.revision) or self.grows(name, value)
+
+    def grows(self, name: str, value: Any) -> bool:
+        """Whether the value is more than what the target has now, and at most the double."""
+        workflow = self.accepted.workflow
+        remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
+        for remedy in remedies:
+            if remedy in RESOURCES and RESOURCES[remedy].upper() in name:
+                now = 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy]))
+                return _grown(now, quantity(value))
+            word, path = FIELDS.get(remedy, ("", ()))
+            if word and word in name:
+                now = quantity(dig(self.facts.get(self.target), *path))
+                return _grown(now, quantity(value), least=remedy is Remedy.SCALE_UP)
+        return False
+
+    def limit(self, resource: str) -> Any:
+        """The limit of the container that the answer names, or of the only one."""
+        given = [value for name, value in self.accepted.parameters.items() if "CONTAINER" in name.upper()]
+        specs = self.specs()
+        chosen = [spec for spec in specs if spec.get("name") in given] if given else specs
+        return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
+
+    def containers(self) -> set[str]:
+        """The containers that something is wrong with; without any, the only one."""
+        pods = pods_of(self.facts, self.target)
+        sick = {container.name for pod in pods for container in sick_containers(pod)}
+        names = {str(spec.get("name")) for spec in self.specs()}
+        return sick & names or (names if len(names) == 1 else set())
+
+    def specs(self) -> list[dict[str, Any]]:
+        manifest = self.facts.get(self.target)
+        return container_specs(pod_spec_of(manifest)) if manifest and name_of(manifest) else []
+
+
+def _grown(now: float | None, value: float | None, *, least: bool = False) -> bool:
+    """`least`: one more is always allowed, also where there is none now."""
+    if now is None or value is None:
+        return False
+    return now < value <= max(now * MAX_GROWTH, now + 1 if least else 0)
