@@ -13,7 +13,6 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from schemas.analysis import AnalysisResult
 from schemas.subjects import Subjects
 from worker.domain.journal.steps import FAILED
 from worker.domain.values.step_kinds import BEGIN, END, LLM
@@ -69,12 +68,6 @@ async def stream_messages(nc: Client, stream: str, subject: str = ">") -> AsyncI
         await subscription.unsubscribe()
 
 
-async def stored_results(nc: Client, subjects: Subjects) -> list[AnalysisResult]:
-    """All results."""
-    found = stream_messages(nc, subjects.results_stream)
-    return [AnalysisResult.model_validate_json(message.data) async for message in found]
-
-
 async def subject_counts(nc: Client, stream: str) -> Counter[str]:
     """Messages per subject of a stream."""
     counts: Counter[str] = Counter()
@@ -109,16 +102,9 @@ class Account:
     dead: int = 0
     dead_letters: list[str] = field(default_factory=list)
     """Reason and remediation id of each."""
-    repaid: list[str] = field(default_factory=list)
-    """Key and number of each reply that was paid for again though it was in the journal."""
+    journaled_paid_again: int = 0
     outstanding_paid_again: int = 0
     unexplained: list[str] = field(default_factory=list)
-    """Keys with more repeated calls than runs that were interrupted."""
-
-    @property
-    def journaled_paid_again(self) -> int:
-        """Calls whose reply was in the journal."""
-        return len(self.repaid)
 
     @property
     def clean_results(self) -> bool:
@@ -171,11 +157,11 @@ def _add_payments(account: Account, calls: list[Call], journal: dict[str, list[J
         repeats[key] += len(times) - 1
         stored = [s.at for s in journal.get(key, ()) if s.kind == LLM]
         if step < len(stored):
-            account.repaid += [f"{key}:{step}" for at in times if at > stored[step]]
+            account.journaled_paid_again += sum(at > stored[step] for at in times)
     account.outstanding_paid_again = sum(repeats.values())
     for key, count in repeats.items():
         if count > interrupted(journal.get(key, ())):
-            account.unexplained.append(f"{key}:{count}>{interrupted(journal.get(key, ()))}")
+            account.unexplained.append(key)
 
 
 def interrupted(steps: Iterable[JournalStep]) -> int:

@@ -23,7 +23,8 @@ from tests.drills.accounts import Account, Call, read_ledger, take_account, unti
 from tests.drills.model import Plan, as_json
 from tests.drills.workers import Worker
 from tests.nats_servers import connect
-from worker.adapters.nats.provision import provision, wanted
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.sandbox.cluster_faults import Fault
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
@@ -119,12 +120,11 @@ class Stage:
         ):
             assert response.status == 200
 
-    def worker(self, *command: str, **env: str) -> Worker:
-        """Another worker, not started yet, by default by its usual command. Settings go over those of the stage."""
+    def worker(self, **env: str) -> Worker:
+        """Another worker, not started yet. Settings go over those of the stage."""
         name = f"w{len(self.workers)}"
         base_url = f"{self.ground.model_url}/{self.name}/{name}/v1"
         made = Worker(name, {**self.env, "RCA_LLM__BASE_URL": base_url, **env}, self.servers[0].directory)
-        made.command = command or made.command
         self.workers.append(made)
         return made
 
