@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field, StringConstraints
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.fields import MAX_ITEMS, AtMost, Flag, Fraction, Message, ShortText, accepted_names
+from schemas.fields import MAX_ITEMS, AtMost, Flag, Fraction, Message, ShortText, Unused, accepted_names
 
 LabelName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=128)]
 
@@ -126,8 +126,10 @@ DETECTED_LABELS: Final = tuple(name for name in DetectedLabels.model_fields if n
 class EnrichmentResults(TwoSpellings):
     """What the sender found out before. The worker gathers its own facts as well."""
 
-    kubernetes_context: dict[str, Any] | None = Field(default=None, **_both("kubernetes_context"))
-    """Facts about the resource, free in form."""
+    kubernetes_context: Annotated[dict[str, Any] | None, Unused()] = Field(
+        default=None, **_both("kubernetes_context")
+    )
+    """Facts about the resource, free in form. Not used, and listed as ignored: the worker reads the cluster itself."""
     detected_labels: DetectedLabels | None = Field(default=None, **_both("detected_labels"))
     """Cluster characteristics; absent when nothing was detected."""
     custom_labels: Annotated[

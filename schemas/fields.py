@@ -199,6 +199,11 @@ class AtMost:
         return described | {"maxItems" if described["type"] == "array" else "maxProperties": self.limit}
 
 
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Marks a field that is read by nobody: `ignored_fields` lists it where a sender gives it."""
+
+
 def accepted_names(name: str, field: FieldInfo) -> tuple[str, ...]:
     """Every spelling of a field that is read."""
     alias = field.validation_alias
@@ -226,10 +231,14 @@ def member(path: str, key: str | int) -> str:
     return f"{path}[{json.dumps(key[:KEY_CHARS])}{'' if len(key) <= KEY_CHARS else '...'}]"
 
 
+def _is_unused(field: FieldInfo) -> bool:
+    return any(isinstance(mark, Unused) for mark in field.metadata)
+
+
 def ignored_fields(model: type[Message], data: Any, path: str = "") -> Iterator[str]:
     """Paths in `data` (decoded JSON) that `model` does not read, in the order of the message.
 
-    A whole unknown subtree is one path; members of open maps such as `signal_labels` are never ignored.
+    A whole unknown or unused subtree is one path; members of open maps such as `signal_labels` are never ignored.
     """
     if not isinstance(data, Mapping):
         return
@@ -238,7 +247,7 @@ def ignored_fields(model: type[Message], data: Any, path: str = "") -> Iterator[
     }
     for key, value in data.items():
         where = member(path, key)
-        if key not in known:
+        if key not in known or (value is not None and _is_unused(known[key])):
             yield where
             continue
         for inner in _models_in(known[key].annotation):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, StringConstraints, ValidationInfo, WithJsonSchema
-from pydantic.functional_validators import BeforeValidator, field_validator
+from pydantic.functional_validators import BeforeValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import EnrichmentResults
@@ -91,20 +92,33 @@ def _not_a_recovery(value: Any) -> Any:
     return value
 
 
-def _sender_may_omit_received_time(schema: dict[str, Any]) -> None:
-    schema["required"].remove("received_time")
+def _as_senders_write_it(schema: dict[str, Any]) -> None:
+    """Without `received_time`, and with `signal_name` in place of `signal_type`."""
+    for name in ("received_time", "signal_type"):
+        schema["required"].remove(name)
+    schema["anyOf"] = [{"properties": {name: {}}, "required": [name]} for name in SIGNAL_NAMES]
+    about = {
+        "description": "The name that newer versions of Kubernaut use for `signal_type`. One of the two is required."
+    }
+    schema["properties"]["signal_name"] = schema["properties"]["signal_type"] | about
+
+
+SIGNAL_NAMES: Final = ("signal_type", "signal_name")
+"""Both names of the same field, ours first."""
 
 
 class Signal(Message):
     """What incidents and recoveries have in common: the signal, its resource, and the business context."""
 
-    model_config = ConfigDict(json_schema_extra=_sender_may_omit_received_time)
+    model_config = ConfigDict(json_schema_extra=_as_senders_write_it)
 
     incident_id: Id
     """Id of the incident at the sender."""
     remediation_id: Id
     """Id of the remediation request: the key of the result and the correlation id of the audit trail."""
-    signal_type: Annotated[NonBlank, StringConstraints(max_length=256)]
+    signal_type: Annotated[NonBlank, StringConstraints(max_length=256)] = Field(
+        validation_alias=AliasChoices(*SIGNAL_NAMES)
+    )
     """What was signalled. Free text, often the name of an alert, and not always right."""
     severity: SeverityWord
     """How bad the sender thinks it is."""
@@ -172,6 +186,17 @@ class Signal(Message):
     )
     failed_action: Annotated[None, Removed("previous_execution")] = Field(default=None, exclude=True)
     failure_context: Annotated[None, Removed("error_message")] = Field(default=None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_signal(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            named = [data[name] for name in SIGNAL_NAMES if data.get(name) is not None]
+            if len(named) == 2 and named[0] != named[1]:
+                raise PydanticCustomError(
+                    "spelt_twice", "only one of {keys}", {"keys": " and ".join(SIGNAL_NAMES)}
+                )
+        return data
 
     @field_validator("resource_name", mode="after")
     @classmethod

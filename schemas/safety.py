@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from schemas.fields import MAX_ITEMS, AtMost, Count, Flag, LongText, Message, Removed, Word
+from schemas.fields import MAX_ITEMS, AtMost, Count, Flag, LongText, Message, Removed, Unused, Word
 from schemas.taxonomy import PriorityWord
 
 Words = Annotated[tuple[Word, ...], AtMost(MAX_ITEMS)]
@@ -92,13 +92,13 @@ class SafetyContext(Message):
     """An open value such as `high`."""
     user_impact: Word = ""
     """An open value such as `critical`."""
-    alert: dict[str, Any] | None = None
+    alert: Annotated[dict[str, Any] | None, Unused()] = None
     """The alert as the sender saw it. Not used: the signal fields of the request count."""
-    kubernetes: dict[str, Any] | None = None
+    kubernetes: Annotated[dict[str, Any] | None, Unused()] = None
     """Cluster facts as the sender saw them. Not used: the worker reads the cluster itself."""
-    monitoring: dict[str, Any] | None = None
+    monitoring: Annotated[dict[str, Any] | None, Unused()] = None
     """Trends as the sender saw them. Not used."""
-    scope: dict[str, Any] | None = None
+    scope: Annotated[dict[str, Any] | None, Unused()] = None
     """How far to look. Not used: budgets are the worker's own."""
     rego_policy: RegoPolicy = RegoPolicy()
     """The policy behind the constraints."""

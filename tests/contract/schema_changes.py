@@ -132,7 +132,7 @@ def _branches(schema: Schema, root: Schema) -> list[Schema]:
     """The alternatives of a schema; itself when it has none. Alternatives that only say what is required are none."""
     for key in ("anyOf", "oneOf"):
         forms = schema.get(key, [])
-        if forms and not all(set(form) == {"required"} for form in forms):
+        if forms and not all(set(form) <= {"required", "properties"} for form in forms):
             return [branch for form in forms for branch in _branches(_resolved(form, root), root)]
     types = schema.get("type")
     if isinstance(types, list):

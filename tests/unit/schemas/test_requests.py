@@ -338,8 +338,30 @@ def test_fields_that_are_not_read_are_listed_with_their_place():
         "safety_context.dependencies[1].owner",
         "enrichment_results.currentSpecHash",
         "enrichment_results.detectedLabels.virtualMachine",
+        "enrichment_results.kubernetesContext",
         '["odd key"]',
     )
+
+
+@pytest.mark.parametrize("model", [IncidentRequest, RecoveryRequest])
+def test_signal_name_is_another_name_of_signal_type(model):
+    data = RECOVERY if model is RecoveryRequest else MINIMAL
+    named = {name: value for name, value in data.items() if name != "signal_type"}
+    read = model.model_validate(named | {"signal_name": data["signal_type"]})
+    assert read == model.model_validate(data)
+    assert request_digest(read) == request_digest(model.model_validate(data))
+    assert read == model.model_validate(data | {"signal_name": data["signal_type"]})
+    assert () == tuple(ignored_fields(model, named | {"signal_name": "OOMKilled"}))
+    assert {""} == refused(model, data | {"signal_name": "Other"})
+    assert {"signal_type"} == refused(model, named)
+
+
+def test_facts_of_the_sender_that_nobody_reads_are_listed():
+    data = MINIMAL | {
+        "safety_context": {"alert": {"a": 1}, "kubernetes": {}, "monitoring": {}, "scope": None}
+    }
+    listed = ("safety_context.alert", "safety_context.kubernetes", "safety_context.monitoring")
+    assert listed == tuple(ignored_fields(IncidentRequest, data))
 
 
 def test_the_digest_is_of_the_question():

@@ -19,7 +19,7 @@ from worker.domain.values.delivery import Delivery
 class AcceptedRequest:
     """A valid request and where it came from. `body` holds the bytes of the message.
 
-    `ignored_fields`: paths in the message that the contract does not know. `replayed`: a dead letter that was sent
+    `ignored_fields`: paths in the message that nobody reads. `notes`: remarks for the result. `replayed`: a dead letter that was sent
     again, whose `failed` result may be replaced.
     """
 
@@ -28,6 +28,7 @@ class AcceptedRequest:
     body: bytes = b""
     ignored_fields: tuple[str, ...] = ()
     replayed: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> RequestKind:
@@ -54,4 +55,6 @@ def accept(
     decoded = decode(body, kind, delivery.stored_at, cluster_name)
     if isinstance(decoded, InvalidRequest):
         return decoded
-    return AcceptedRequest(decoded.request, delivery, body, decoded.ignored_fields, REPLAY_HEADER in headers)
+    return AcceptedRequest(
+        decoded.request, delivery, body, decoded.ignored_fields, REPLAY_HEADER in headers, decoded.notes
+    )

@@ -63,10 +63,14 @@ _REQUEST_MODELS: Final[Mapping[RequestKind, type[Request]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A request, and the paths in the message that it does not contain (at most 100, then how many more)."""
+    """A request, and the paths in the message that it does not contain (at most 100, then how many more).
+
+    `notes` say which words of the sender were read as others.
+    """
 
     request: Request
     ignored_fields: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,16 @@ def _validate(
         )
         error = FieldError(path="cluster_name", expected=expected, got=_got(request.cluster_name))
         return _rejected(ValidationCode.WRONG_CLUSTER, [error], data, kind)
-    return Decoded(request, _bounded(ignored_fields(model, data), lambda more: f"(and {more} more)"))
+    ignored = _bounded(ignored_fields(model, data), lambda more: f"(and {more} more)")
+    return Decoded(request, ignored, tuple(_mapped(data, request)))
+
+
+def _mapped(data: Mapping[str, Any], request: Request) -> Iterator[str]:
+    """What was read as something else, for whoever reads the result."""
+    if data.get("signal_type") is None:
+        yield "signal_name of the request was read as signal_type"
+    if (word := data["severity"].strip().lower()) != request.severity:
+        yield f"the severity {word} of the request was read as {request.severity}"
 
 
 # -- JSON: whatever json.loads takes and we don't becomes a flaw in its place, so that every error has a path

@@ -111,8 +111,8 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks about this run for the result."""
-        return (AFRESH,) if self.flaw else ()
+        """Remarks about the request and this run for the result."""
+        return (*self.accepted.notes, AFRESH) if self.flaw else self.accepted.notes
 
     def record(self, record: AuditRecord) -> None:
         """Keep an event for the next step."""

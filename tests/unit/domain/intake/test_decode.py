@@ -340,3 +340,23 @@ def test_any_damage_is_decoded_or_rejected(position, damage):
     body = json.dumps(BASE).encode()
     at = position % len(body)
     assert is_sound(decode(body[:at] + damage + body[at + len(damage) :], RequestKind.INCIDENT, NOW))
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes"),
+    [
+        ({}, ()),
+        ({"severity": "CRITICAL"}, ()),
+        ({"severity": "Warning"}, ("the severity warning of the request was read as medium",)),
+        ({"severity": "info"}, ("the severity info of the request was read as low",)),
+        ({"severity": "error"}, ("the severity error of the request was read as high",)),
+        (
+            {"signal_type": None, "signal_name": "OOMKilled"},
+            ("signal_name of the request was read as signal_type",),
+        ),
+    ],
+)
+def test_what_was_read_as_something_else_is_noted(changes, notes):
+    decoded = accepted(BASE | changes)
+    assert notes == decoded.notes
+    assert () == decoded.ignored_fields
