@@ -39,6 +39,21 @@ class WorkerMetrics:
         self.retries = Counter(
             "rca_retries", "Runs handed back for later", ["reason"], registry=self.registry
         )
+        self.factors = Counter(
+            "rca_approval_factors",
+            "Reasons why a human must approve, of results that need approval",
+            ["factor"],
+            registry=self.registry,
+        )
+        self.corroborated = Counter(
+            "rca_corroborated_results",
+            "Results with an answer, by what confirms it",
+            ["by"],
+            registry=self.registry,
+        )
+        self.refused_answers = Counter(
+            "rca_refused_answers", "Answers of the model that failed a check", registry=self.registry
+        )
         self.llm_calls = Counter("rca_llm_calls", "Calls of the model", registry=self.registry)
         self.tool_calls = Counter("rca_tool_calls", "Tool calls of the model", registry=self.registry)
         self.tokens = Counter("rca_llm_tokens", "Tokens", ["type"], registry=self.registry)
@@ -72,6 +87,12 @@ class WorkerMetrics:
     def published(self, result: AnalysisResult) -> None:
         """Count one published result and what it cost."""
         self.results.labels(result.kind, result.status, result.human_review_reason or "none").inc()
+        if result.approval.required:
+            for factor in result.approval.factors:
+                self.factors.labels(factor.code).inc()
+        if result.corroboration is not None:
+            self.corroborated.labels(result.corroboration.by).inc()
+        self.refused_answers.inc(sum(not attempt.is_valid for attempt in result.validation_attempts))
         usage = result.usage
         self.llm_calls.inc(usage.llm_calls)
         self.tool_calls.inc(usage.tool_calls)
@@ -118,6 +139,17 @@ class WorkerMetrics:
             registry=self.registry,
         )
         gauge.set_function(lambda: float(stranded()))
+
+    def watch_lanes(self, waiting: Callable[[], Mapping[str, int]]) -> None:
+        """Ask at each scrape how many requests wait in each lane."""
+        self.registry.register(
+            _Asked(
+                "rca_lane_waiting",
+                "Requests in the queue that no worker has begun",
+                "lane",
+                lambda: {name: float(count) for name, count in waiting().items()},
+            )
+        )
 
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
         """Ask at each scrape whether the catalog serves something else than its files."""

@@ -47,6 +47,8 @@ class StreamWatch:
     notice: str = ""
     ack_waits: dict[str, float] = field(default_factory=dict)
     usage: dict[str, StreamFill] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Requests in each lane that no worker has begun."""
 
     async def run(self, nc: Client, on_look: Callable[[Mapping[str, float]], None]) -> None:
         """Look until cancelled. `on_look` is given the ack waits of the consumers."""
@@ -75,7 +77,10 @@ class StreamWatch:
         unusable = [each.unusable for each in found if each.unusable]
         for each in found:
             if each.info and each.item.stream:
-                self._note_ack_wait(str(each.item.config["durable_name"]), each.info["config"])
+                lane = str(each.item.config["durable_name"])
+                self._note_ack_wait(lane, each.info["config"])
+                if each.item.stream == self.queue:
+                    self.waiting[lane] = each.info.get("num_pending", 0)
             elif each.info:
                 limit = max(0, each.info["config"].get("max_bytes", 0))
                 self.usage[each.item.name] = StreamFill(each.info["state"]["bytes"], limit)

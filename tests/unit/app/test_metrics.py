@@ -6,6 +6,13 @@ import threading
 
 import pytest
 
+from schemas.analysis import (
+    Approval,
+    ApprovalFactor,
+    Corroboration,
+    CorroborationSource,
+    ValidationAttempt,
+)
 from schemas.usage import Usage
 from tests.fakes.messages import review_result
 from worker.app.metrics import WorkerMetrics
@@ -39,6 +46,25 @@ def test_a_result_is_counted_with_what_it_cost():
     assert {"input": 1_800, "cached": 1_200, "output": 140} == {
         kind: value(metrics, "rca_llm_tokens_total", type=kind) for kind in ("input", "cached", "output")
     }
+
+
+def test_a_result_is_counted_by_what_an_approver_has_to_know():
+    metrics = WorkerMetrics()
+    factors = (ApprovalFactor(code="policy_decision"), ApprovalFactor(code="low_confidence"))
+    confirmed = Corroboration(by=CorroborationSource.RULES, reason="it was OOMKilled")
+    attempts = [
+        ValidationAttempt(attempt=n, is_valid=n == 3, timestamp="2026-06-04T10:00:00Z") for n in (1, 2, 3)
+    ]
+    fields = {"corroboration": confirmed, "validation_attempts": attempts}
+    metrics.published(
+        review_result("rr-1", approval=Approval(required=True, reasons=("x",), factors=factors), **fields)
+    )
+    assert [1, 1] == [
+        value(metrics, "rca_approval_factors_total", factor=code)
+        for code in ("policy_decision", "low_confidence")
+    ]
+    assert 1 == value(metrics, "rca_corroborated_results_total", by="rules")
+    assert 2 == value(metrics, "rca_refused_answers_total")
 
 
 def test_an_unknown_price_costs_nothing():

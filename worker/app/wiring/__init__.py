@@ -132,6 +132,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             "model": lambda: admission.blocked,
         }
         metrics.watch_checks(checks)
+        metrics.watch_lanes(lambda: streams.waiting)
         metrics.watch_streams(lambda: streams.usage, lambda: sweeps.count)
         notices = {
             "streams": lambda: streams.notice,
