@@ -116,6 +116,9 @@ def _worker(s: Subjects) -> Rights:
         *(_api("STREAM.MSG.GET", stream) for stream in read),
         # One that the server delivers no more. Acknowledging a request removes it as well: no further power.
         _api("STREAM.MSG.DELETE", s.requests_stream),
+        # The journal of a request whose result is stored. The worker may write what it likes there: no further power.
+        _api("STREAM.PURGE", f"KV_{journal}"),
+        _api("STREAM.PURGE", f"OBJ_{journal}"),
     ]
     for stream, durable in _durables(s):
         asked += [_api("CONSUMER.INFO", f"{stream}.{durable}"), *_taking(stream, durable)]

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js.api import RePublish
 
 from schemas.subjects import Subjects
 from worker.domain.journal.steps import FAILED
@@ -80,16 +82,46 @@ async def subject_counts(nc: Client, stream: str) -> Counter[str]:
             return counts
 
 
-async def journal_steps(nc: Client, subjects: Subjects) -> dict[str, list[JournalStep]]:
-    """Steps per request, in order."""
-    found: dict[str, list[JournalStep]] = defaultdict(list)
-    async for message in stream_messages(nc, f"KV_{subjects.journal_bucket}"):
-        key, _, number = message.subject.removeprefix(f"$KV.{subjects.journal_bucket}.").rpartition(".")
-        head = json.loads(message.data.partition(b"\n")[0])
-        at = message.metadata.timestamp.timestamp()
-        step = JournalStep(at, key, int(number), head["kind"], head["run"], head["notes"])
-        found[key].append(step)
-    return {key: sorted(steps, key=lambda step: step.number) for key, steps in found.items()}
+class JournalRecorder:
+    """Every step that was stored: the journal of a finished request is deleted."""
+
+    COPY = "drill.journal"
+    """The server publishes each stored step below this subject."""
+
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
+        self._steps: dict[tuple[str, int], JournalStep] = {}
+
+    async def follow(self, nc: Client) -> None:
+        """Listen from now on. Call it again when the bucket was created anew."""
+        js, stream = nc.jetstream(timeout=10), f"KV_{self._subjects.journal_bucket}"
+        config = (await js.stream_info(stream)).config
+        copy = RePublish(src=f"$KV.{self._subjects.journal_bucket}.>", dest=f"{self.COPY}.>")
+        await js.update_stream(replace(config, republish=copy))
+        await nc.subscribe(f"{self.COPY}.>", cb=self._heard)
+        await nc.flush()
+
+    async def _heard(self, message: Msg) -> None:
+        at = datetime.fromisoformat((message.headers or {})["Nats-Time-Stamp"])
+        self._take(message.subject.removeprefix(f"{self.COPY}."), message.data, at)
+
+    def _take(self, place: str, body: bytes, at: datetime) -> None:
+        key, _, number = place.rpartition(".")
+        head = json.loads(body.partition(b"\n")[0])
+        step = JournalStep(at.timestamp(), key, int(number), head["kind"], head["run"], head["notes"])
+        self._steps[key, step.number] = step
+
+    async def steps(self, nc: Client) -> dict[str, list[JournalStep]]:
+        """Steps per request, in order: those heard of, and those that are still there."""
+        bucket = self._subjects.journal_bucket
+        async for message in stream_messages(nc, f"KV_{bucket}"):
+            self._take(
+                message.subject.removeprefix(f"$KV.{bucket}."), message.data, message.metadata.timestamp
+            )
+        found: dict[str, list[JournalStep]] = defaultdict(list)
+        for (key, _), step in sorted(self._steps.items()):
+            found[key].append(step)
+        return found
 
 
 @dataclass
@@ -119,7 +151,7 @@ class Account:
 
 
 async def take_account(
-    nc: Client, subjects: Subjects, keys: Iterable[str], ledger: Path | None = None
+    nc: Client, subjects: Subjects, keys: Iterable[str], calls: list[Call], journal: JournalRecorder
 ) -> Account:
     """The state of things. `keys` are request keys whose storage was acknowledged."""
     wanted = set(keys)
@@ -135,8 +167,7 @@ async def take_account(
     if account.dead:
         async for letter in stream_messages(nc, subjects.dlq_stream, subjects.dead_letter(">")):
             account.dead_letters.append(f"{letter.subject.rpartition('.')[2]}:{_remediation_id(letter.data)}")
-    if ledger is not None:
-        _add_payments(account, read_ledger(ledger), await journal_steps(nc, subjects))
+    _add_payments(account, calls, await journal.steps(nc))
     return account
 
 

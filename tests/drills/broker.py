@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 
 from schemas.taxonomy import RequestKind
-from tests.drills.accounts import journal_steps, stream_messages, until
+from tests.drills.accounts import stream_messages, until
 from tests.drills.stage import Ground, Stage, body, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.nats_servers import three_servers
@@ -116,7 +116,7 @@ async def runs_outlive_the_broker(
         began = time.monotonic()
         settled = await s.settled(incidents, 120)
         took = time.monotonic() - began
-        account, journal = await s.account(), await journal_steps(s.nc, s.subjects)
+        account, journal = await s.account(), await s.journal_steps()
     begins = [step for steps in journal.values() for step in steps if step.kind == BEGIN]
     alone = sum(bool(step.notes.get("alone")) for step in begins)
     return Outcome(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from schemas.subjects import Lane
-from tests.drills.accounts import interrupted, journal_steps, stream_messages, until
+from tests.drills.accounts import interrupted, stream_messages, until
 from tests.drills.proxy import wire
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
@@ -230,7 +230,7 @@ async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2, deat
         settled = await s.settled(neighbours + 1, 150)
         murders.cancel()
         account = await s.account()
-        journal = (await journal_steps(s.nc, s.subjects)).get("poison", [])
+        journal = (await s.journal_steps()).get("poison", [])
         died = interrupted(journal)
         alone = count(journal).deaths_alone
         letters = [

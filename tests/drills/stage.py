@@ -19,7 +19,15 @@ from nats.errors import Error as NatsError
 from schemas.subjects import Lane, Subjects
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
-from tests.drills.accounts import Account, Call, read_ledger, take_account, until
+from tests.drills.accounts import (
+    Account,
+    Call,
+    JournalRecorder,
+    JournalStep,
+    read_ledger,
+    take_account,
+    until,
+)
 from tests.drills.model import Plan, as_json
 from tests.drills.workers import Worker
 from tests.nats_servers import connect
@@ -99,6 +107,9 @@ class Stage:
     accepted: list[str] = field(default_factory=list)
     api: SnapshotApi | None = None
     """The cluster of this drill, when it has one of its own."""
+
+    def __post_init__(self) -> None:
+        self.journal = JournalRecorder(self.subjects)
 
     @property
     def ledger(self) -> Path:
@@ -191,7 +202,26 @@ class Stage:
 
     async def account(self) -> Account:
         """What became of everything that was accepted."""
-        return await take_account(self.nc, self.subjects, self.accepted, self.ledger)
+        calls = read_ledger(self.ledger)
+        return await take_account(self.nc, self.subjects, self.accepted, calls, self.journal)
+
+    async def provision(
+        self, ack_wait_seconds: float, *, max_deliver: int = 50, store_bytes: int = 0
+    ) -> None:
+        """Create or update all streams, and follow the journal."""
+        items = wanted(
+            self.subjects,
+            replicas=len(self.servers),
+            ack_wait_seconds=ack_wait_seconds,
+            max_deliver=max_deliver,
+            store_bytes=store_bytes,
+        )
+        await provision(self.nc, items)
+        await self.journal.follow(self.nc)
+
+    async def journal_steps(self) -> dict[str, list[JournalStep]]:
+        """Steps per request, also of those that are finished."""
+        return await self.journal.steps(self.nc)
 
 
 @asynccontextmanager
@@ -202,6 +232,7 @@ async def stage(
     servers: Sequence[NatsServer] = (),
     ack_wait_seconds: float = 5.0,
     max_deliver: int = 50,
+    store_mebibytes: int = 0,
     slots: int = 4,
     faults: Iterable[Fault] = (),
     **env: str,
@@ -230,15 +261,7 @@ async def stage(
         nc = await connect(servers, errors=[])
         stack.push_async_callback(nc.close)
         made = Stage(name, ground, servers, nc, {**settings, **env}, api=api)
-        await provision(
-            nc,
-            wanted(
-                made.subjects,
-                replicas=len(servers),
-                ack_wait_seconds=ack_wait_seconds,
-                max_deliver=max_deliver,
-            ),
-        )
+        await made.provision(ack_wait_seconds, max_deliver=max_deliver, store_bytes=store_mebibytes << 20)
         await made.plan()
         try:
             yield made

@@ -16,16 +16,11 @@ from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
 from worker.adapters.nats.layout import wanted
-from worker.adapters.nats.provision import provision
 
 NOT_READY = 503
 SEEN_SECONDS = 15.0
 """A fault is visible in readiness within this time."""
 START_SECONDS = 10.0
-
-
-async def _provision(s: Stage, ack_wait_seconds: float) -> None:
-    await provision(s.nc, wanted(s.subjects, ack_wait_seconds=ack_wait_seconds))
 
 
 async def queue_created_anew(ground: Ground, *, incidents: int = 4) -> Outcome:
@@ -39,7 +34,7 @@ async def queue_created_anew(ground: Ground, *, incidents: int = 4) -> Outcome:
         await js.publish(s.subjects.request(RequestKind.INCIDENT), b"{")
         await until(lambda: _rejections(s, 1), 30)
         await js.delete_stream(s.subjects.requests_stream)
-        await _provision(s, 5.0)
+        await s.provision(5.0)
         await s.publish_all(f"new-{n}" for n in range(incidents))
         await js.publish(s.subjects.request(RequestKind.INCIDENT), b"{")
         settled = await s.settled(2 * incidents, 90)
@@ -70,7 +65,7 @@ async def store_wiped(ground: Ground, *, incidents: int = 4) -> Outcome:
         await server.start()
         await until(lambda: s.nc.is_connected, 30)
         seen = await seconds_until_said(worker, "rca provision")
-        await _provision(s, 5.0)
+        await s.provision(5.0)
         s.accepted.clear()  # what the old store held is gone with it
         await s.publish_all(f"new-{n}" for n in range(incidents))
         settled = await s.settled(incidents, 90)

@@ -21,7 +21,7 @@ from worker.app.handler import HandlerRules, Ports, RequestHandler
 from worker.app.metrics import WorkerMetrics
 from worker.domain.values.delivery import MessageId, Settlement
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import END
+from worker.domain.values.step_kinds import END, FINISHED
 
 
 def body(request: Signal | None = None, **fields: Any) -> bytes:
@@ -102,7 +102,16 @@ class Desk:
 
     @property
     def steps(self) -> list[Step]:
-        return self.world.journal.steps.get("rr-1", [])
+        """The steps of the request, those of a finished one as they were: it has only one left."""
+        there = self.world.journal.steps.get("rr-1", [])
+        if [FINISHED] != self.kept:
+            return there
+        return [step for step in self.world.journal.written["rr-1"] if step.kind != FINISHED]
+
+    @property
+    def kept(self) -> list[str]:
+        """The kinds of the steps that are still there."""
+        return [step.kind for step in self.world.journal.steps.get("rr-1", []) if step is not None]
 
     @property
     def ends(self) -> list[tuple[str, str | None]]:

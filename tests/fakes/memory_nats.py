@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,11 @@ from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.subjects import kv_key
+from worker.domain.journal.steps import finished, since_finished
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step, StoredRequest
-from worker.domain.values.step_kinds import UNREADABLE
+from worker.domain.values.step_kinds import FINISHED, UNREADABLE
 
 
 @dataclass
@@ -85,6 +86,10 @@ class MemoryJournal:
 
     steps: dict[str, list[Step | None]] = field(default_factory=dict)
     down: bool = False
+    written: dict[str, list[Step]] = field(default_factory=dict)
+    """All steps that were ever stored, by key."""
+    on_finish: Callable[[str], None] = lambda _: None
+    """Called before the FINISHED step is appended (`append`) and before the others are deleted (`delete`)."""
 
     async def open(self, request_key: str, run: str) -> MemoryJournalRun:
         if self.down:
@@ -92,14 +97,15 @@ class MemoryJournal:
         key = kv_key(request_key)
         steps = self.steps.setdefault(key, [])
         gone = {"why": "it is gone"}
-        past = (step or Step(n, UNREADABLE, "", b"", gone) for n, step in enumerate(steps, 1))
-        return MemoryJournalRun(self, key, run, tuple(past))
+        past = tuple(step or Step(n, UNREADABLE, "", b"", gone) for n, step in enumerate(steps, 1))
+        return MemoryJournalRun(self, key, run, since_finished(past))
 
 
 class MemoryJournalRun:
     def __init__(self, journal: MemoryJournal, key: str, run: str, past: Sequence[Step]) -> None:
         self._journal, self._key, self._run = journal, key, run
-        self._past, self._next = past, len(past) + 1
+        self._past, self._next = past, past[-1].number + 1 if past else 1
+        self._finished = finished(past)
 
     @property
     def past(self) -> Sequence[Step]:
@@ -113,8 +119,19 @@ class MemoryJournalRun:
         steps = self._journal.steps[self._key]
         if len(steps) >= self._next:
             raise LostClaim(f"{self._key}: step {self._next} is taken")
-        steps.append(Step(self._next, kind, self._run, bytes(data), dict(notes), tuple(events)))
+        step = Step(self._next, kind, self._run, bytes(data), dict(notes), tuple(events))
+        steps.append(step)
+        self._journal.written.setdefault(self._key, []).append(step)
         self._next += 1
+        self._finished = kind == FINISHED
+
+    async def finish(self, **notes: Any) -> None:
+        self._journal.on_finish("append")
+        if not self._finished:
+            await self.append(FINISHED, **notes)
+        self._journal.on_finish("delete")
+        steps = self._journal.steps[self._key]
+        steps[:-1] = [None] * (len(steps) - 1)
 
 
 @dataclass

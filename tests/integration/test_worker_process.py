@@ -227,13 +227,24 @@ async def test_a_worker_that_is_told_twice_gives_back_at_once_what_it_has_not_fi
             await until(lambda: _not_ready(first))
             first.send(signal.SIGTERM)
             assert 0 == await first.ended()
+        heads = await _journal(s)
+        assert [False] == [head["notes"]["alone"] for head in heads if head["kind"] == "begin"]
+        assert ["released"] == [head["notes"]["outcome"] for head in heads if head["kind"] == "end"]
         script.free = True
         async with started(s.worker("w1")):
             await until(s.answered)
-        journal = await s.case.messages("KV_RCA_JOURNAL", f"$KV.RCA_JOURNAL.{KEY}.*")
-    heads = [json.loads(message.data.partition(b"\n")[0]) for message in journal]
-    assert [False, False] == [head["notes"]["alone"] for head in heads if head["kind"] == "begin"]
-    assert ["released"] == [head["notes"]["outcome"] for head in heads if head["kind"] == "end"]
+            await until(lambda: _is_short(s))
+
+
+async def _journal(s):
+    """The heads of all steps of the request."""
+    steps = await s.case.messages("KV_RCA_JOURNAL", f"$KV.RCA_JOURNAL.{KEY}.*")
+    return [json.loads(message.data.partition(b"\n")[0]) for message in steps]
+
+
+async def _is_short(s):
+    """Its result is stored, so one step is left."""
+    return ["finished"] == [head["kind"] for head in await _journal(s)]
 
 
 async def _not_ready(worker):

@@ -22,7 +22,7 @@ from worker.domain.audit.record import record_of
 from worker.domain.journal.steps import RELEASED, count, done, flaw, paid, usable
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, UNREADABLE
 
 
 def json_bytes():
@@ -105,6 +105,46 @@ async def test_of_two_runs_that_opened_together_one_begins(journal):
     assert [step.run for step in (await journal.open(key, "look")).past] == [f"run{winner}"]
 
 
+NOTES = {"digest": "d", "message": 7}
+
+
+async def test_of_a_finished_request_one_step_is_left_which_fences_every_older_run(journal):
+    key, other = request_key(new_id()), request_key(new_id(), 1)
+    for each in (key, other):
+        await (await journal.open(each, "first")).append(BEGIN)
+    stale = [await journal.open(key, "stale")]
+    await stale[0].append("llm", b"paid")
+    last = await journal.open(key, "last")
+    await last.append(BEGIN)
+    stale.append(await journal.open(key, "as far as the last"))
+    await last.append("tools", os.urandom(INLINE_BYTES + 1))
+    await last.append("result", b"{}")
+    await last.finish(**NOTES)
+    [left] = (await journal.open(key, "look")).past
+    assert (FINISHED, "last", NOTES) == (left.kind, left.run, dict(left.notes))
+    for run in stale:
+        with pytest.raises(LostClaim):
+            await run.append(CLAIM, what="llm")
+        with pytest.raises(LostClaim):
+            await run.finish(**NOTES)
+    assert [FINISHED] == [step.kind for step in (await journal.open(key, "look")).past]
+    assert [BEGIN] == [step.kind for step in (await journal.open(other, "look")).past]
+
+
+async def test_finishing_again_changes_nothing_and_a_new_run_goes_on_behind_it(journal):
+    key = request_key(new_id())
+    run = await journal.open(key, "run")
+    await run.append(BEGIN)
+    await run.finish(**NOTES)
+    again = await journal.open(key, "again")
+    await again.finish(digest="other")
+    assert [NOTES] == [dict(step.notes) for step in (await journal.open(key, "look")).past]
+    await again.append(BEGIN)
+    await again.append("result", b"{}")
+    await again.finish(digest="new")
+    assert [{"digest": "new"}] == [dict(step.notes) for step in (await journal.open(key, "look")).past]
+
+
 async def test_lists_of_similar_keys_do_not_mix(journal):
     stem = new_id()
     keys = [request_key(stem), request_key(stem, 1), request_key(f"{stem}.1"), request_key(f"{stem}>* %=é")]
@@ -176,7 +216,7 @@ async def test_a_claim_whose_ack_was_lost_is_worth_nothing_once_another_run_has_
     key, journal = request_key(new_id()), journal_on(case)
     run = await journal.open(key, "stale")
     await run.append(BEGIN)
-    await journal.create(key, Step(2, CLAIM, "stale", b"", {"what": "llm"}))
+    await journal.create(key, Step(2, CLAIM, "stale", b"", {"what": "llm"}), run._after)
     await (await journal.open(key, "next")).append(BEGIN)
     with pytest.raises(LostClaim, match="another run has gone on"):
         await run.append(CLAIM, what="llm")
@@ -185,7 +225,7 @@ async def test_a_claim_whose_ack_was_lost_is_worth_nothing_once_another_run_has_
 async def test_a_claim_whose_ack_was_lost_holds_while_nobody_else_has_begun(case):
     key, journal = request_key(new_id()), journal_on(case)
     run = await journal.open(key, "run")
-    await journal.create(key, Step(1, CLAIM, "run", b"", {"what": "llm"}))
+    await journal.create(key, Step(1, CLAIM, "run", b"", {"what": "llm"}), 0)
     await run.append(CLAIM, what="llm")
     assert [CLAIM] == [step.kind for step in (await journal.open(key, "look")).past]
 
@@ -292,7 +332,7 @@ class OneMessage:
     """A bucket that holds one message."""
 
     def __init__(self, body):
-        self.subject, self.body, self.ours = "$KV.B.key.1", body, False
+        self.subject, self.body, self.ours, self.sequence = "$KV.B.key.1", body, False, 1
 
     async def newest(self, subject):
         return self
@@ -300,7 +340,7 @@ class OneMessage:
     async def subjects(self, pattern):
         return [self.subject]
 
-    async def create(self, subject, body, *, msg_id):
+    async def create(self, subject, body, **how):
         return self
 
 
@@ -309,7 +349,42 @@ async def test_any_bytes_are_a_gap_and_a_lost_claim(body):
     journal = NatsJournal(OneMessage(body), Client(), "B")
     assert [UNREADABLE] == [step.kind for step in (await journal.open("key", "run")).past]
     with pytest.raises(LostClaim):
-        await journal.create("key", Step(1, "llm", "run", b""))
+        await journal.create("key", Step(1, "llm", "run", b""), 0)
+
+
+async def test_what_a_finished_request_leaves_behind_is_short(own_server):
+    journal = journal_on(own_server)
+    for number in range(3):
+        run = await journal.open(request_key(new_id()), "run")
+        for size in (0, 40_000, INLINE_BYTES + 1, 1_000_000):
+            await run.append("tools", os.urandom(size))
+        await run.finish(digest="d" * 64, message=number, stored_at="2026-11-28T16:00:00+00:00")
+    state = (await own_server.js.stream_info("KV_RCA_JOURNAL")).state
+    assert (3, True) == (state.messages, state.bytes < 3 * 700)
+    objects = (await own_server.js.stream_info("OBJ_RCA_JOURNAL")).state
+    assert (6, True) == (objects.messages, objects.bytes < 6 * 700)  # that they were deleted
+
+
+async def test_steps_that_a_dying_process_left_behind_the_finished_one_are_deleted_later(own_server):
+    journal, key = journal_on(own_server), request_key(new_id())
+    run = await journal.open(key, "run")
+    await run.append(BEGIN)
+    await run.append(FINISHED, **NOTES)
+    assert 2 == await own_server.count("KV_RCA_JOURNAL")
+    again = await journal.open(key, "again")
+    assert [FINISHED] == [step.kind for step in again.past]
+    await again.finish(**NOTES)
+    assert 1 == await own_server.count("KV_RCA_JOURNAL")
+
+
+async def test_a_run_outlives_steps_that_have_expired(own_server):
+    """Held without a step for longer than the bucket keeps one: nobody else has begun, so it goes on."""
+    journal, key = journal_on(own_server), request_key(new_id())
+    run = await journal.open(key, "run")
+    await run.append(BEGIN)
+    await own_server.js.purge_stream("KV_RCA_JOURNAL")
+    await run.append(END, outcome=RELEASED)
+    assert [UNREADABLE, END] == [step.kind for step in (await journal.open(key, "look")).past]
 
 
 @pytest.mark.parametrize("name", ["note", "1x", "0", "-1", "9" * 30])

@@ -16,6 +16,10 @@ from worker.app.credentials import security
 from worker.app.link import BrokerLink
 from worker.app.settings import NatsSettings
 
+OLDEST_SERVER = (2, 11)
+"""Older ones know no fence over several subjects, which the journal needs (Nats-Expected-Last-Subject-Sequence-Subject)."""
+MIN_MAX_PAYLOAD = 2_000_000
+"""In bytes: a request at its cap, its headers and a dead letter's envelope."""
 CONNECTION: dict[str, Any] = {
     "max_reconnect_attempts": -1,  # the default gives up after 60 tries and closes for good
     "reconnect_time_wait": 1,
@@ -42,6 +46,16 @@ def make_broker(settings: NatsSettings, link: BrokerLink, *, name: str = "rca-wo
     )
     _declare(broker, Subjects(settings.prefix))
     return broker
+
+
+def unsuitable(nc: Client) -> str:
+    """Why a worker cannot use this server; empty when it can."""
+    version = nc.connected_server_version
+    if (version.major, version.minor) < OLDEST_SERVER:
+        return f"the NATS server has version {version.major}.{version.minor}; a worker needs {'.'.join(map(str, OLDEST_SERVER))}"
+    if nc.max_payload < MIN_MAX_PAYLOAD:
+        return f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"
+    return ""
 
 
 def missing_tls(settings: NatsSettings, nc: Client) -> str:

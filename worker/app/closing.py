@@ -26,6 +26,7 @@ from worker.domain.journal.run import Run, buried, unanswered
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.delivery import ACK, Delivery, Settlement, term
+from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Clock, Events, Step
 from worker.domain.values.step_kinds import BEGIN, BURIED, END
 from worker.domain.verdict.outcome import Ending
@@ -44,8 +45,9 @@ class Closing:
     ) -> None:
         self._events, self._clock, self._metrics, self._observe = events, clock, metrics, observe
 
-    async def answer(self, result: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
-        """Publish the result unless it is published already; either way the message is done."""
+    async def answer(self, result: AnalysisResult, run: Run) -> Settlement:
+        """Publish the result unless it is published already; either way the message is done, and so is the journal."""
+        accepted = run.accepted
         stored = await self._events.result(result, replace_failed=accepted.replayed)
         if stored.request_digest != accepted.digest:
             return await self.conflict(accepted, answered(stored))
@@ -57,7 +59,15 @@ class Closing:
             reason=result.human_review_reason,
             llm_calls=result.usage.llm_calls,
         )
+        await self.finish(run)
         return ACK
+
+    async def finish(self, run: Run) -> None:
+        """Delete the journal of a request whose result is stored. What cannot be deleted expires."""
+        try:
+            await run.finish()
+        except (LostClaim, Unavailable) as e:
+            log.warning("journal_not_deleted", request=run.accepted.key, error=short(e))
 
     async def bury(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
         """First the `failed` result, by the same fence as any other; then the dead letter; then the end.

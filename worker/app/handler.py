@@ -26,7 +26,7 @@ from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
 from worker.domain.journal.isolation import RunMode, run_mode
 from worker.domain.journal.run import Run, buried
-from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, owner
+from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, finished, owner
 from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
@@ -158,7 +158,7 @@ class RequestHandler:
         async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
-                    await self._closing.answer(await self._analysis.run(run), accepted)
+                    await self._closing.answer(await self._analysis.run(run), run)
                     return
             except (JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
@@ -218,6 +218,8 @@ class RequestHandler:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
             log.info("already_answered", request=accepted.key)
+            if accepted.delivery.deliveries > 1:  # whoever answered it may have died before the end
+                await self._closing.finish(await self._open(accepted))
             return ACK
         run = await self._open(accepted)
         if settled := await self._not_ours(accepted, run):
@@ -267,6 +269,9 @@ class RequestHandler:
             return await self._closing.conflict(
                 accepted, "is taken by another request that is being analysed"
             )
+        if last.message.matches(accepted.delivery.message) and finished(run.steps):
+            log.info("already_answered", request=accepted.key)
+            return ACK  # its result was stored, and was deleted since
         if last.message.matches(accepted.delivery.message) or buried(run.steps, last.message):
             return None
         if not await self._is_queued(last.message, accepted):
@@ -307,7 +312,7 @@ class RequestHandler:
 
     async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
         try:
-            return await self._closing.answer(await self._answer(run), run.accepted)
+            return await self._closing.answer(await self._answer(run), run)
         except (LostClaim, Unavailable):
             raise
         except Retry as e:
@@ -372,7 +377,7 @@ class RequestHandler:
         """End this request with a result that a human must look at: the model gives it no answer."""
         log.error("model_gave_up", error=why)
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
-        return await self._closing.answer(await self._analysis.without_answer(run, ending), run.accepted)
+        return await self._closing.answer(await self._analysis.without_answer(run, ending), run)
 
     async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
         """No call succeeds at the moment. One request probes the model, the others wait and no further one begins."""

@@ -25,6 +25,7 @@ from nats.errors import Error as NatsError
 
 from worker.adapters.nats.pump import LaneConsumer, Pump
 from worker.app.admission import Admission, LaneAdmission
+from worker.app.broker import unsuitable
 from worker.app.link import BrokerLink, refusal
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
@@ -33,7 +34,6 @@ from worker.domain.values.delivery import MessageHandler, urgency_of
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
-MIN_MAX_PAYLOAD = 2_000_000  # bytes: a request at its cap, its headers and a dead letter's envelope
 NATS = "nats"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = structlog.stdlib.get_logger(__name__)
@@ -119,10 +119,8 @@ class Intake:
 
     async def _connect(self) -> None:
         nc = self.link.made(await self._connected())
-        if nc.max_payload < MIN_MAX_PAYLOAD:
-            raise IntakeError(
-                f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"
-            )
+        if why := unsuitable(nc):
+            raise IntakeError(why)
         for system, need in self.needs.items():
             await self._wait_for(system, need, nc)
         self.problem, self.missing = "", NATS

@@ -13,7 +13,8 @@ from schemas.subjects import Lane, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.publish import NatsResults
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, StoredLetter
-from worker.adapters.nats.stream import ConsumerState, FencedStream
+from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.client import readable_key
 from worker.domain.values.delays import LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import ReportedError

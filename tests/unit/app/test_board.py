@@ -13,7 +13,7 @@ from schemas.analysis import Status
 from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted
-from worker.adapters.nats.stream import ConsumerState
+from worker.adapters.nats.stream_info import ConsumerState
 from worker.app.board import ENDED_KEPT, IN_FLIGHT_KEPT, Board
 from worker.app.cli.steps import step_of
 from worker.app.cli.watch import picture

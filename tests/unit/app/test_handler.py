@@ -13,10 +13,12 @@ from schemas.analysis import AnalysisResult, HumanReviewReason, Status
 from schemas.failure import EXCERPT_BYTES, ValidationCode
 from tests.corpus_files import corpus_path, payload_rows
 from tests.fakes.desk import Desk, body
+from tests.fakes.dying_run import Killed
 from tests.fakes.memory_model import MemoryModel, final
 from tests.fakes.scripted import DELIVERY, World, answer, chosen, incident, recovery
 from worker.domain.values.delivery import ACK, Fate
-from worker.domain.values.errors import Retry, RetryReason
+from worker.domain.values.errors import Retry, RetryReason, Unavailable
+from worker.domain.values.step_kinds import FINISHED, RESULT
 
 DOWN = Retry(RetryReason.MODEL_UNAVAILABLE, "503")
 SECRET = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"
@@ -128,6 +130,64 @@ async def test_a_request_with_a_result_is_acked_without_a_call():
     await desk.take()
     assert ACK == await desk.take()
     assert (1, []) == (desk.world.model.calls, desk.world.events.rejections)
+
+
+async def test_the_journal_of_an_answered_request_is_deleted_but_for_a_tombstone():
+    desk = Desk()
+    await desk.take()
+    assert [FINISHED] == desk.kept
+    desk.world.events.results.clear()  # as when the stream of results was emptied
+    assert ACK == await desk.take()
+    assert (1, {}) == (desk.world.model.calls, desk.world.events.results)
+
+
+@pytest.mark.parametrize("moment", ["append", "delete"])
+async def test_a_redelivery_finishes_what_a_process_that_died_after_publishing_left(moment):
+    desk = Desk()
+
+    def die(at):
+        if at == moment:
+            raise Killed
+
+    desk.world.journal.on_finish = die
+    with pytest.raises(Killed):
+        await desk.take()
+    assert RESULT in desk.kept
+    events, desk.world.journal.on_finish = list(desk.world.events.audits), lambda _: None
+    desk.new_process()
+    assert ACK == await desk.take()
+    assert [FINISHED] == desk.kept
+    assert (1, 1, events) == (desk.world.model.calls, len(desk.world.events.told), desk.world.events.audits)
+
+
+async def test_a_request_whose_result_was_deleted_can_be_sent_again():
+    desk = Desk()
+    await desk.take()
+    desk.world.events.results.clear()
+    desk.says(final(answer()))
+    assert ACK == await desk.take(sequence=8)
+    assert (1, [FINISHED]) == (desk.world.model.calls, desk.kept)
+    chains = {event.chain for event in desk.world.events.audits}
+    assert len(chains) == 2
+
+
+async def test_a_finished_request_keeps_its_key_from_others():
+    desk = Desk()
+    await desk.take()
+    desk.world.events.results.clear()
+    await desk.take(body(severity="low"), sequence=8)
+    assert [ValidationCode.KEY_CONFLICT] == [failure.code for failure in desk.world.events.rejections]
+
+
+async def test_a_journal_that_cannot_be_deleted_keeps_nobody_from_the_answer(logged):
+    desk = Desk()
+
+    def fail(_):
+        raise Unavailable("full")
+
+    desk.world.journal.on_finish = fail
+    assert ACK == await desk.take()
+    assert "journal_not_deleted" in [entry["event"] for entry in logged]
 
 
 async def test_the_same_question_at_another_time_is_the_same_question():

@@ -197,7 +197,7 @@ async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its
     assert [ACK, ACK] == await asyncio.gather(urgent, suspect)
     expected = ["slow asks", "slow hears", *["urgent asks", "urgent hears"] * 2, "slow asks", "slow hears"]
     assert expected == model.told  # nothing is beside the suspect, and nothing of its is paid for twice
-    steps = desk.world.journal.steps["rr-victim"]
+    steps = desk.world.journal.written["rr-victim"]
     assert [(False, ""), (True, "stepped_aside"), (True, "")] == [
         (s.notes["alone"], next((e.notes["reason"] for e in steps if e.kind == END and e.run == s.run), ""))
         for s in steps
@@ -217,7 +217,7 @@ async def test_a_suspect_that_stepped_aside_and_then_kills_has_died_alone():
     model.hold.set()
     assert ACK == await urgent
     await suspect
-    steps = desk.world.journal.steps["rr-victim"]
+    steps = desk.world.journal.written["rr-victim"]
     last = max(n for n, step in enumerate(steps) if step.kind == BEGIN)
     counts = count(steps[: last + 1])
     assert (2, 1, True) == (counts.deaths, counts.deaths_alone, counts.suspect)

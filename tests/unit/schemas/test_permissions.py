@@ -24,9 +24,15 @@ def test_nothing_is_open(role, subjects):
 @pytest.mark.parametrize(("role", "subjects"), PAIRS)
 def test_what_destroys_is_named(role, subjects):
     destroying = {s for s in access(role, subjects).publish if any(f".{word}." in s for word in DESTROYING)}
-    allowed = {Role.OPERATOR: subjects.dlq_stream, Role.WORKER: subjects.requests_stream}
-    expected = {f"$JS.API.STREAM.MSG.DELETE.{allowed[role]}"} if role in allowed else set()
-    assert expected == destroying
+    allowed = {
+        Role.OPERATOR: {f"MSG.DELETE.{subjects.dlq_stream}"},
+        Role.WORKER: {
+            f"MSG.DELETE.{subjects.requests_stream}",
+            f"PURGE.KV_{subjects.journal_bucket}",
+            f"PURGE.OBJ_{subjects.journal_bucket}",
+        },
+    }
+    assert {f"$JS.API.STREAM.{what}" for what in allowed.get(role, ())} == destroying
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -1,9 +1,12 @@
 """The journal of requests in a KV bucket: one numbered list per request, appended to by create only.
 
-The list is also the lock. A run appends `begin` at the next free number; from then on every append of an older run
-meets a taken number and raises LostClaim. That needs no lease, no clock and no liveness check. It does not show whether
-the older run still lives: one that is frozen in a paid call when its message is redelivered has that one call paid
-twice, as after a kill.
+The list is also the lock. Each append names the sequence of the last step that its run knows, so from the `begin` of
+a run on every append of an older one raises LostClaim. That needs no lease, no clock and no liveness check. It does not
+show whether the older run still lives: one that is frozen in a paid call when its message is redelivered has that one
+call paid twice, as after a kill.
+
+When the result of a request is stored, a `finished` step is appended and all others are deleted. It still fences older
+runs, and shows a redelivered message that its request was answered.
 
 A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. Steps above
 INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as
@@ -27,9 +30,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.subjects import kv_key
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import read_record
+from worker.domain.journal.steps import finished, since_finished
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step
-from worker.domain.values.step_kinds import UNREADABLE
+from worker.domain.values.step_kinds import FINISHED, UNREADABLE
 from worker.domain.values.together import together
 
 FORMAT = 2
@@ -80,18 +84,19 @@ class NatsJournal:
     async def open(self, request_key: str, run: str) -> NatsJournalRun:
         """`run` is unique for a delivery, not for a process: a redelivery can reach the process that runs it."""
         key = kv_key(request_key)
-        return NatsJournalRun(self, key, run, await self._steps(key))
+        steps, after = await self._steps(key)
+        return NatsJournalRun(self, key, run, steps, after)
 
-    async def create(self, key: str, step: Step) -> bool:
-        """Store one step under its number. False: an earlier append of the same run stands there.
+    async def create(self, key: str, step: Step, after: int) -> tuple[bool, int]:
+        """Store one step under its number; `after` is the sequence of the last one. Returns the sequence of what is stored.
 
-        Such an append was cancelled after the server had it. Raises LostClaim when another run's step stands there,
-        Unavailable, and ValueError above STEP_BYTES.
+        False with it: an earlier append of the same run stands there, which was cancelled after the server had it. Raises
+        LostClaim when another run's step stands there or anywhere behind, Unavailable, and ValueError above STEP_BYTES.
         """
         if len(step.data) > STEP_BYTES:
             raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
-        name, data = f"{key}.{step.number}.{step.run}", step.data
-        large = len(data) > INLINE_BYTES
+        name, data = object_name(key, step), step.data
+        large = is_large(step)
         head = _Head(
             kind=step.kind,
             run=step.run,
@@ -107,28 +112,46 @@ class NatsJournal:
             await self._put_object(name, data)
         lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
         body = b"\n".join([*lines, b"" if large else data])
-        stored = await self._stream.create(self._subject(key, str(step.number)), body, msg_id=name)
+        stored = await self._stream.create(
+            self._subject(key, str(step.number)),
+            body,
+            msg_id=name,
+            replacing=after,
+            among=self._subject(key, "*"),
+        )
         if stored.body == body:
             if not stored.ours:  # stored by an earlier try, whose ack was lost: others may have gone on since
                 await self._check_last(key, step)
-            return True
+            return True, stored.sequence
         if (owner := _owner(stored.body)) != step.run:
             raise LostClaim(f"{key}: step {step.number} was written by {owner or 'an unknown writer'}")
-        return False
+        return False, stored.sequence
 
     async def _check_last(self, key: str, step: Step) -> None:
         newest = await self._stream.newest(self._subject(key, "*"))
         if newest is not None and _number(newest.subject) > step.number:
             raise LostClaim(f"{key}: another run has gone on after step {step.number}")
 
+    async def retire(self, key: str, objects: Sequence[str]) -> None:
+        """Delete all steps but the last, and these objects. What is not deleted expires. Raises Unavailable."""
+        await self._stream.purge(self._subject(key, "*"), keep=1)
+        if objects:
+            store = await self._objects()
+            for name in objects:
+                with _unavailable(name), contextlib.suppress(NotFoundError):
+                    await store.delete(name)
+
     def _subject(self, key: str, number: str) -> str:
         return f"$KV.{self._bucket}.{key}.{number}"
 
-    async def _steps(self, key: str) -> list[Step]:
-        """All steps in order. `*` is one token: an incident's list never picks up a recovery of the same id."""
+    async def _steps(self, key: str) -> tuple[list[Step], int]:
+        """All steps in order, and the sequence of the last one. Of a finished request only the last step counts.
+
+        `*` is one token: an incident's list never picks up a recovery of the same id.
+        """
         newest = await self._stream.newest(self._subject(key, "*"))
         if newest is None:
-            return []
+            return [], 0
         total = _number(newest.subject)
         if not total:  # somebody has put something else there: what the last step is must be looked up
             total = max(map(_number, await self._stream.subjects(self._subject(key, "*"))), default=0)
@@ -141,7 +164,11 @@ class NatsJournal:
             except _Unreadable as e:
                 return Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"})
 
-        return await together([step(number) for number in range(1, total + 1)], at_once=READS_AT_ONCE)
+        last = [await step(total)] if total else []
+        if finished(last):
+            return last, newest.sequence
+        earlier = await together([step(number) for number in range(1, total)], at_once=READS_AT_ONCE)
+        return list(since_finished([*earlier, *last])), newest.sequence
 
     async def _decode(self, number: int, body: bytes | None) -> Step:
         if body is None:
@@ -194,9 +221,11 @@ class NatsJournal:
 class NatsJournalRun:
     """Implements JournalRun."""
 
-    def __init__(self, journal: NatsJournal, key: str, run: str, past: Sequence[Step]) -> None:
-        self._journal, self._key, self._run = journal, key, run
-        self._past, self._next = tuple(past), len(past) + 1
+    def __init__(self, journal: NatsJournal, key: str, run: str, past: Sequence[Step], after: int) -> None:
+        self._journal, self._key, self._run, self._after = journal, key, run, after
+        self._past, self._next = tuple(past), past[-1].number + 1 if past else 1
+        self._finished = finished(past)
+        self._objects = [object_name(key, step) for step in past if is_large(step)]
 
     @property
     def past(self) -> Sequence[Step]:
@@ -209,8 +238,26 @@ class NatsJournalRun:
         stored = False
         while not stored:
             step = Step(self._next, kind, self._run, data, notes, events)
-            stored = await self._journal.create(self._key, step)
+            stored, self._after = await self._journal.create(self._key, step, self._after)
             self._next += 1
+        self._finished = kind == FINISHED
+        if is_large(step):
+            self._objects.append(object_name(self._key, step))
+
+    async def finish(self, **notes: Any) -> None:
+        if not self._finished:
+            await self.append(FINISHED, **notes)
+        await self._journal.retire(self._key, self._objects)
+
+
+def is_large(step: Step) -> bool:
+    """Whether its data is in the object store."""
+    return len(step.data) > INLINE_BYTES
+
+
+def object_name(key: str, step: Step) -> str:
+    """Of the data of a large step."""
+    return f"{key}.{step.number}.{step.run}"
 
 
 @contextlib.contextmanager

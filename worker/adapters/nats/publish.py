@@ -20,7 +20,8 @@ from schemas.subjects import (
     result_type,
 )
 from schemas.taxonomy import RequestKind
-from worker.adapters.nats.stream import FencedStream, StoredMessage, StreamFaults
+from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.adapters.nats.stream_faults import StreamFaults
 from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, LOOKUP_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import AuditRecord

@@ -19,23 +19,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
 from nats.js import api
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from schemas.fields import Timestamp
 from schemas.permissions import API
-from worker.domain.values.delays import BROKER_PATIENCE_SECONDS, FAULT_MEMORY_SECONDS
+from worker.adapters.nats.stream_faults import StreamFaults
+from worker.adapters.nats.stream_info import ConsumerState, StreamExtent, StreamInfo
+from worker.domain.values.delays import BROKER_PATIENCE_SECONDS
 from worker.domain.values.errors import Unavailable
 
 T = TypeVar("T")
@@ -53,6 +54,13 @@ OUR_MISTAKE = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.er
 REQUEST_SECONDS = 2.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
 SAME_ID_TRIES = 5
+UNCONFIRMED_TRIES = 3
+UNCONFIRMED = (
+    "the server answers, and confirms no write: when its disk is or was full, free space and restart the NATS server, which "
+    "does not resume by itself"
+)
+LAST_SEQUENCE_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""Since nats-server 2.11; nats-py has no name for it."""
 NEVER = datetime.min.replace(tzinfo=UTC)
 WALKS, WALK_SEQUENCES = 8, 16
 """A stream is read by so many tasks at once, each over so many sequences: at most 128 messages are in memory."""
@@ -71,97 +79,6 @@ class StoredMessage:
     ours: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     stored_at: datetime = NEVER
-
-
-@dataclass(frozen=True, slots=True)
-class StreamExtent:
-    """What a stream holds: from the first to the last sequence (last below first when it is empty).
-
-    `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
-    may have expired; None when none can have. A message above the age limit expires, so one that is younger and gone
-    was deleted by somebody, wherever the stream begins.
-    """
-
-    first: int
-    last: int
-    oldest: datetime | None
-    kept_since: datetime | None
-
-
-class _State(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    messages: int
-    first_seq: int
-    first_ts: Timestamp
-    last_seq: int
-
-
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    max_age: int = 0
-    """In nanoseconds; 0 for none."""
-
-
-class _Info(BaseModel):
-    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out `first_ts`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    state: _State
-    config: _Config
-
-
-class _Position(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    stream_seq: int
-
-
-class ConsumerState(BaseModel):
-    """What is read of io.nats.jetstream.api.v1.consumer_info_response."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    delivered: _Position
-    ack_floor: _Position
-    num_pending: int = 0
-    num_ack_pending: int = 0
-
-    @property
-    def settled_up_to(self) -> int:
-        """The consumer will never deliver a message up to this sequence again.
-
-        Everything up to the ack floor was settled or has exhausted its deliveries; without outstanding messages so was
-        everything it has delivered.
-        """
-        return self.ack_floor.stream_seq if self.num_ack_pending else self.delivered.stream_seq
-
-
-@dataclass
-class StreamFaults:
-    """Streams of one connection that do not do what they are asked at the moment, and why. For readiness.
-
-    A fault is forgotten when the same kind of call succeeds, or when nobody has met it for a while: another worker may
-    have the request now.
-    """
-
-    _seen: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
-
-    def add(self, stream: str, call: str, why: str) -> None:
-        """A call (`read` or `write`) has failed."""
-        self._seen[stream, call] = (time.monotonic(), why)
-
-    def clear(self, stream: str, call: str) -> None:
-        """A call has succeeded."""
-        self._seen.pop((stream, call), None)
-
-    def problem(self) -> str:
-        """What is wrong; empty when nothing is."""
-        oldest = time.monotonic() - FAULT_MEMORY_SECONDS
-        found = sorted((key, why) for key, (at, why) in self._seen.items() if at >= oldest)
-        return "; ".join(f"{stream} refuses to {call}: {why}" for (stream, call), why in found)
 
 
 class _NotYet(Exception):  # noqa: N818 - a state: no answer that can be relied on
@@ -190,6 +107,7 @@ class FencedStream:
         self._nc, self._stream, self._api_prefix = nc, stream, api_prefix
         self._js = nc.jetstream(timeout=REQUEST_SECONDS, prefix=api_prefix)
         self._patience_seconds, self._spread = patience_seconds, spread
+        self._unconfirmed = 0
 
     # --- reading
 
@@ -227,20 +145,15 @@ class FencedStream:
 
     async def extent(self, now: datetime) -> StreamExtent:
         """Which messages the stream holds."""
+        return (await self.info()).extent(now)
+
+    async def info(self) -> StreamInfo:
+        """Configuration and state of the stream."""
         reply = await self._ask(f"STREAM.INFO.{self._stream}")
         try:
-            info = _Info.model_validate_json(reply)
+            return StreamInfo.model_validate_json(reply)
         except ValidationError as e:  # or the error of a server without this stream
             raise Unavailable(f"{self._stream}: there is no such stream; run `rca provision`") from e
-        state, age = info.state, timedelta(microseconds=info.config.max_age // 1_000)
-        oldest, limit = state.first_ts if state.messages else None, now - age
-        may_have_expired = age and state.first_seq > 1
-        return StreamExtent(
-            max(1, state.first_seq),
-            state.last_seq,
-            oldest,
-            min(oldest or limit, limit) if may_have_expired else None,
-        )
 
     async def _ask(self, api_path: str) -> bytes:
         """The answer of the JSON API, which may be an error."""
@@ -286,14 +199,18 @@ class FencedStream:
         msg_id: str,
         headers: Mapping[str, str] | None = None,
         replacing: int = 0,
+        among: str = "",
     ) -> StoredMessage:
         """Store the only message of a subject. Returns what is stored there now, which may be another writer's.
 
-        `replacing` is the sequence of the one message that may be replaced.
+        `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects, which share
+        one fence: `replacing` is then the sequence of the last message on any of them, and that of another writer that
+        came later is returned.
         """
         fenced: dict[str, str] = {**(headers or {})}
         fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(replacing)
-
+        if among:
+            fenced[LAST_SEQUENCE_SUBJECT] = among
         tries = 0
 
         async def attempt() -> StoredMessage:
@@ -308,6 +225,10 @@ class FencedStream:
             except _NotYet as e:
                 problem = str(e)
             stored = await self._read(subject=subject)
+            if among and (stored is None or stored.sequence <= replacing):
+                stored = await self._read(subject=among)
+                if stored is None:  # all of them have expired, and with them the last one that is known
+                    fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = "0"
             if stored is None or stored.sequence <= replacing:
                 raise _NotYet(problem or "called a duplicate, but not stored")
             return stored
@@ -333,13 +254,39 @@ class FencedStream:
 
         return await self._patiently(f"remove {sequence}", attempt)
 
+    async def purge(self, subject: str, *, keep: int) -> None:
+        """Delete all messages on a subject, wildcards allowed, but for the newest `keep`. Tried once."""
+        body = json.dumps({"filter": subject, "keep": keep}).encode()
+        path = f"{self._api_prefix}.STREAM.PURGE.{self._stream}"
+        try:
+            with self._translated():
+                reply = await self._nc.request(path, body, timeout=REQUEST_SECONDS)
+        except _NotYet as e:
+            raise Unavailable(f"purge {subject}: {e}") from e
+        if error := json.loads(reply.data).get("error"):
+            raise Unavailable(f"purge {subject}: {error.get('description', error)}")
+
     async def _send(self, subject: str, body: bytes, msg_id: str, headers: Mapping[str, str]) -> api.PubAck:
         own = {**headers, api.Header.MSG_ID: msg_id, api.Header.EXPECTED_STREAM: self._stream}
         size = len(body) + sum(len(name) + len(value) + 4 for name, value in own.items())
         if size > self._nc.max_payload:  # nats-py looks at the body only, and the server ends the connection
             raise ValueError(f"{subject}: a message of {size} bytes, at most {self._nc.max_payload}")
-        with self._translated():
-            return await self._js.publish(subject, body, headers=own)
+        try:
+            with self._translated():
+                ack = await self._js.publish(subject, body, headers=own)
+        except _NotYet as e:
+            self._unconfirmed = self._unconfirmed + 1 if isinstance(e.__cause__, TimeoutError) else 0
+            if self._unconfirmed >= UNCONFIRMED_TRIES and await self._answers():
+                raise _NotYet(UNCONFIRMED) from e
+            raise
+        self._unconfirmed = 0
+        return ack
+
+    async def _answers(self) -> bool:
+        with contextlib.suppress(TimeoutError, nats.errors.Error):
+            await self._nc.request(f"{self._api_prefix}.STREAM.INFO.{self._stream}", timeout=REQUEST_SECONDS)
+            return True
+        return False
 
     async def _read(self, **what: Any) -> StoredMessage | None:
         """Only 10037 means "none". A missing stream is a 404 too, and must not look like an empty one."""

@@ -19,7 +19,8 @@ from typing import Final
 import structlog
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.stream import FencedStream, StoredMessage, StreamExtent
+from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.adapters.nats.stream_info import StreamExtent
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import Clock
 from worker.domain.values.remediations import TrackRecord

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from schemas.audit import AuditEvent
-    from worker.adapters.nats.stream import ConsumerState
+    from worker.adapters.nats.stream_info import ConsumerState
     from worker.app.board import Board
     from worker.app.operations import Operations
 

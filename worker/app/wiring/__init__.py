@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+import structlog
 from nats.aio.client import Client
 
 from schemas.subjects import EXHAUSTED, Lane, Subjects
@@ -15,7 +16,8 @@ from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
 from worker.adapters.nats.stored import NatsCancellations, NatsRequests
-from worker.adapters.nats.stream import FencedStream, StreamFaults
+from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
 from worker.app.handler import Ports, RequestHandler
@@ -51,6 +53,8 @@ from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
 
+log = structlog.stdlib.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -81,7 +85,8 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         health = ModelHealth(
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
-        admission, faults, sweeps = Admission(clock), StreamFaults(), SweepReport()
+        admission, sweeps = Admission(clock), SweepReport()
+        faults = StreamFaults(lambda why: log.warning("stream_refuses", reason=why))
         opened.watch.on_look = admission.pause
         streams = StreamWatch(wanted_streams(settings), subjects.requests_stream)
 

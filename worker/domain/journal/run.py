@@ -40,6 +40,7 @@ from worker.domain.values.step_kinds import (
     BURIED,
     CLAIM,
     END,
+    FINISHED,
     LLM,
     OPENING,
     RESULT,
@@ -55,7 +56,7 @@ from worker.domain.verdict.result import Ingredients, build
 from worker.domain.verdict.verdict import Accepted
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
-NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED})
+NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
 """Steps that describe a run and hold nothing that was read or paid for."""
 
 
@@ -176,6 +177,15 @@ class Run:
     async def end(self, outcome: str, **notes: Any) -> None:
         """Record how this run ended: it did not die."""
         await self.append(END, outcome=outcome, **notes)
+
+    async def finish(self, **notes: Any) -> None:
+        """Delete the steps, once the result is stored: nothing is continued from them any more.
+
+        Raises LostClaim, Unavailable.
+        """
+        if self.steps:
+            message = self.accepted.delivery.message.as_notes()
+            await self._journal.finish(digest=self.accepted.digest, **message, **notes)
 
     def _accepted(self) -> audit.RequestAccepted:
         return audit.RequestAccepted(

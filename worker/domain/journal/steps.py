@@ -17,7 +17,7 @@ from typing import Any
 
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import AuditRecord, JournalRun, Step
-from worker.domain.values.step_kinds import BEGIN, CLAIM, END, LLM, UNREADABLE
+from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, UNREADABLE
 
 FAILED, RELEASED = "failed", "released"
 """How a run can end: with a handled failure, or because it was asked to stop."""
@@ -88,10 +88,21 @@ class Owner:
     message: MessageId
 
 
+def finished(steps: Sequence[Step]) -> bool:
+    """Whether the result is stored and the other steps are deleted, or may be."""
+    return bool(steps) and steps[-1].kind == FINISHED
+
+
+def since_finished(steps: Sequence[Step]) -> Sequence[Step]:
+    """The steps from the last FINISHED one on: those before it are deleted, or may be."""
+    ends = [n for n, step in enumerate(steps) if step.kind == FINISHED]
+    return steps[ends[-1] :] if ends else steps
+
+
 def owner(steps: Sequence[Step]) -> Owner | None:
     """The last run that names its message; None before the first."""
     for step in reversed(steps):
-        if step.kind == BEGIN and (message := MessageId.from_notes(step.notes)):
+        if step.kind in {BEGIN, FINISHED} and (message := MessageId.from_notes(step.notes)):
             return Owner(step.run, str(step.notes.get("digest", "")), message)
     return None
 

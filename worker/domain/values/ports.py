@@ -216,7 +216,8 @@ class Step:
 class JournalRun(Protocol):
     """One attempt at a request: what was done before, and the right to go on until another run begins.
 
-    `append` raises LostClaim when another run has begun, Unavailable when it is not known whether it is stored.
+    `append` raises LostClaim when another run has begun, Unavailable when it is not known whether it is stored. `finish`
+    leaves a FINISHED step with these notes as the only one, which still fences older runs; it raises the same.
     """
 
     @property
@@ -224,6 +225,7 @@ class JournalRun(Protocol):
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None: ...
+    async def finish(self, **notes: Any) -> None: ...
 
 
 class Journal(Protocol):

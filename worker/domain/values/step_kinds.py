@@ -9,6 +9,9 @@ OPENING, LLM, TRIED, TOOLS, SHADOW = "opening", "llm", "tried", "tools", "shadow
 RESULT, BURIED = "result", "buried"
 """The finished result; the `failed` result of a dead letter."""
 
+FINISHED = "finished"
+"""The result is stored, and this is the only step that is left. Names the message and the digest of the request."""
+
 MODEL_OUTAGE = "model_outage"
 """The reason of an END step: no call of the model succeeded, whichever request made it. Its tries do not count."""
 

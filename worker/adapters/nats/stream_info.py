@@ -1,0 +1,88 @@
+"""What the server says about a stream and its consumers, as far as it is read here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.fields import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class StreamExtent:
+    """What a stream holds: from the first to the last sequence (last below first when it is empty).
+
+    `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
+    may have expired; None when none can have. A message above the age limit expires, so one that is younger and gone
+    was deleted by somebody, wherever the stream begins.
+    """
+
+    first: int
+    last: int
+    oldest: datetime | None
+    kept_since: datetime | None
+
+
+class StreamState(BaseModel):
+    """`last_ts`: when the last message was stored, also of a stream that was emptied since."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    messages: int
+    first_seq: int
+    first_ts: Timestamp
+    last_seq: int
+    last_ts: Timestamp
+    num_deleted: int = 0
+
+
+class StreamInfo(BaseModel):
+    """What is read of io.nats.jetstream.api.v1.stream_info_response; nats-py's own model leaves out `first_ts`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    state: StreamState
+    config: dict[str, Any]
+    created: Timestamp
+
+    @property
+    def max_age(self) -> timedelta:
+        """Zero for none."""
+        return timedelta(microseconds=self.config.get("max_age", 0) // 1_000)
+
+    def extent(self, now: datetime) -> StreamExtent:
+        """Which messages the stream holds."""
+        state, limit = self.state, now - self.max_age
+        oldest = state.first_ts if state.messages else None
+        may_have_expired = self.max_age and state.first_seq > 1
+        kept_since = min(oldest or limit, limit) if may_have_expired else None
+        return StreamExtent(max(1, state.first_seq), state.last_seq, oldest, kept_since)
+
+
+class _Position(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    stream_seq: int
+
+
+class ConsumerState(BaseModel):
+    """What is read of io.nats.jetstream.api.v1.consumer_info_response."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    delivered: _Position
+    ack_floor: _Position
+    num_pending: int = 0
+    num_ack_pending: int = 0
+
+    @property
+    def settled_up_to(self) -> int:
+        """The consumer will never deliver a message up to this sequence again.
+
+        Everything up to the ack floor was settled or has exhausted its deliveries; without outstanding messages so was
+        everything it has delivered.
+        """
+        return self.ack_floor.stream_seq if self.num_ack_pending else self.delivered.stream_seq
