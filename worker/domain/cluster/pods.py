@@ -199,7 +199,8 @@ def container_reason(container: Container) -> str:
             told.append(termination(ended, label))
     if container.running and container.failing:
         told.append("running, not ready")
-    return f"{container.name}: {', '.join(told)}" if told else ""
+    role = " (sidecar)" if container.kind == "sidecar" else ""
+    return f"{container.name}{role}: {', '.join(told)}" if told else ""
 
 
 def termination(ended: dict[str, Any], label: str = "ended") -> str:

@@ -1,15 +1,26 @@
 """Prunes objects of the Kubernetes API: bookkeeping and defaults of the API server are left out.
 
-What is left out is either a default of the Kubernetes API reference or bookkeeping (uids, versions, field ownership).
+What is left out is either a default of the Kubernetes API reference, where it stands in a built-in kind (api_types.py), or
+bookkeeping (uids, versions, field ownership). Custom resources are shown as they are, but for their metadata.
 Field ownership is folded into one fact, `metadata.lastChange`: who changed which fields of the object last, and when.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from worker.domain.cluster.fields import mapping, mappings, sequence, text
+from worker.domain.cluster.rendering.api_types import (
+    CONTAINER,
+    META,
+    POD_SPEC,
+    TYPES,
+    UNTYPED,
+    ApiType,
+    type_of,
+)
 from worker.domain.untrusted.redaction.harmless import HIDDEN_ENV, HIDDEN_VALUE, harmless, secret_value
 from worker.domain.values.objects import Manifest
 
@@ -24,41 +35,10 @@ DROPPED_ANNOTATIONS = {
     "deprecated.daemonset.template.generation",
 }
 KEPT_OWNER = ("kind", "name", "controller", "apiVersion")
-DROPPED_ANYWHERE = {
-    "containerID", "imageID", "hostIPs", "podIPs", "terminationMessagePath", "systemUUID", "bootID", "machineID",
-    "daemonEndpoints", "lastProbeTime", "lastHeartbeatTime", "lastUpdateTime", "uncountedTerminatedPods",
-    "collisionCount", "hostIP", "fullyLabeledReplicas",
-}  # fmt: skip
-DEFAULTS: dict[str, tuple[Any, ...]] = {
-    "terminationMessagePolicy": ("File",),
-    "dnsPolicy": ("ClusterFirst",),
-    "schedulerName": ("default-scheduler",),
-    "enableServiceLinks": (True,),
-    "preemptionPolicy": ("PreemptLowerPriority",),
-    "priority": (0,),
-    "restartPolicy": ("Always",),
-    "securityContext": ({},),
-    "terminationGracePeriodSeconds": (30,),
-    "successThreshold": (1,),
-    "scheme": ("HTTP",),
-    "defaultMode": (420,),
-    "progressDeadlineSeconds": (600,),
-    "revisionHistoryLimit": (10,),
-    "creationTimestamp": (None,),
-    "sessionAffinity": ("None",),
-    "ipFamilyPolicy": ("SingleStack",),
-    "internalTrafficPolicy": ("Cluster",),
-    "podManagementPolicy": ("OrderedReady",),
-    "imagePullPolicy": ("IfNotPresent",),
-    "protocol": ("TCP",),
-    "strategy": ({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}, "type": "RollingUpdate"},),
-    "lastState": ({},),
-    "tolerations": ([],),
-    "hugepages-1Gi": ("0",),
-    "hugepages-2Mi": ("0",),
-}
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a token
 DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+DIGEST = re.compile(r"sha256:[0-9a-f]{12}")
 MAX_CHANGED = 5  # fields; who wrote more of them wrote the whole object
 EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
 """Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
@@ -72,7 +52,7 @@ def prune(manifest: Manifest) -> Manifest:
     Environment values that may be credentials and values under keys that name secrets are hidden. Values of Secrets
     are never passed on.
     """
-    kind = text(manifest.get("kind"))
+    kind, known = text(manifest.get("kind")), type_of(manifest)
     pruned: dict[str, Any] = {}
     for key, value in manifest.items():
         if key == "metadata":
@@ -80,10 +60,11 @@ def prune(manifest: Manifest) -> Manifest:
         elif key in {"data", "stringData", "binaryData"}:
             pruned[key] = _data(kind, key, value)
         else:
-            shown = _value(str(key), value, 1)
+            shown = _value(str(key), value, 1, known.child(str(key)))
             if shown is not None:
                 pruned[str(key)] = shown
-    _by_kind(kind, mapping(pruned.get("status")))
+    if known is TYPES["Pod"]:
+        _prune_pod_status(mapping(pruned.get("status")))
     return {key: pruned[key] for key in sorted(pruned, key=_order)}
 
 
@@ -91,13 +72,29 @@ def _order(key: str) -> int:
     return ORDER.index(key) if key in ORDER else len(ORDER)
 
 
-def _by_kind(kind: str, status: dict[str, Any]) -> None:
-    """Prune what only one kind has."""
-    if kind == "Node":
-        for key in ("images", "volumesInUse", "volumesAttached"):
-            status.pop(key, None)
-    if kind == "Pod" and "conditions" in status:
+def _prune_pod_status(status: dict[str, Any]) -> None:
+    if "conditions" in status:
         status["conditions"] = _telling(sequence(status["conditions"]))
+    if not same_tag_differs([status]):
+        for name in STATUS_LISTS:
+            for container in mappings(status.get(name)):
+                container.pop("imageID", None)
+
+
+def same_tag_differs(statuses: Iterable[Any]) -> bool:
+    """Whether two containers of these pods run different images under the same name: a tag that was moved."""
+    digests: dict[str, set[str]] = {}
+    for status in statuses:
+        for container in (c for name in STATUS_LISTS for c in mappings(mapping(status).get(name))):
+            if digest := image_digest(container):
+                digests.setdefault(text(container.get("image")), set()).add(digest)
+    return any(len(found) > 1 for found in digests.values())
+
+
+def image_digest(container: Any) -> str:
+    """The first characters of the digest in a ContainerStatus, as `sha256:0123456789ab`; empty if it has none."""
+    found = DIGEST.search(text(mapping(container).get("imageID")))
+    return found[0] if found else ""
 
 
 def _telling(conditions: list[Any]) -> list[Any]:
@@ -191,49 +188,48 @@ def _config_value(key: str, value: Any) -> Any:
     return _value(key, value, 2)
 
 
-def _value(key: str, value: Any, depth: int) -> Any:
+def _value(key: str, value: Any, depth: int, known: ApiType = UNTYPED) -> Any:
     if depth > MAX_DEPTH:
         return "[nested too deeply]"
+    if known is META:
+        return _metadata(value, depth)
     if isinstance(value, dict):
-        return _object(key, value, depth)
+        return _object(value, depth, known)
     if isinstance(value, list):
-        return _list(key, value, depth)
+        return _list(key, value, depth, known)
     if isinstance(value, str):
         return POD_UID.sub("", value)
     return value if isinstance(value, int | float | bool) or value is None else str(value)
 
 
-def _object(key: str, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    if key == "metadata":
-        nested: dict[str, Any] = _metadata(value, depth)
-        return nested
+def _object(value: dict[Any, Any], depth: int, known: ApiType) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, item in value.items():
         field = str(name)
-        if item is None or field in DROPPED_ANYWHERE or _is_default(field, item):
+        shown = _filtered(field, item, known) if isinstance(item, list) else item
+        if shown is None or not known.shows(field, shown) or (shown == [] and item != []):
             continue
-        if field == "serviceAccount" and item == value.get("serviceAccountName"):
+        if known is POD_SPEC and field == "serviceAccount" and item == value.get("serviceAccountName"):
             continue
-        shown = _value(field, item, depth + 1)
-        if shown != [] or item == []:  # nothing is left of an array that held only defaults
-            kept[field] = shown
+        kept[field] = _value(field, shown, depth + 1, known.child(field))
     return kept
 
 
-def _is_default(field: str, value: Any) -> bool:
-    return any(type(value) is type(default) and value == default for default in DEFAULTS.get(field, ()))
+def _filtered(field: str, value: list[Any], known: ApiType) -> list[Any]:
+    """An array without the elements that every pod gets."""
+    if known is POD_SPEC and field == "tolerations":
+        return [item for item in value if not _default_toleration(item)]
+    if known is POD_SPEC and field == "volumes":
+        return [item for item in value if not is_token_volume(item)]
+    if known is CONTAINER and field == "volumeMounts":
+        return [item for item in value if mapping(item).get("mountPath") != TOKEN_MOUNT]
+    return value
 
 
-def _list(key: str, value: list[Any], depth: int) -> list[Any]:
+def _list(key: str, value: list[Any], depth: int, known: ApiType) -> list[Any]:
     if key == "env":
         return [_env(item, depth) for item in value]
-    if key == "tolerations":
-        value = [item for item in value if not _default_toleration(item)]
-    elif key == "volumeMounts":
-        value = [item for item in value if mapping(item).get("mountPath") != TOKEN_MOUNT]
-    elif key == "volumes":
-        value = [item for item in value if not is_token_volume(item)]
-    return [_value("", item, depth + 1) for item in value]
+    return [_value("", item, depth + 1, known) for item in value]
 
 
 def _env(item: Any, depth: int) -> Any:

@@ -13,6 +13,7 @@ from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, name
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.rendering import columns as render_columns
 from worker.domain.cluster.rendering import workload_columns as render_workloads
+from worker.domain.cluster.rendering.prune import image_digest, same_tag_differs
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import Manifest
 from worker.domain.values.tokens import estimate_tokens
@@ -44,6 +45,10 @@ def render_table(
         items, key=lambda item: (not unhealthy(item), text(meta(item).get("namespace")), name_of(item))
     )
     rows = [_row(kind, item, now, all_namespaces=all_namespaces) for item in ordered]
+    if kind == "Pod" and same_tag_differs(item.get("status") for item in ordered):
+        for row, item in zip(rows, ordered, strict=True):
+            found = map(image_digest, mappings(dig(item, "status", "containerStatuses")))
+            row["IMAGE IDS"] = cell(", ".join(digest for digest in found if digest))
     header = list(rows[0]) if rows else ["NAME"]
     lines = [
         SEPARATOR.join(header),
