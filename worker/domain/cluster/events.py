@@ -190,6 +190,8 @@ MAX_EVENTS = 5_000
 MAX_OBJECTS = 16
 """How many objects are asked for their events by name, where a namespace has more than that."""
 AT_ONCE = 8
+NODE_NEWS = frozenset({"NodeNotReady", "NodeNotSchedulable", "Shutdown"})
+"""Reasons of Normal events of a node that matter to pods on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,27 @@ async def read_events_around(
     unique = {(ref.kind, ref.name): ref for ref in reversed(asked)}
     by_name = await _events_by_name(cluster, list(reversed(unique.values())))
     return _read([everything, by_name], objects, by_name.gap or gap)
+
+
+async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead:
+    """What kubelet, controllers and node problem detector warn of on these nodes: memory, clock, kernel, heartbeats.
+
+    Events of nodes are in the namespace `default`; where that must not be read, nothing is said. Never raises
+    ClusterError.
+    """
+    refs = [ObjectRef("Node", name, "default") for name in names]
+    answers = await together([_list_events(cluster, ref) for ref in refs], at_once=AT_ONCE)
+    errors = [answer.error for answer in answers if answer.error]
+    missing = [
+        ref.name
+        for ref, answer in zip(refs, answers, strict=True)
+        if answer.gap or (answer.error and answer.error.reason is not ClusterReason.FORBIDDEN)
+    ]
+    found = happenings([event for answer in answers for event in answer.events])
+    told = tuple(item for item in found if item.warning or item.reason in NODE_NEWS)
+    return EventsRead(
+        told, f"events of nodes {', '.join(missing)}" if missing else "", next(iter(errors), None)
+    )
 
 
 async def _events_by_name(cluster: Cluster, objects: Sequence[ObjectRef]) -> _Listed:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, reference, strings, text
-from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
+from worker.domain.cluster.descent import Descent, descent, is_selected, maker_of, pod_selector
+from worker.domain.cluster.fields import (
+    controller_of,
+    dig,
+    mapping,
+    mappings,
+    meta,
+    name_of,
+    pod_template,
+    reference,
+    strings,
+    text,
+)
+from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name, built_in
 from worker.domain.cluster.owners import OwnerChain, owner_chain, owners_of
 from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
 from worker.domain.cluster.references import references_of
@@ -29,13 +41,15 @@ STARTING = {"Pending", "ContainerCreating", "PodInitializing"}
 class Pods:
     """Pods of the target and other failing pods around it, the worst first.
 
-    `complete`: `own` are all pods of the target. `all_read`: all pods around it were read.
+    `complete`: `own` are all pods of the target. `all_read`: all pods around it were read. `between` are the objects
+    through which a target of a custom kind has its pods.
     """
 
     own: tuple[Manifest, ...] = ()
     others: tuple[Manifest, ...] = ()
     complete: bool = True
     all_read: bool = True
+    between: tuple[ObjectRef, ...] = ()
 
     @property
     def failing(self) -> tuple[Manifest, ...]:
@@ -54,7 +68,8 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
         return Pods()
     listing = await cluster.list(ListQuery("Pod", namespace))
     own = listing if listing.complete else await _selected(cluster, workload or target, listing)
-    chosen = [pod for pod in own.items if _belongs(pod, target, workload)]
+    down = await descent(cluster, start, own.items) if _is_custom(start) else Descent()
+    chosen = [pod for pod in own.items if name_of(pod) in down.pods or _belongs(pod, target, workload)]
     if start.kind == "Pod" and (pod := target.manifests[0]) and start.name not in map(name_of, chosen):
         chosen.append(pod)
     around = listing.items
@@ -62,12 +77,22 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
         around += (await cluster.list(ListQuery("Pod", namespace, field_selector=NOT_RUNNING))).items
     mine = {name_of(pod) for pod in chosen}
     others = {name_of(pod): pod for pod in around if name_of(pod) not in mine and pod_failing(pod)}
-    return Pods(worst_first(chosen), worst_first(list(others.values())), own.complete, listing.complete)
+    return Pods(
+        worst_first(chosen),
+        worst_first(list(others.values())),
+        own.complete,
+        listing.complete,
+        down.between,
+    )
+
+
+def _is_custom(start: ObjectRef) -> bool:
+    return built_in(start.kind.lower(), start.api_version) is None
 
 
 async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) -> Listing:
     """In a namespace with more pods than one list holds, those that the workload selects."""
-    selector = selector_text(dig(workload.root_manifest, "spec", "selector"))
+    selector = selector_text(pod_selector(workload.root_manifest))
     if not selector:
         return listing
     return await cluster.list(ListQuery("Pod", workload.root.namespace, label_selector=selector))
@@ -86,6 +111,8 @@ def worst_first(pods: Sequence[Manifest]) -> tuple[Manifest, ...]:
 
 def _belongs(pod: Manifest, target: OwnerChain, workload: OwnerChain | None) -> bool:
     start, manifest = target.start, target.manifests[0] or {}
+    if _is_custom(start):
+        return _made_for(pod, workload or target)
     if start.kind in WHOLE_NAMESPACE:
         return True
     if start.kind in SELECTING:
@@ -114,20 +141,16 @@ def _made_for(pod: Manifest, chain: OwnerChain) -> bool:
             return True
         if member.kind in WORKLOADS and owner and belongs_by_name(member, ref):
             return True
-        selector = dig(manifest, "spec", "selector")
-        if member is chain.root and _is_label_selector(selector) and member.kind != "Pod":
-            return selects(selector, strings(meta(pod).get("labels")))
+        if member is chain.root and pod_selector(manifest) and member.kind != "Pod":
+            return is_selected(pod, manifest)
     return False
 
 
-def _is_label_selector(selector: object) -> bool:
-    return bool(mapping(mapping(selector).get("matchLabels")) or mapping(selector).get("matchExpressions"))
-
-
 async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | None:
-    """The owner chain whose top runs the pods: that of the target itself, or of what it scales or backs.
+    """The owner chain whose top runs the pods: that of the target itself, of what it scales, or of what made it.
 
-    None for kinds that run nothing. Never raises ClusterError.
+    A pod that is gone still has what made it. A custom kind with a pod template is a workload. None for kinds that run
+    nothing. Never raises ClusterError.
     """
     start, manifest = target.start, target.manifests[0] or {}
     if start.kind == "HorizontalPodAutoscaler":
@@ -141,9 +164,11 @@ async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | No
             text(scaled.get("apiVersion")),
         )
         return await owner_chain(cluster, ref)
+    if start.kind == "Pod" and target.exists is False and (maker := await maker_of(cluster, start)):
+        return await owner_chain(cluster, maker)
     if start.kind in {"Pod", *WORKLOADS} or target.root.kind in WORKLOADS:
         return target
-    return None
+    return target if mappings(dig(pod_template(manifest), "spec", "containers")) else None
 
 
 async def workload_of_pods(cluster: Cluster, pods: Sequence[Manifest]) -> OwnerChain | None:

@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, stamp, text, whole
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, sequence, stamp, text, whole
 from worker.domain.cluster.fields import moment as read_moment
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import Manifest
 
 ENDED = {"Succeeded", "Failed"}
+ON_TRUE: dict[str, frozenset[str] | None] = {
+    "DisruptionTarget": None,
+    "PodResizePending": None,
+    "PodResizeInProgress": frozenset({"Error"}),
+}
+"""Conditions of a Pod that are news when they are True; with reasons, only for those."""
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 
@@ -174,17 +180,46 @@ def pod_failing(pod: Manifest) -> bool:
     return ready != "True" or any(c.failing for c in containers(pod))
 
 
-def pod_reason(pod: Manifest, limit: int = 160) -> str:
-    """Why it fails, in one line: how containers ended, what they wait for, why it is not scheduled. Empty if healthy."""
+def pod_reason(pod: Manifest, limit: int = 240) -> str:
+    """Why it fails, in one line: how containers ended, what they wait for, what its conditions say. Empty if healthy."""
     status = mapping(dig(pod, "status"))
     counted = (c for c in containers(pod) if c.kind != "ephemeral")
     parts = [part for c in counted if (part := container_reason(c))]
     if message := text(status.get("message")):
         parts.append(message)
+    told = (*parts, *_told_by_conditions(pod, status), deletion(pod))
+    return one_line("; ".join(part for part in told if part), limit)
+
+
+def _told_by_conditions(pod: Manifest, status: dict[str, Any]) -> Iterator[str]:
+    """Scheduling, readiness gates, resizing in place, and disruption: by preemption, eviction, taints."""
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        parts.append(f"{text(scheduled.get('reason'))}: {text(scheduled.get('message'))}")
-    return one_line("; ".join(parts), limit)
+        yield f"{text(scheduled.get('reason'))}: {text(scheduled.get('message'))}"
+    for gate in mappings(dig(pod, "spec", "readinessGates")):
+        name = text(gate.get("conditionType"))
+        found = _condition(status, name)
+        if found.get("status") != "True":
+            yield f"readiness gate {name} {_explained(found) if found else 'is not set'}"
+    for name, trouble in ON_TRUE.items():
+        found = _condition(status, name)
+        if found.get("status") == "True" and (trouble is None or text(found.get("reason")) in trouble):
+            yield f"{name} {_explained(found)}"
+    if resize := text(status.get("resize")):
+        yield f"resize {resize}"
+
+
+def _explained(condition: dict[str, Any]) -> str:
+    told = ": ".join(part for part in map(text, (condition.get("reason"), condition.get("message"))) if part)
+    return f"{text(condition.get('status'))}{f' ({told})' if told else ''}"
+
+
+def deletion(manifest: Manifest) -> str:
+    """`deletion asked for at 2026-06-04T15:30:00Z, kept by finalizers a, b`; empty for an object that is not deleted."""
+    asked = read_moment(meta(manifest).get("deletionTimestamp"))
+    names = ", ".join(map(text, sequence(meta(manifest).get("finalizers"))))
+    kept = f", kept by finalizers {names}" if names else ""
+    return f"deletion asked for at {stamp(asked)}{kept}" if asked else ""
 
 
 def container_reason(container: Container) -> str:

@@ -19,7 +19,8 @@ from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.pod_finding import Pods, find_pods, find_workload, workload_of_pods
 from worker.domain.cluster.rendering.tables import unhealthy
 from worker.domain.enrichment.evidence_pack import Piece, pack
-from worker.domain.enrichment.sources import Look, Reader, Sources
+from worker.domain.enrichment.look import Look
+from worker.domain.enrichment.sources import Reader, Sources
 from worker.domain.untrusted.evidence import Evidence, one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -94,7 +95,7 @@ class _EnrichmentRun:
             async with asyncio.timeout(seconds):
                 await stage()
         except TimeoutError:
-            self.failed |= dict.fromkeys(self.open, "no answer in time")
+            self.failed |= dict.fromkeys(sorted(self.open), "no answer in time")
             self.open.clear()
             return False
         return True

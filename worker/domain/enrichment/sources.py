@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from worker.domain.cluster.changes import read_changes
-from worker.domain.cluster.events import Happening, read_events, read_events_around, timeline
-from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, reference, text
+from worker.domain.cluster.events import (
+    Happening,
+    read_events,
+    read_events_around,
+    read_node_events,
+    timeline,
+)
+from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
-from worker.domain.cluster.owners import OwnerChain
-from worker.domain.cluster.pod_finding import Pods, get_optional
+from worker.domain.cluster.pod_finding import get_optional
 from worker.domain.cluster.pods import Container, containers
-from worker.domain.cluster.references import References, references_of
 from worker.domain.cluster.rendering.compact import Rendered, render_object
 from worker.domain.cluster.rendering.logs import clean_lines, log_excerpt, most_interesting, redacted
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
 from worker.domain.enrichment.evidence_pack import Piece
+from worker.domain.enrichment.look import Look
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, Manifest, ObjectRef
@@ -33,45 +38,11 @@ MAX_REFERENCES = 8
 Reader = Callable[[], Awaitable[list[Piece]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What the first look is about: the target, the workload that runs its pods, and the pods."""
-
-    target: OwnerChain
-    workload: OwnerChain | None
-    pods: Pods
-
-    @property
-    def namespace(self) -> str:
-        """The namespace events and pods are in, empty for cluster scope."""
-        return self.target.start.home
-
-    @property
-    def members(self) -> tuple[ObjectRef, ...]:
-        """The target, its owners, and the workload with its owners."""
-        return (*self.target.chain, *(self.workload.chain if self.workload else ()))
-
-    @property
-    def pod_spec(self) -> dict[str, Any]:
-        """The spec of the worst pod, or of the workload's template where there is no pod."""
-        pods = self.pods.failing or self.pods.own
-        if pods:
-            return mapping(pods[0].get("spec"))
-        root = self.workload.root_manifest if self.workload else None
-        return mapping(pod_template(root).get("spec"))
-
-    @property
-    def references(self) -> References:
-        """What that spec names."""
-        pods = self.pods.failing or self.pods.own
-        return references_of(self.pod_spec, name_of(pods[0]) if pods else "")
-
-
 class Sources:
     """Readers of one enrichment. `failed` names parts of a source that could not be read, with the reason."""
 
     ORDER: ClassVar[tuple[str, ...]] = (
-        "pods", "events", "logs", "changes", "nodes", "storage", "configuration", "kind", "neighbours",
+        "pods", "events", "logs", "changes", "nodes", "node events", "storage", "configuration", "kind", "neighbours",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, now: datetime, redact: Callable[[str], str]) -> None:
@@ -88,6 +59,8 @@ class Sources:
             "kind": lambda: self._kind_specific(look),
             "neighbours": lambda: self._neighbours(look),
         }
+        if any(look.failing_on) and look.target.start.kind != "Node":
+            readers["node events"] = lambda: self._node_events(look)
         if look.pods.own and look.target.start.kind not in {"Node", "ResourceQuota", "LimitRange"}:
             readers["logs"] = lambda: self._logs(look)
         if look.pod_spec and look.target.start.kind != "Node":
@@ -99,10 +72,7 @@ class Sources:
         """The target and its worst pod, which have been read already."""
         manifest, start = look.target.manifests[0], look.target.start
         if manifest is None:
-            if look.target.exists is False:
-                gone = Rendered("does not exist (any more); events may still tell what happened to it")
-                return [Piece("object", str(start), 0, 60, lambda _: gone, EvidenceKind.OBJECT)]
-            return []
+            return self._gone(look) if look.target.exists is False else []
         pieces = [self._json("object", start, _without_template(manifest, look.pods.own), 3, 520)]
         worst = (look.pods.failing or look.pods.own)[:1]
         if (
@@ -111,6 +81,17 @@ class Sources:
             and not start.same_as(reference(worst[0]))
         ):
             pieces.append(self._json("pod", reference(worst[0]), worst[0], 2, 560))
+        return pieces
+
+    def _gone(self, look: Look) -> list[Piece]:
+        """A target that does not exist, and what made it where that is known."""
+        start, maker = look.target.start, look.workload
+        known = maker is not None and not maker.start.same_as(start)
+        by = f"; it was made by {maker.start}" if maker and known else ""
+        gone = Rendered(f"does not exist (any more){by}; events may still tell what happened to it")
+        pieces = [Piece("object", str(start), 0, 60, lambda _: gone, EvidenceKind.OBJECT)]
+        if maker and known and maker.manifests[0]:
+            pieces.append(self._json("object", maker.start, maker.manifests[0], 2, 560))
         return pieces
 
     def _json(self, source: str, ref: ObjectRef, manifest: Manifest, rank: int, cap: int) -> Piece:
@@ -144,7 +125,8 @@ class Sources:
         if not look.pods.own:
             return []
         more = "" if look.pods.complete else ", more than were read"
-        scope = f"pods of {look.target.start}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
+        of = look.workload.start if look.workload and look.target.exists is False else look.target.start
+        scope = f"pods of {of}: {len(look.pods.own)}, {len(look.pods.failing)} failing{more}"
         return [
             self._table("pods", scope, look.pods.own, 0, 420, everywhere=look.target.start.kind == "Node")
         ]
@@ -162,13 +144,9 @@ class Sources:
             scope = f"events of {look.target.start}"
             return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
 
-        def render(tokens: int) -> Rendered:
-            shown = timeline(found, tokens)
-            note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
-            return Rendered(self._redact(shown.body), note)
-
-        scope = f"events of {look.target.start}, its owners and pods"
-        return [Piece("events", scope, 1, 480, render, EvidenceKind.EVENTS)]
+        return [
+            self._timeline("events", f"events of {look.target.start}, its owners and pods", found, 1, 480)
+        ]
 
     async def _relevant_events(self, look: Look) -> list[Happening]:
         start = look.target.start
@@ -177,7 +155,8 @@ class Sources:
                 self._cluster, start if not look.namespace else ObjectRef("", "", start.name)
             )
         else:
-            about = (*look.members, *(reference(pod) for pod in look.pods.own), *self._claims(look))
+            pods = tuple(reference(pod) for pod in look.pods.own)
+            about = (*look.members, *look.pods.between, *pods, *self._claims(look))
             root = look.workload.root if look.workload else None
             found = await read_events_around(self._cluster, look.namespace, about, root)
         if found.error:
@@ -185,6 +164,23 @@ class Sources:
         if found.gap:
             self.failed["events"] = f"not read: {found.gap}"
         return list(found.items)
+
+    async def _node_events(self, look: Look) -> list[Piece]:
+        names = [name for name in look.failing_on if name][:MAX_NODES]
+        found = await read_node_events(self._cluster, names)
+        if found.gap:
+            self.failed["node events"] = f"not read: {found.gap}"
+        if not found.items:
+            return []
+        return [self._timeline("nodes", f"events of nodes: {', '.join(names)}", found.items, 2, 200)]
+
+    def _timeline(self, source: str, scope: str, found: Sequence[Happening], rank: int, cap: int) -> Piece:
+        def render(tokens: int) -> Rendered:
+            shown = timeline(found, tokens)
+            note = f"{shown.left_out} of {len(found)} events; get_events shows them" if shown.left_out else ""
+            return Rendered(self._redact(shown.body), note)
+
+        return Piece(source, scope, rank, cap, render, EvidenceKind.EVENTS)
 
     def _claims(self, look: Look) -> list[ObjectRef]:
         names = look.references.claims
@@ -264,10 +260,7 @@ class Sources:
     async def _nodes(self, look: Look) -> list[Piece]:
         if look.target.start.kind == "Node":
             return []
-        failing = look.pods.failing
-        names = list(
-            dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in failing or look.pods.own[:1])
-        )
+        names = look.failing_on or [text(dig(pod, "spec", "nodeName")) for pod in look.pods.own[:1]]
         if "" in names:  # not scheduled: every node may be the reason
             listing = await self._cluster.list(ListQuery("Node"))
             return (
@@ -358,7 +351,7 @@ class Sources:
     async def _kind_specific(self, look: Look) -> list[Piece]:
         """Objects that decide about a target of this kind, beside its pods."""
         start = look.target.start
-        if start.kind in {"Service", "Endpoints"}:
+        if start.kind in {"Service", "Endpoints"} and start.api_version in {"", "v1"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace)
             return self._told("kind", f"endpoints of {start}", [ref], await self._read([ref]))
         if start.kind == "HorizontalPodAutoscaler" and look.workload and look.workload.root_manifest:

@@ -178,3 +178,69 @@ def test_a_finished_container_beside_a_running_one_does_not_end_the_pod():
 
 def test_a_container_that_runs_without_being_ready_is_a_reason():
     assert "app: running, not ready" == pod_reason(only({"running": {}}))
+
+
+def condition(kind: str, status: str, reason: str = "", message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+GATE = {"readinessGates": [{"conditionType": "example.com/lb"}], "containers": [{"name": "app"}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"spec": GATE}, "readiness gate example.com/lb is not set"),
+        (
+            {
+                "spec": GATE,
+                "conditions": [condition("example.com/lb", "False", "Draining", "not in target group")],
+            },
+            "readiness gate example.com/lb False (Draining: not in target group)",
+        ),
+        ({"spec": GATE, "conditions": [condition("example.com/lb", "True")]}, ""),
+        (
+            {"conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler", "by shop/big")]},
+            "DisruptionTarget True (PreemptionByScheduler: by shop/big)",
+        ),
+        ({"conditions": [condition("DisruptionTarget", "False", "x")]}, ""),
+        (
+            {
+                "conditions": [
+                    condition("PodResizePending", "True", "Infeasible", "Node didn't have capacity")
+                ]
+            },
+            "PodResizePending True (Infeasible: Node didn't have capacity)",
+        ),
+        ({"conditions": [condition("PodResizeInProgress", "True")]}, ""),
+        (
+            {"conditions": [condition("PodResizeInProgress", "True", "Error", "no room")]},
+            "PodResizeInProgress True (Error: no room)",
+        ),
+        ({"status": {"resize": "Infeasible"}}, "resize Infeasible"),
+        (
+            {
+                "status": {
+                    "phase": "Failed",
+                    "reason": "UnexpectedAdmissionError",
+                    "message": "no free devices",
+                }
+            },
+            "no free devices",
+        ),
+    ],
+)
+def test_what_conditions_say_is_part_of_the_reason(fields, expected):
+    status = fields.get("status") or {**running(), "conditions": fields.get("conditions", [])}
+    assert expected == pod_reason(
+        pod("p", status=status, **({"spec": fields["spec"]} if "spec" in fields else {}))
+    )
+
+
+def test_what_keeps_a_deleted_object_is_named():
+    found = pod("p")
+    found["metadata"] |= {"deletionTimestamp": "2026-06-04T15:00:00Z", "finalizers": ["example.com/guard"]}
+    assert (
+        pod_reason(found)
+        == "deletion asked for at 2026-06-04T15:00:00Z, kept by finalizers example.com/guard"
+    )

@@ -311,7 +311,8 @@ class SlowCluster(MemoryCluster):
 
 async def test_what_is_late_is_unknown_and_the_rest_is_there():
     found = await look(SlowCluster([SHOP, NODE, API, *REVISIONS, POD], LOGS), deadline_seconds=2.5)
-    assert ("events (no answer in time)",) == found.failed_sources
+    late = ("events (no answer in time)", "node events (no answer in time)")
+    assert late == found.failed_sources
     assert bodies(found, "pods")
     assert [] == bodies(found, "events")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.fields import text
+from worker.domain.cluster.fields import dig, text
 from worker.domain.cluster.rendering.prune import prune
 from worker.domain.values.objects import Manifest
 from worker.domain.values.tokens import cut_middle, fits
@@ -99,6 +99,8 @@ def render_value(
         value = _shrink(value, path if addressable else None, LEVELS[2], 0)
     dropped: list[str] = []
     for fields in SPARED if addressable else ():
+        if dig(value, "metadata", "deletionTimestamp"):
+            fields -= {"finalizers"}
         value, found = _without(value, fields)
         dropped += sorted(found - set(dropped))
         leaner = to_json(value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, name_of, text
-from worker.domain.cluster.pods import pod_failing
+from worker.domain.cluster.pods import deletion, pod_failing
 from worker.domain.cluster.rendering import columns as render_columns
 from worker.domain.cluster.rendering import workload_columns as render_workloads
 from worker.domain.cluster.rendering.prune import image_digest, same_tag_differs
@@ -49,6 +49,9 @@ def render_table(
         for row, item in zip(rows, ordered, strict=True):
             found = map(image_digest, mappings(dig(item, "status", "containerStatuses")))
             row["IMAGE IDS"] = cell(", ".join(digest for digest in found if digest))
+    if kind != "Pod" and any(meta(item).get("deletionTimestamp") for item in ordered):
+        for row, item in zip(rows, ordered, strict=True):
+            row["DELETION"] = cell(deletion(item))
     header = list(rows[0]) if rows else ["NAME"]
     lines = [
         SEPARATOR.join(header),

@@ -126,3 +126,13 @@ def test_a_native_sidecar_is_called_one() -> None:
         status={"initContainerStatuses": [{"name": "ship", "state": ended}]},
     )
     assert pod_reason(found).startswith("ship (sidecar): ended Error exit 137")
+
+
+def test_deleted_objects_of_a_table_show_what_keeps_them() -> None:
+    claim = obj("PersistentVolumeClaim", "data", "shop", spec={})
+    gone = {**claim, "metadata": {**claim["metadata"], "deletionTimestamp": "2026-06-04T15:00:00Z"}}
+    gone["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+    assert (
+        "kept by finalizers kubernetes.io/pvc-protection" in render_table(gone["kind"], [gone], NOW, 500).body
+    )
+    assert "DELETION" not in render_table(claim["kind"], [claim], NOW, 500).body

@@ -1,0 +1,51 @@
+"""What a first look is about, as far as it has been found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from worker.domain.cluster.fields import dig, mapping, name_of, pod_template, text
+from worker.domain.cluster.owners import OwnerChain
+from worker.domain.cluster.pod_finding import Pods
+from worker.domain.cluster.references import References, references_of
+from worker.domain.values.objects import ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the first look is about: the target, the workload that runs its pods, and the pods."""
+
+    target: OwnerChain
+    workload: OwnerChain | None
+    pods: Pods
+
+    @property
+    def namespace(self) -> str:
+        """The namespace events and pods are in, empty for cluster scope."""
+        return self.target.start.home
+
+    @property
+    def members(self) -> tuple[ObjectRef, ...]:
+        """The target, its owners, and the workload with its owners."""
+        return (*self.target.chain, *(self.workload.chain if self.workload else ()))
+
+    @property
+    def pod_spec(self) -> dict[str, Any]:
+        """The spec of the worst pod, or of the workload's template where there is no pod."""
+        pods = self.pods.failing or self.pods.own
+        if pods:
+            return mapping(pods[0].get("spec"))
+        root = self.workload.root_manifest if self.workload else None
+        return mapping(pod_template(root).get("spec"))
+
+    @property
+    def failing_on(self) -> list[str]:
+        """Names of the nodes of failing pods, the worst first; an empty name for a pod that is not scheduled."""
+        return list(dict.fromkeys(text(dig(pod, "spec", "nodeName")) for pod in self.pods.failing))
+
+    @property
+    def references(self) -> References:
+        """What that spec names."""
+        pods = self.pods.failing or self.pods.own
+        return references_of(self.pod_spec, name_of(pods[0]) if pods else "")
