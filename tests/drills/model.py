@@ -54,12 +54,15 @@ PROSE = "The pod is killed again and again.\n"
 class Plan:
     """How the model behaves in one drill. Shares are of all calls, seconds are wall time.
 
-    `looks`: replies with tool calls before the answer. `holds`: request -> [step, seconds], for its first call only.
+    `looks`: replies with tool calls before the answer; `turns`: the tool calls of these replies, in place of the usual
+    ones. `keeps_bodies`: requests are written to `DIRECTORY/<drill>.bodies`, one a line. `holds`: request -> [step, seconds], for its first call only.
     `unanswered`: requests none of whose calls is ever answered. `status`: every call fails with it and with `message`.
     """
 
     latency_seconds: float = 0.0
     looks: int = 1
+    turns: Sequence[Sequence[tuple[str, dict[str, Any]]]] = ()
+    keeps_bodies: bool = False
     overloaded: float = 0.0
     hang: float = 0.0
     cut: float = 0.0
@@ -96,9 +99,13 @@ class CountingModel:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         drill, worker = request.match_info["drill"], request.match_info["worker"]
-        body = await request.json()
+        raw = await request.read()
+        body = json.loads(raw)
         key, step = _about(body)
         plan = self._plans.get(drill, Plan())
+        if plan.keeps_bodies:
+            with (self._directory / f"{drill}.bodies").open("ab") as bodies:
+                bodies.write(raw.replace(b"\n", b" ") + b"\n")
         tries = self._tries[drill, key, step] = self._tries.get((drill, key, step), 0) + 1
         self._write(drill, worker, key, step, "asked")
         seconds = plan.latency_seconds
@@ -139,7 +146,9 @@ def _about(body: dict[str, Any]) -> tuple[str, int]:
 
 
 def _say(step: int, plan: Plan) -> Said:
-    if step < plan.looks:
+    if step < len(plan.turns):
+        return Said(tool_calls=[(name, arguments) for name, arguments in plan.turns[step]])
+    if step < plan.looks and not plan.turns:
         # Other arguments each time: the worker answers a repeated call without running it.
         logs = {"pod": "ml-worker-5584d8b7cb-rn4jl", "namespace": "ml-batch", "tail_lines": 20 + step}
         return Said(tool_calls=LOOK if not step else [("get_pod_logs", logs)])

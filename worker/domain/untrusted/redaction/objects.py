@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+KIND_SECRET = re.compile(r"kind:[ \t]*[\"']?Secret")
 KIND = re.compile(r"(?P<lead>[ \t]*(?:- )?)kind:[ \t]*[\"']?Secret[\"']?[ \t]*")
 DATA = re.compile(r"[\"']?(?:data|stringData)[\"']?:[ \t]*")
 ENTRY = re.compile(r"(?P<key>[ \t]*[^\s:#][^:\n]{0,253}:)[ \t]*\S.*")
@@ -17,13 +18,13 @@ BESIDE_DATA = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
 
 def mask_secret_documents(text: str) -> str:
     """The text with every value under `data` and `stringData` of a YAML Secret replaced; keys stay."""
-    if "kind:" not in text or "Secret" not in text:
+    if KIND_SECRET.search(text) is None:
         return text
-    lines = [_masked_flat(line) for line in text.split("\n")]
+    lines = [_masked_flat(line) if "Secret" in line else line for line in text.split("\n")]
     result: list[str] = []
     seen = 0
     for number, line in enumerate(lines):
-        match = KIND.fullmatch(line)
+        match = KIND.fullmatch(line) if "Secret" in line else None
         if match is None or number < seen:
             continue
         column = len(match["lead"])

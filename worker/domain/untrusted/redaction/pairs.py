@@ -7,7 +7,8 @@ the form says: to the end of the line for a YAML value, else to the next white s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from worker.domain.untrusted.redaction.names import (
     NOT_SET,
@@ -17,13 +18,40 @@ from worker.domain.untrusted.redaction.names import (
     looks_random,
     secret_kind,
 )
+from worker.domain.untrusted.redaction.words import (
+    Span,
+    distinct_words,
+    folded,
+    lines_with,
+    lines_with_words,
+    mask_lines,
+)
 
 LONGEST_QUOTED = 16 * 1024
 QUOTE = r"(?:\\{0,15}[\"'`]|\\{1,15}u002[27]|&quot;|&#34;|&#39;)"
-HINT = re.compile(
-    r"pass|pwd|pw|secret|token|jwt|bearer|key|cred|auth|cookie|sig|docker|kubeconfig|connection|pat|\bid|string|phrase",
-    re.IGNORECASE,
-)
+MAX_KEYS = 32
+"""How many keys are looked for in the lines of a text; beyond, their hints are."""
+
+
+class Form:
+    """How a key and its value stand in a text, and where to look for it.
+
+    Behind the key, in which `key` is found, stands `after`, in any case. A match begins in the line of its key and may
+    reach so many characters into the next lines; with 0 it may begin elsewhere.
+    """
+
+    def __init__(self, pattern: re.Pattern[str], after: str, *, key: str = "", reach: int = 1) -> None:
+        self.pattern, self.reach = pattern, reach
+        self.after, self.key = re.compile(after, re.IGNORECASE), re.compile(key)
+
+
+HINTS = (
+    "pass", "pw", "psw", "secret", "token", "jwt", "bearer", "key", "cred", "auth", "cookie", "sig", "docker", "kubeconfig",
+    "connection", "pat", "string", "phrase",
+)  # fmt: skip
+"""In lower case: one of them stands in every key that may name a secret."""
+HINT = re.compile("|".join(HINTS))
+KEY = re.compile(r"[\w./-]{2,}+")
 PAIR = re.compile(
     rf"(?<![\w./-])(?P<tail>(?<=\\)[nrt])?(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})?"
     rf"(?P<sep>[ \t]{{0,8}}(?:=>|:=|==|[:=]|%3[ADad]|\\{{1,15}}u003[ADad])[ \t]{{0,40}})(?P<open>{QUOTE})?"
@@ -44,12 +72,26 @@ NESTED = re.compile(
     re.IGNORECASE,
 )
 """`"password": {{"value": "..."}}`: an object that holds nothing but the secret in another form."""
+NOT_ALONE = frozenset({"key", "string", "phrase"})
+LEADS = (
+    "api", "access", "private", "account", "signing", "encryption", "license", "connection", "pass", "storage", "client",
+)  # fmt: skip
+LEAD_WORD = re.compile(rf"\b({'|'.join(LEADS)})[ _]\Z", re.IGNORECASE)
+"""What makes a secret of `key`, `string` or `phrase` behind it."""
 TUPLE = re.compile(
     rf"\(\s{{0,40}}{QUOTE}(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})\s{{0,40}}(?P<sep>,)\s{{0,40}}(?P<open>{QUOTE})"
     rf"(?=[^\n\"'`]{{1,1024}}{QUOTE}\s{{0,40}},?\s{{0,40}}\))"
 )
 CELL = re.compile(
     r"(?<=[|\u2502])[ \t]*(?P<key>[\w.-]{2,}+)[ \t]*[|\u2502][ \t]*(?P<value>[^|\u2502\n]{3,256}?)[ \t]*(?=[|\u2502])"
+)
+FORMS = (
+    Form(NAME_VALUE, rf"{QUOTE}?[ \t]{{0,8}},?(?>(?:\\n|\\r|\s){{0,200}}){QUOTE}?value", reach=1_024),
+    Form(NESTED, rf"{QUOTE}?\s{{0,40}}[:=]\s{{0,40}}\{{", reach=1_024),
+    Form(PAIR, rf"{QUOTE}?[ \t]{{0,8}}[:=%\\]"),
+    Form(FLAG, rf"{QUOTE}?[ \t,]", key=r"(?:\A[nrt]|(?<![\w-]))--?[A-Za-z]|requirepass|masterauth"),
+    Form(TUPLE, rf"{QUOTE}\s{{0,40}},", reach=0),
+    Form(CELL, r"[ \t]*[|\u2502]"),
 )
 XML = re.compile(r"<(?P<key>[\w.:-]{2,}+)(?:\s[^<>]{0,200})?>(?P<value>[^<>]{1,4096}+)</")
 BARE = re.compile(
@@ -67,10 +109,6 @@ FLAT_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]+(?=\S)(?!\S+[ \t]+\|)")
 """Of a block whose line ends somebody made blanks, not of a table."""
 LINE_LEAD = re.compile(r"(?:\A|\n|\\n)[ \t]*(?:- )?[ \t]*[\"']?\Z")
 LONGEST_LEAD = 160
-LEAD_WORD = re.compile(
-    r"\b(api|access|private|account|signing|encryption|license|connection|pass|storage|client)[ _]\Z",
-    re.IGNORECASE,
-)
 QUOTED_LIST = re.compile(
     r"\[\s{0,200}((?:\"[^\"\n]{1,1024}\"|'[^'\n]{1,1024}')(?:\s{0,200},\s{0,200}(?:\"[^\"\n]{1,1024}\"|'[^'\n]{1,1024}')){0,63})"
     r"\s{0,200},?\s{0,200}\]"
@@ -84,48 +122,112 @@ ARN = re.compile(r"(?<![\w-])arn:[\w-]{1,20}:[^\s\"']*\Z")
 LIST = re.compile(r"\[([^\[\]{}:\n]{1,2048})\]")
 
 
-def mask_pairs(text: str) -> str:
-    """The text with the values of secret keys replaced by `[REDACTED:kind]`."""
-    for pattern in (NAME_VALUE, NESTED, PAIR, FLAG, TUPLE):
-        text = _mask_with(pattern, text)
-    if "|" in text or "\u2502" in text:
-        text = CELL.sub(_mask_cell, text)
+@dataclass(frozen=True, slots=True)
+class _SecretKeys:
+    """Which keys of one text may name a secret: by hint, with every digit as 0. `leads` stand before those that need one."""
+
+    by_hint: Mapping[str, set[str]]
+    leads: set[str]
+
+    @classmethod
+    def of(cls, words: str) -> _SecretKeys:
+        """Those among the `distinct_words` of a text."""
+        lowered = folded(words)
+        found = _keys_by_hint(words, lowered)
+        leads = {f"{lead} " for lead in LEADS if lead in lowered} if NOT_ALONE & found.keys() else set()
+        return cls({hint: keys for hint, keys in found.items() if keys}, leads)
+
+    def __bool__(self) -> bool:
+        return bool(self.leads or self.by_hint)
+
+    def lines(self, text: str, form: Form) -> list[Span]:
+        """The lines of the text in which a match of the form with one of the keys may begin."""
+        keys = {key for keys in self.by_hint.values() for key in keys if form.key.search(key)}
+        if len(keys) > MAX_KEYS:
+            found = lines_with(folded(text), {*self.leads, *self.by_hint})
+        else:
+            leading = lines_with(folded(text), self.leads)
+            found = sorted({*lines_with_words(text, keys, form.after), *leading})
+        return found if form.reach or not found else [(0, len(text))]
+
+
+def mask_pairs(text: str, words: str) -> str:
+    """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its `distinct_words`."""
+    keys = _SecretKeys.of(words)
+    for form in FORMS:
+        if not keys:
+            break
+        masked = _mask_with(form, text, keys.lines(text, form))
+        text, keys = masked, keys if masked is text else _SecretKeys.of(distinct_words(masked))
     return XML.sub(_mask_element, text) if "</" in text else text
 
 
-def _mask_with(pattern: re.Pattern[str], text: str) -> str:
+def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
+    """Keys that may name a secret, by a hint in them; under a key that does so only behind another word, none."""
+    found: dict[str, set[str]] = {}
+    for hint in HINTS:
+        at = lowered.find(hint)
+        while at != -1:
+            start, end = lowered.rfind("\n", 0, at) + 1, lowered.find("\n", at)
+            for key in KEY.findall(words, start, end):
+                last = key.lower()
+                if last in NOT_ALONE:
+                    found.setdefault(last, set())
+                elif _may_name_secret(key, last):
+                    found.setdefault(hint, set()).add(key)
+            at = lowered.find(hint, end)
+    return found
+
+
+def _may_name_secret(key: str, last: str) -> bool:
+    """Whether a key names a secret, perhaps without its first letter, which then belongs to a line end, or as a list."""
+    if last.endswith(("tokens", "keys")) or secret_kind(key) is not None:
+        return True
+    return last[0] in "nrt" and (last[1:] in NOT_ALONE or secret_kind(key[1:]) is not None)
+
+
+def _mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
+    if form.pattern is CELL:
+        return mask_lines(text, lines, lambda line: CELL.sub(_mask_cell, line))
     parts: list[str] = []
     done = 0
-    for start, end, mark in _secrets(pattern, text):
+    for start, end, mark in _secrets(form, text, lines):
         parts += (text[done:start], mark)
         done = end
     return "".join((*parts, text[done:])) if parts else text
 
 
-def _secrets(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int, str]]:
-    """Where secret values stand, and what to put there. `position` only grows."""
-    position = 0
-    while (match := pattern.search(text, position)) is not None:
-        position = match.end()
-        kind = _kind(match, text) or _kind_of_list(match, text)
-        if kind is None or (match["open"] is None and NOT_SET.match(text, match.end())):
-            continue
-        start, end = _extent(match, text, kind)
-        if not _is_secret(text[start:end], kind, match):
-            continue
-        mark = f"[REDACTED:{'secret' if kind == 'object' else kind}]"
-        quoted = match["close"] is not None and match["open"] is None and match["close"] in {'"', "'"}
-        yield start, end, f"{match['close']}{mark}{match['close']}" if quoted else mark
-        position = max(end, position)
+def _secrets(form: Form, text: str, lines: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
+    """Where the values of keys in these lines stand, and what to put there. Values may run over lines."""
+    position, search = 0, form.pattern.search
+    for first, last in lines:
+        position = max(position, first)
+        while (match := search(text, position, last + form.reach)) is not None and match.start() < last:
+            position = match.end()
+            if (found := _secret(match, text)) is not None:
+                yield found
+                position = max(found[1], position)
+
+
+def _secret(match: re.Match[str], text: str) -> tuple[int, int, str] | None:
+    kind = _kind(match, text) or _kind_of_list(match, text)
+    if kind is None or (match["open"] is None and NOT_SET.match(text, match.end())):
+        return None
+    start, end = _extent(match, text, kind)
+    if not _is_secret(text[start:end], kind, match):
+        return None
+    mark = f"[REDACTED:{'secret' if kind == 'object' else kind}]"
+    quoted = match["close"] is not None and match["open"] is None and match["close"] in {'"', "'"}
+    return start, end, f"{match['close']}{mark}{match['close']}" if quoted else mark
 
 
 def _kind(match: re.Match[str], text: str) -> str | None:
     key = match["key"]
     if match["close"] and "/" in key and ":" in match["sep"]:
         return None  # the end of a quoted URL or path, with an error behind it
-    if HINT.search(key, max(0, len(key) - 64)) is None:
+    if HINT.search(folded(key), max(0, len(key) - 64)) is None:
         return None
-    if key.lower() in {"key", "string", "phrase"}:
+    if key.lower() in NOT_ALONE:
         lead = LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
         return secret_kind(f"{lead[1]}_{key}") if lead else None
     if text[match.start() - 1 : match.start()] == ":" and _in_arn(text, match.start()):

@@ -21,7 +21,13 @@ from typing import Any
 from worker.domain.untrusted.redaction.names import is_no_secret, secret_kind
 from worker.domain.untrusted.redaction.objects import mask_secret_documents
 from worker.domain.untrusted.redaction.pairs import mask_pairs
-from worker.domain.untrusted.redaction.shapes import SHAPES, mask_pem_tails, mask_prose, mask_url_credentials
+from worker.domain.untrusted.redaction.shapes import (
+    mask_pem_tails,
+    mask_prose,
+    mask_shapes,
+    mask_url_credentials,
+)
+from worker.domain.untrusted.redaction.words import distinct_words
 
 MAX_DEPTH = 96
 MAX_PASSES = 4
@@ -98,13 +104,19 @@ def _mask(text: str, decode: int) -> str:
     if JSON_SECRET.search(text):
         text = _mask_json(text)
     text = mask_secret_documents(text)
-    for shape in SHAPES:
-        text = shape.mask(text)
-    text = mask_pem_tails(text)
-    text = mask_prose(mask_pairs(mask_url_credentials(text)))
-    if decode:
-        text = BASE64.sub(lambda match: (match[1] or "") + _mask_base64(match[2], decode - 1), text)
-    return text
+    words = distinct_words(text)
+    masked = mask_url_credentials(mask_pem_tails(mask_shapes(text, words)))
+    if masked != text:
+        text, words = masked, distinct_words(masked)
+    text = mask_prose(mask_pairs(text, words), words)
+    return _mask_encoded(text, decode - 1) if decode else text
+
+
+def _mask_encoded(text: str, decode: int) -> str:
+    marks = {blob: _mask_base64(blob, decode) for blob in {found[1] for found in BASE64.findall(text)}}
+    if all(blob is mark for blob, mark in marks.items()):
+        return text
+    return BASE64.sub(lambda match: (match[1] or "") + marks[match[2]], text)
 
 
 def _mask_base64(blob: str, decode: int) -> str:

@@ -1,7 +1,8 @@
 """Secrets that are known by their shape, whatever stands around them: PEM blocks, JWTs, keys with a vendor's prefix.
 
-Each shape has needles (plain strings one of which must occur) so that most texts cost a substring search, and a
-pattern that reads every character a bounded number of times. The prefixes are those the vendors publish.
+Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring search in
+their distinct words, and a pattern that reads every character a bounded number of times. The prefixes are those the
+vendors publish.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.domain.untrusted.redaction.names import looks_random
+from worker.domain.untrusted.redaction.words import DIGITS, folded, lines_with, mask_lines
 
 Check = Callable[[str], bool]
 EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
@@ -21,17 +23,31 @@ ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees."""
+    """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees.
+
+    One of the `needles` occurs in every match. Matches are searched for in the lines in which `line` is found, by default
+    the needles; everywhere if a match `spans_lines`.
+    """
 
     kind: str
     needles: tuple[str, ...]
     pattern: re.Pattern[str]
     check: Check | None = None
+    line: re.Pattern[str] | None = None
+    spans_lines: bool = False
 
     def mask(self, text: str) -> str:
         """The text with every secret of this shape replaced."""
-        if not any(needle in text for needle in self.needles):
-            return text
+        if self.spans_lines:
+            return self.mask_all(text)
+        if self.pattern.flags & re.IGNORECASE:
+            lines = lines_with(folded(text), {needle.lower() for needle in self.needles})
+        else:
+            lines = lines_with(text, [self.line] if self.line else self.needles)
+        return mask_lines(text, lines, self.mask_all)
+
+    def mask_all(self, text: str) -> str:
+        """The same for a text whose every line may hold one."""
         return self.pattern.sub(self._replace, text)
 
     def _replace(self, match: re.Match[str]) -> str:
@@ -60,13 +76,14 @@ def _is_llm_key(token: str) -> bool:
 SHAPES: tuple[Shape, ...] = (
     Shape(
         "pem",
-        ("-----BEGIN ",),
+        ("-----BEGIN",),
         re.compile(
             r"-----BEGIN [A-Z0-9 ]{1,40}-----"
             r"(?:(?>(?:-(?!----)|[^-])*)-----END [A-Z0-9 ]{1,40}-----"
             r"|(?>(?:[A-Za-z0-9+/=]|\\[nr]|\s+(?=[A-Za-z0-9+/=]++[ \t]*+(?:\n|\\|\Z))"
             r"|\n[^\n]{1,120}?(?=(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{20,}+={0,2}[ \t]*+(?:\n|\Z)))*))"
         ),
+        spans_lines=True,
     ),
     Shape("pem", ("LS0tLS1CRUdJTi",), re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]*+={0,2}")),
     Shape("jwt", ("eyJ",), re.compile(EDGE + r"eyJ[\w-]{6,}+(?:\.[\w-]{2,}+(?:\.[\w-]*+)?)?")),
@@ -91,7 +108,9 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape("github", ("github_pat_",), re.compile(EDGE + r"github_pat_\w{16,}+")),
     Shape(
-        "gitlab", ("gl",), re.compile(EDGE + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat|agent|imt)-[\w.-]{16,}+")
+        "gitlab",
+        ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "gloas-", "glsoat-", "glagent-", "glimt-"),
+        re.compile(EDGE + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat|agent|imt)-[\w.-]{16,}+"),
     ),
     Shape("slack", ("xox", "xapp-"), re.compile(EDGE + r"(?:xox[a-z](?:\.xox[a-z])?|xapp)-[\w-]{8,}+")),
     Shape(
@@ -116,6 +135,7 @@ SHAPES: tuple[Shape, ...] = (
             "dckr_pat_",
             "dop_v1_",
             "doo_v1_",
+            "dor_v1_",
             "shpat_",
             "glsa_",
             "lin_api_",
@@ -132,7 +152,12 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape("vault", ("hvs.", "hvb.", "hvr."), re.compile(EDGE + r"hv[sbr]\.[\w-]{16,}+")),
     Shape("telegram", (":AA",), re.compile(r"(?<!\d)\d{8,12}:AA[\w-]{30,}+")),
-    Shape("nkey", ("SU", "SA", "SO", "SN", "SC"), re.compile(EDGE + r"S[UAONC][A-Z2-7]{56}(?![A-Z0-9])")),
+    Shape(
+        "nkey",
+        ("SU", "SA", "SO", "SN", "SC"),
+        re.compile(EDGE + r"S[UAONC][A-Z2-7]{56}(?![A-Z0-9])"),
+        line=re.compile(r"S[UAONC][A-Z2-7]{56}"),
+    ),
     Shape("age", ("AGE-SECRET-KEY-",), re.compile(r"AGE-SECRET-KEY-1[A-Z0-9]{16,}+")),
     Shape(
         "hash",
@@ -149,6 +174,7 @@ SHAPES: tuple[Shape, ...] = (
         ("-u", "--user"),
         re.compile(r"(?<!\S)(?:-u|--user)[ =]?[\"']?[^\s:\"'@/]{1,64}+:([^\s\"'/]{3,256}+)(?![\w/])"),
         lambda secret: not secret.isdigit() and MARKED.fullmatch(secret) is None,
+        line=re.compile(r"(?<!\S)--?u"),
     ),
     Shape(
         "password",
@@ -178,12 +204,13 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "password",
-        (":",),
+        (":0000:", ":00000:", ":*:"),
         re.compile(
-            r"(?<![^\s\"'`=])(?:\*|[A-Za-z0-9](?>(?:[\w.-]{0,252}\w)?)):(?:\*|\d{4,5}):(?:\*|(?=[\d.-]*[A-Za-z_])[\w.-]{1,63}+)"
+            r"(?<![^\s\"'`=])(?:\*|[A-Za-z0-9](?>(?:[\w.-]{0,252}\w)?)):(?:\*|[0-9]{4,5}):(?:\*|(?=[\d.-]*[A-Za-z_])[\w.-]{1,63}+)"
             r":(?:\*|(?=[\d.@-]*[A-Za-z_])[\w.@-]{1,63}+):([^\s\"'`:]{3,256}+)(?=[\s\"'`]|\Z)"
         ),
         lambda secret: MARKED.fullmatch(secret) is None,
+        line=re.compile(r":(?:\*|[0-9]{4,5}):"),
     ),  # a line of .pgpass: host:port:database:user:password
     Shape(
         "password",
@@ -203,8 +230,22 @@ SHAPES: tuple[Shape, ...] = (
             re.IGNORECASE,
         ),
         lambda secret: not secret.startswith("[REDACTED:"),
+        spans_lines=True,
     ),
 )
+
+HINTS = tuple(({needle.split()[0].translate(DIGITS) for needle in shape.needles}, shape) for shape in SHAPES)
+
+
+def mask_shapes(text: str, words: str) -> str:
+    """The text with every secret of a known shape replaced. `words` are its `distinct_words`."""
+    for hints, shape in HINTS:
+        for hint in hints:
+            if hint in words:
+                text = shape.mask(text)
+                break
+    return text
+
 
 RANDOM_WORD = re.compile(r"(?<![\w./+=-])[A-Za-z0-9][\w!#$%*+./=?@^~-]{9,127}+")
 CALLED_SECRET = re.compile(
@@ -212,13 +253,19 @@ CALLED_SECRET = re.compile(
     re.IGNORECASE,
 )
 PROSE_HINTS = ("assword", "ASSWORD", "ecret", "oken", "redential", "ey")
+CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "api_key", "api-key")
+"""One of which stands in a line with a word that is called a secret."""
 
 
-def mask_prose(text: str) -> str:
-    """Mask random looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`."""
-    if not any(hint in text for hint in PROSE_HINTS):
+def mask_prose(text: str, words: str) -> str:
+    """Mask random looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`.
+
+    `words` are the `distinct_words` of the text.
+    """
+    if not any(hint in words for hint in PROSE_HINTS):
         return text
-    return RANDOM_WORD.sub(_mask_random, text)
+    lines = lines_with(folded(text), CALLED)
+    return mask_lines(text, lines, lambda line: RANDOM_WORD.sub(_mask_random, line))
 
 
 def _mask_random(match: re.Match[str]) -> str:
@@ -267,8 +314,12 @@ def mask_url_credentials(text: str) -> str:
     """Passwords of URLs (`scheme://user:password@host`, RFC 3986), and tokens that stand in the user's place."""
     if "://" not in text or "@" not in text:
         return text
+    return mask_lines(text, lines_with(text, ["@"]), _mask_urls)
+
+
+def _mask_urls(line: str) -> str:
     return AFTER_SCHEME.sub(
-        lambda m: "://".join(_mask_user_info(part) for part in m.group().split("://")), text
+        lambda m: "://".join(_mask_user_info(part) for part in m.group().split("://")), line
     )
 
 
