@@ -7,6 +7,7 @@ CPU does not count. An incident has 6 model calls and 8 tool calls.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import statistics
@@ -133,7 +134,8 @@ def request_text(body: dict[str, Any]) -> str:
 
 def shared(before: str, after: str) -> float:
     """The share of the first text that the second begins with."""
-    return len(os.path.commonprefix([before, after])) / len(before)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    return sum(1 for _ in same) / len(before)
 
 
 async def footprint(ground: Ground) -> Footprint:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
-from tests.bench_postgres import postgres_table
+from tests.bench.postgres import postgres_table
 from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
 from tests.fakes.answers import CANONICAL

@@ -176,9 +176,10 @@ def looks_like_object_name(text: str) -> bool:
 
 def looks_random(text: str) -> bool:
     """Whether text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
+    if len(text) < 10 or text.isalpha() or text.islower() or text.isupper():
+        return False
     return (
-        len(text) >= 10
-        and any(c.islower() for c in text)
+        any(c.islower() for c in text)
         and any(c.isupper() for c in text)
         and sum(c.isdigit() for c in text) >= 2
     )

@@ -21,9 +21,10 @@ from worker.domain.untrusted.redaction.names import (
 from worker.domain.untrusted.redaction.words import (
     Span,
     distinct_words,
+    ends_of,
     folded,
+    line_at,
     lines_with,
-    lines_with_words,
     mask_lines,
 )
 
@@ -43,6 +44,10 @@ class Form:
     def __init__(self, pattern: re.Pattern[str], after: str, *, key: str = "", reach: int = 1) -> None:
         self.pattern, self.reach = pattern, reach
         self.after, self.key = re.compile(after, re.IGNORECASE), re.compile(key)
+
+    def begins(self, text: str, lines: list[Span]) -> list[Span]:
+        """Where a match may begin, by the lines of the keys."""
+        return lines if self.reach or not lines else [(0, len(text))]
 
 
 HINTS = (
@@ -123,14 +128,14 @@ LIST = re.compile(r"\[([^\[\]{}:\n]{1,2048})\]")
 
 
 @dataclass(frozen=True, slots=True)
-class _SecretKeys:
+class SecretKeys:
     """Which keys of one text may name a secret: by hint, with every digit as 0. `leads` stand before those that need one."""
 
     by_hint: Mapping[str, set[str]]
     leads: set[str]
 
     @classmethod
-    def of(cls, words: str) -> _SecretKeys:
+    def of(cls, words: str) -> SecretKeys:
         """Those among the `distinct_words` of a text."""
         lowered = folded(words)
         found = _keys_by_hint(words, lowered)
@@ -140,25 +145,32 @@ class _SecretKeys:
     def __bool__(self) -> bool:
         return bool(self.leads or self.by_hint)
 
-    def lines(self, text: str, form: Form) -> list[Span]:
-        """The lines of the text in which a match of the form with one of the keys may begin."""
-        keys = {key for keys in self.by_hint.values() for key in keys if form.key.search(key)}
+    def lines(self, text: str) -> Mapping[Form, list[Span]]:
+        """For each form the lines of the text in which a match with one of the keys may begin."""
+        keys = set[str]().union(*self.by_hint.values())
         if len(keys) > MAX_KEYS:
-            found = lines_with(folded(text), {*self.leads, *self.by_hint})
-        else:
-            leading = lines_with(folded(text), self.leads)
-            found = sorted({*lines_with_words(text, keys, form.after), *leading})
-        return found if form.reach or not found else [(0, len(text))]
+            lines = lines_with(folded(text), {*self.leads, *self.by_hint})
+            return {form: form.begins(text, lines) for form in FORMS}
+        leading = lines_with(folded(text), self.leads)
+        found = {form: set(leading) for form in FORMS}
+        line = (0, -1)
+        for key, end in ends_of(text, keys):
+            if not line[0] <= end <= line[1]:
+                line = line_at(text, end)
+            for form in FORMS:
+                if form.after.match(text, end) is not None and form.key.search(key):
+                    found[form].add(line)
+        return {form: form.begins(text, sorted(lines)) for form, lines in found.items()}
 
 
 def mask_pairs(text: str, words: str) -> str:
     """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its `distinct_words`."""
-    keys = _SecretKeys.of(words)
-    for form in FORMS:
-        if not keys:
-            break
-        masked = _mask_with(form, text, keys.lines(text, form))
-        text, keys = masked, keys if masked is text else _SecretKeys.of(distinct_words(masked))
+    if keys := SecretKeys.of(words):
+        lines = keys.lines(text)
+        for form in FORMS:
+            masked = mask_with(form, text, lines[form])
+            if masked is not text:
+                text, lines = masked, SecretKeys.of(distinct_words(masked)).lines(masked)
     return XML.sub(_mask_element, text) if "</" in text else text
 
 
@@ -186,7 +198,8 @@ def _may_name_secret(key: str, last: str) -> bool:
     return last[0] in "nrt" and (last[1:] in NOT_ALONE or secret_kind(key[1:]) is not None)
 
 
-def _mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
+def mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
+    """The text with the secret values of a form replaced whose matches begin in these lines."""
     if form.pattern is CELL:
         return mask_lines(text, lines, lambda line: CELL.sub(_mask_cell, line))
     parts: list[str] = []

@@ -109,10 +109,12 @@ def _mask(text: str, decode: int) -> str:
     if masked != text:
         text, words = masked, distinct_words(masked)
     text = mask_prose(mask_pairs(text, words), words)
-    return _mask_encoded(text, decode - 1) if decode else text
+    return _mask_encoded(text, words, decode - 1) if decode else text
 
 
-def _mask_encoded(text: str, decode: int) -> str:
+def _mask_encoded(text: str, words: str, decode: int) -> str:
+    if all(blob.isdigit() or blob.islower() for _, blob in BASE64.findall(words)):
+        return text
     marks = {blob: _mask_base64(blob, decode) for blob in {found[1] for found in BASE64.findall(text)}}
     if all(blob is mark for blob, mark in marks.items()):
         return text

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.domain.untrusted.redaction.names import looks_random
-from worker.domain.untrusted.redaction.words import DIGITS, folded, lines_with, mask_lines
+from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lines, with_zeros
 
 Check = Callable[[str], bool]
 EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
@@ -21,7 +21,7 @@ MARKED = re.compile(r"\[REDACTED:\w+\]")
 ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shape:
     """Group 1 of the pattern, or the whole match without one, is the secret if `check` agrees.
 
@@ -234,16 +234,16 @@ SHAPES: tuple[Shape, ...] = (
     ),
 )
 
-HINTS = tuple(({needle.split()[0].translate(DIGITS) for needle in shape.needles}, shape) for shape in SHAPES)
+HINTS = tuple(
+    (with_zeros(needle).split()[0], shape) for shape in SHAPES for needle in dict.fromkeys(shape.needles)
+)
+"""What occurs in the `distinct_words` of every text with a secret of the shape."""
 
 
 def mask_shapes(text: str, words: str) -> str:
     """The text with every secret of a known shape replaced. `words` are its `distinct_words`."""
-    for hints, shape in HINTS:
-        for hint in hints:
-            if hint in words:
-                text = shape.mask(text)
-                break
+    for shape in dict.fromkeys([shape for hint, shape in HINTS if hint in words]):
+        text = shape.mask(text)
     return text
 
 
@@ -262,9 +262,11 @@ def mask_prose(text: str, words: str) -> str:
 
     `words` are the `distinct_words` of the text.
     """
-    if not any(hint in words for hint in PROSE_HINTS):
+    if not any(hint in text for hint in PROSE_HINTS):
         return text
     lines = lines_with(folded(text), CALLED)
+    if not lines or not any(looks_random(word.rstrip(".")) for word in RANDOM_WORD.findall(words)):
+        return text
     return mask_lines(text, lines, lambda line: RANDOM_WORD.sub(_mask_random, line))
 
 
