@@ -104,7 +104,6 @@ async def test_a_healthy_resource_needs_no_person(outcome, status, cause):
 @pytest.mark.parametrize(
     ("changes", "request_"),
     [
-        ({"confidence": ...}, {}),
         ({"cause": {"severity": "unknown"}}, {}),
         ({"cause": {"affectedResource": NODE}}, {}),
         ({}, {"safety_context": {"safety_constraints": {"requires_approval": True}}}),
@@ -115,6 +114,11 @@ async def test_a_doubt_about_nothing_to_do_needs_a_person(outcome, changes, requ
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == await ends(
         settled(outcome, **changes), incident(**request_)
     )
+
+
+@pytest.mark.parametrize("outcome", ["problem_resolved", "not_actionable"])
+async def test_nothing_to_do_without_a_confidence_is_rejected(outcome):
+    assert (REVIEW, Reason.LLM_PARSING_ERROR) == await ends(settled(outcome, confidence=...))
 
 
 SAID = {"first_seen": "2026-06-04T12:00:00Z", "last_seen": "2026-06-04T15:30:00Z"}

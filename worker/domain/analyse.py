@@ -18,6 +18,7 @@ from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
 from schemas.recovery import RecoveryRequest
 from worker.domain.cluster.history import Lookback, record_of
+from worker.domain.enrichment.evidence_pack import changes_told
 from worker.domain.intake.context import (
     alert_window,
     base_context,
@@ -271,6 +272,7 @@ def _investigation(
             redact=redact,
             lookback=lookback,
             metrics=outside.metrics,
+            told_changes_of=changes_told(opening.evidence),
         ),
         evidence,
         fence_token=opening.fence_token,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from worker.domain.cluster.rendering.compact import Rendered
@@ -13,6 +13,8 @@ FENCE_TOKENS = 45  # the fence lines around one piece
 NOTE_TOKENS = 30  # what is said about the part that was cut
 LEAST = 60  # tokens; a piece that would get less is left out
 PLENTY = 4_000  # tokens; more than any piece is worth
+ENRICHMENT = "enrichment:"
+CHANGES, CHANGES_OF, NEWEST_FIRST = "changes", "changes of the pod template of ", ", newest first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
     for index, piece in enumerate(pieces):
         if given[index]:
             shown = piece.render(given[index])
-            source = f"enrichment:{piece.source}"
+            source = f"{ENRICHMENT}{piece.source}"
             packed.append(Evidence(source, piece.scope, shown.body, shown.cut, kind=piece.kind))
     return tuple(packed)
 
@@ -69,3 +71,9 @@ def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> 
         given[index] += more
         room += (NOTE_TOKENS if whole else 0) - more
     return given
+
+
+def changes_told(evidence: Iterable[Evidence]) -> str:
+    """The object of whose changes the first look has told everything, such as `Deployment shop/api`; empty for none."""
+    whole = (item.scope for item in evidence if item.source == f"{ENRICHMENT}{CHANGES}" and not item.cut)
+    return next((scope.removeprefix(CHANGES_OF).removesuffix(NEWEST_FIRST) for scope in whole), "")

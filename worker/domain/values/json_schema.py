@@ -22,7 +22,7 @@ UNSAID: tuple[Any, ...] = ("", [], {})
 def compact_schema(model: type[BaseModel], *, by_alias: bool = False) -> dict[str, Any]:
     """The JSON Schema of a model with types, enums, limits, defaults and descriptions, and nothing else."""
     full = model.model_json_schema(by_alias=by_alias)
-    schema = _short(full, full.get("$defs", {}))
+    schema = {"type": "object", "properties": {}} | _short(full, full.get("$defs", {}))
     schema.pop("description", None)  # the docstring: for readers of the code
     return schema
 

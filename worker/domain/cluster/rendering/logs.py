@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
+from worker.domain.cluster.fields import moment
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.rendering.compact import Rendered
 from worker.domain.untrusted.evidence import make_visible
@@ -74,6 +76,46 @@ def matching(lines: list[str], wanted: str) -> list[str]:
     """Lines that hold one of the texts of `a|b|c`, ignoring case. Plain text, no pattern: it can't run away."""
     needles = [part.strip().lower() for part in wanted.split("|") if part.strip()]
     return [line for line in lines if any(needle in line.lower() for needle in needles)]
+
+
+TIME_IN_LINE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)?")
+
+
+class NoSuchPlace(Exception):  # noqa: N818 - a state of the log
+    """No line is at or holds what was asked for. The message is what was asked for."""
+
+
+def between(lines: list[str], after: str, before: str) -> list[str]:
+    """The lines after the first place and before the last one. Each is a time or a text of a line; empty is no bound.
+
+    `before` is looked for behind `after`. Raises NoSuchPlace for a text that no line holds.
+    """
+    start, end = 0, len(lines)
+    if after:
+        at = moment(after)
+        start = _first(lines, at) if at else _holding(lines, after) + 1
+    if before:
+        at = moment(before)
+        end = _first(lines, at) if at else start + _holding(lines[start:], before, last=True)
+    return lines[start:end]
+
+
+def _first(lines: list[str], at: datetime) -> int:
+    """The first line with a time at or after this one; the end when there is none."""
+    for index, line in enumerate(lines):
+        found = TIME_IN_LINE.search(line)
+        written = moment(found[0].replace(" ", "T").replace(",", ".")) if found else None
+        if written is not None and written >= at:
+            return index
+    return len(lines)
+
+
+def _holding(lines: list[str], text: str, *, last: bool = False) -> int:
+    wanted = text.strip().lower()
+    found = [index for index, line in enumerate(lines) if wanted in line.lower()]
+    if not found:
+        raise NoSuchPlace(text)
+    return found[-1] if last else found[0]
 
 
 STATUS_CODE = r"""(?:(?<=["' ])|(?<=status[=:])|(?<=code[=:]))[1-5]\d\d(?=["' ,}]|$)"""
@@ -230,7 +272,11 @@ def log_excerpt(lines: list[str], max_tokens: int, total: int) -> Rendered:
     """Redacted lines folded and cut to the budget. `total` is how many lines the log had."""
     shown = render_log(lines, max_tokens)
     missing = total - shown.shown
-    note = f"{missing} of {total} lines; use grep or a smaller tail_lines" if missing > 0 else ""
+    note = (
+        f"{missing} of {total} lines; use grep, or before and after with a smaller tail_lines"
+        if missing > 0
+        else ""
+    )
     return Rendered(shown.body, note)
 
 

@@ -10,7 +10,8 @@ import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from schemas.taxonomy import Severity, normalize_severity
 from worker.domain.catalog.search import FORM, BadQueryError, narrowed, parse_query, where_words
@@ -29,9 +30,16 @@ from worker.domain.investigation.toolbox.tool import (
 )
 from worker.domain.values.tokens import RESULT_TOKENS
 from worker.domain.values.workflow_search import MAX_RESULTS, MIN_CONFIDENCE, Target
-from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowSummary
+from worker.domain.values.workflows import (
+    BUSINESS_LABELS,
+    ActionSummary,
+    Parameter,
+    SelectionContext,
+    Workflow,
+    WorkflowSummary,
+)
 from worker.domain.verdict.checks.facts import label_values
-from worker.domain.verdict.checks.targets import target_part
+from worker.domain.verdict.checks.targets import acts_on_one_of, target_part
 
 NO_TARGET = (
     "component and detected labels are not applied yet: call get_resource_context for the affected resource"
@@ -66,11 +74,25 @@ def _as_list(value: Any) -> Any:
 Values = Annotated[tuple[Word, ...], BeforeValidator(_as_list), Field(max_length=MAX_FILTERS)]
 
 
+LEVELS = [level.value for level in Severity if level is not Severity.UNKNOWN]
+Level = Annotated[Word, WithJsonSchema({"type": "string", "enum": LEVELS})]
+"""A severity. Aliases are understood; the schema names the levels."""
+Share = Annotated[
+    float,
+    Field(allow_inf_nan=False),
+    AfterValidator(_as_share),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+]
+Count = Annotated[
+    int, AfterValidator(_as_count), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})
+]
+
+
 class ListAvailableActions(Arguments):
     """Arguments of list_available_actions."""
 
     signal_type: Word = ""
-    severity: Word = Field(default="", description="critical, high, medium, low")
+    severity: Level = ""
 
 
 class ListWorkflows(ListAvailableActions):
@@ -87,16 +109,18 @@ class GetWorkflow(Arguments):
 
 
 class SearchWorkflowCatalog(Arguments):
-    """Arguments of search_workflow_catalog."""
+    """Arguments of search_workflow_catalog. The model is not asked for what code knows; what it gives is checked."""
 
     query: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(description=FORM)
-    min_confidence: Annotated[float, Field(allow_inf_nan=False), AfterValidator(_as_share)] = MIN_CONFIDENCE
-    max_results: Annotated[int, AfterValidator(_as_count)] = MAX_RESULTS
-    filters: Annotated[
-        dict[Word, bool | Word | Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
-    ] = Field(default_factory=dict, description="those of the first message")
-    custom_labels: Annotated[
-        dict[Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+    min_confidence: Share = MIN_CONFIDENCE
+    max_results: Count = MAX_RESULTS
+    filters: SkipJsonSchema[
+        Annotated[
+            dict[Word, bool | Word | Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)
+        ]
+    ] = Field(default_factory=dict)
+    custom_labels: SkipJsonSchema[
+        Annotated[dict[Word, Values], BeforeValidator(_as_object), Field(max_length=MAX_FILTERS)]
     ] = Field(default_factory=dict)
 
 
@@ -136,7 +160,7 @@ async def get_workflow(run: ToolContext, asked: GetWorkflow) -> ToolOutput:
             "list_workflows shows those that do",
             scope=asked.workflow_id,
         )
-    return _output(run, _workflow(found), context)
+    return _output(run, _workflow(run, found), context)
 
 
 async def search_workflow_catalog(run: ToolContext, asked: SearchWorkflowCatalog) -> ToolOutput:
@@ -150,7 +174,10 @@ async def search_workflow_catalog(run: ToolContext, asked: SearchWorkflowCatalog
     query = replace(query, min_confidence=asked.min_confidence, max_results=asked.max_results)
     context, notes = narrowed(with_target(run.labels, target), query, asked.filters, asked.custom_labels)
     page = await run.catalog.search(query, context)
-    shown = shown_search(query, page, notes, sorted(signal_types))
+    given = [
+        replace(m, workflow=replace(m.workflow, parameters=_to_give(run, m.workflow))) for m in page.matches
+    ]
+    shown = shown_search(query, replace(page, matches=tuple(given)), notes, sorted(signal_types))
     return _output(run, shown, query.applied_to(context))
 
 
@@ -166,7 +193,7 @@ def _context(run: ToolContext, signal_type: str, severity: str) -> SelectionCont
 
 def _output(run: ToolContext, shown: dict[str, Any], context: SelectionContext) -> ToolOutput:
     rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
-    return ToolOutput(rendered.body, f"catalog, {_filters(context, run.target)}", rendered.cut)
+    return ToolOutput(rendered.body, f"catalog, {_filters(context, run)}", rendered.cut)
 
 
 def with_target(context: SelectionContext, target: Target | None) -> SelectionContext:
@@ -180,16 +207,10 @@ def with_target(context: SelectionContext, target: Target | None) -> SelectionCo
     )
 
 
-def _filters(context: SelectionContext, target: Target | None) -> str:
-    names = (
-        "signal_type",
-        "severity",
-        "environment",
-        "priority",
-        "risk_tolerance",
-        "business_category",
-        "cluster",
-    )
+def _filters(context: SelectionContext, run: ToolContext) -> str:
+    """The filters that were applied. Those of the request stand in the first message, and are not told again."""
+    target, told = run.target, () if run.for_agents else BUSINESS_LABELS
+    names = [name for name in ("signal_type", "severity", *BUSINESS_LABELS) if name not in told]
     applied = [f"{name}={value}" for name in names if (value := getattr(context, name))]
     if target is not None:
         applied.append(f"component={'/'.join(ref.kind for ref in target.chain)}")
@@ -209,7 +230,14 @@ def _summary(found: WorkflowSummary) -> dict[str, Any]:
     return compact(asdict(found) | {"parameters": parameters})
 
 
-def _workflow(found: Workflow) -> dict[str, Any]:
+def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:
+    """The parameters that have to be given. Code fills in those that name the target, unless it is another object."""
+    own = run.target is None or acts_on_one_of(found, run.target.chain)
+    filled = own and not run.for_agents
+    return tuple(p for p in found.parameters if not filled or target_part(p.name) is None)
+
+
+def _workflow(run: ToolContext, found: Workflow) -> dict[str, Any]:
     shown = {
         "workflow_id": found.workflow_id,
         "version": found.version,
@@ -219,7 +247,7 @@ def _workflow(found: Workflow) -> dict[str, Any]:
         "when_to_use": found.when_to_use,
         "when_not_to_use": found.when_not_to_use,
         "preconditions": found.preconditions,
-        "parameters": [shown_parameter(p) for p in found.parameters],
+        "parameters": [shown_parameter(p) for p in _to_give(run, found)],
         "labels": {name: list(values) for name, values in found.labels.items()},
         "detected_labels": dict(found.detected_labels),
         "gitops_aware": found.gitops_aware,

@@ -51,7 +51,7 @@ class GetResource(OfKind):
 class ListResources(OfKind):
     """Arguments of list_resources."""
 
-    namespace: Word = Field(default="", description="empty: all namespaces")
+    namespace: Word = Field(default="", description="empty: all")
     label_selector: Expression = aliased("label_selector", "labelSelector")
     field_selector: Expression = aliased(
         "field_selector", "fieldSelector", description="e.g. spec.nodeName=n1"
@@ -64,7 +64,7 @@ class GetEvents(Arguments):
 
     kind: Word = ""
     name: Word = ""
-    namespace: Word = Field(default="", description="empty: all namespaces")
+    namespace: Word = Field(default="", description="empty: all")
     since: Word = Field(default="", description="e.g. 30m, 2h")
 
     @property
@@ -167,7 +167,7 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
     labels = detecting.result()
     shown = {
         "owner_chain": [_plain(member) for member in chain.chain],
-        "root_owner": _plain(chain.root),
+        **({"root_owner": _plain(chain.root)} if run.for_agents else {}),
         "detected_labels": {
             k: v for k, v in labels.model_dump(by_alias=True).items()
             if k != "failedDetections" and k not in labels.failed_detections
@@ -177,7 +177,7 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
     }  # fmt: skip
     if chain.note:
         shown["note"] = f"owner chain may go on: {chain.note}"
-    if changes.result():
+    if changes.result() and str(chain.root) != run.told_changes_of:
         shown["recent_changes"] = changes.result()
     if change := last_change(chain.root_manifest or {}):
         shown["last_change"] = change
@@ -291,8 +291,8 @@ GET_RESOURCE = ToolDef(
 GET_RESOURCE_CONTEXT = ToolDef(
     "get_resource_context",
     (
-        "Owner chain, detected labels and past remediations of the object you hold responsible. Call it after the root"
-        " cause and before choosing a workflow: it sets the label filters."
+        "Owners (the last one is the root), detected labels and past remediations of the object you hold responsible. Call"
+        " it after the root cause and before choosing a workflow: it sets the label filters."
     ),
     GetResourceContext,
     get_resource_context,

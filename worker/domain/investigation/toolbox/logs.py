@@ -1,13 +1,15 @@
-"""The tool that reads a container's log: which container, which run, and how much of it is shown."""
+"""The tool that reads a container's log: which container, which run, which part, and how much of it is shown."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, Field, WithJsonSchema
 
 from worker.domain.cluster.pods import Container, containers, pod_status
 from worker.domain.cluster.rendering.logs import (
+    NoSuchPlace,
+    between,
     clean_lines,
     log_excerpt,
     matching,
@@ -40,6 +42,13 @@ def _within_bounds(lines: int) -> int:
     return min(max(lines, 1), MAX_TAIL_LINES)
 
 
+Lines = Annotated[
+    int,
+    AfterValidator(_within_bounds),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_TAIL_LINES}),
+]
+
+
 class GetPodLogs(Arguments):
     """Arguments of get_pod_logs."""
 
@@ -47,12 +56,21 @@ class GetPodLogs(Arguments):
     namespace: Name
     container: Word = Field(default="", description="empty: the failing one")
     previous: bool = Field(default=False, description="log of the run before the last restart")
-    tail_lines: Annotated[int, AfterValidator(_within_bounds)] = DEFAULT_TAIL_LINES
+    tail_lines: Lines = DEFAULT_TAIL_LINES
     grep: Expression = Field(default="", description="keep lines with one of a|b|c (plain text)")
+    before: Expression = Field(
+        default="", description="read on: the lines before this time or text of a line"
+    )
+    after: Expression = Field(default="", description="the lines after it")
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the end of the log is asked for, and not a part of it."""
+        return not (self.grep or self.before or self.after)
 
 
 async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
-    """The end of one container's log, or its lines that hold one of some texts."""
+    """The end of one container's log, the lines before or after a place in it, or those that hold one of some texts."""
     ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
     pod = await _pod(run, ref)
     chosen = _choose(pod, asked, ref)
@@ -61,8 +79,8 @@ async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
         asked.pod,
         chosen.name,
         previous=asked.previous,
-        tail_lines=MAX_TAIL_LINES if asked.grep else asked.tail_lines,
-        limit_bytes=GREP_BYTES if asked.grep else LOG_BYTES,
+        tail_lines=asked.tail_lines if asked.is_end else MAX_TAIL_LINES,
+        limit_bytes=LOG_BYTES if asked.is_end else GREP_BYTES,
     )
     scope = _scope(ref, chosen.name, asked)
     try:
@@ -70,12 +88,23 @@ async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
     except ClusterError as error:
         raise _no_log(error, chosen, asked, scope) from error
     lines = clean_lines(raw)
-    if asked.grep:
-        found = matching(lines, asked.grep)
+    if not asked.is_end:
+        found = _part(lines, asked, scope)
         scope = f"{scope}: {len(found)} of the last {len(lines)} lines match"
-        lines = found[-asked.tail_lines :]
+        reads_on = asked.after and not asked.before
+        lines = found[: asked.tail_lines] if reads_on else found[-asked.tail_lines :]
     shown = log_excerpt(redacted(lines, run.redact), RESULT_TOKENS, len(lines))
     return ToolOutput(shown.body or _nothing(asked, pod), scope, shown.cut)
+
+
+def _part(lines: list[str], asked: GetPodLogs, scope: str) -> list[str]:
+    """The lines between the two places, and of these the ones that hold one of the texts. Raises ToolProblem."""
+    try:
+        found = between(lines, asked.after, asked.before)
+    except NoSuchPlace as place:
+        message = f"none of the last {len(lines)} lines holds {place}; give a time, or a text as it stands in a line"
+        raise ToolProblem(message, scope=scope) from place
+    return matching(found, asked.grep) if asked.grep else found
 
 
 async def _pod(run: ToolContext, ref: ObjectRef) -> Manifest:
@@ -105,9 +134,11 @@ def _choose(pod: Manifest, asked: GetPodLogs, ref: ObjectRef) -> Container:
 
 def _scope(ref: ObjectRef, container: str, asked: GetPodLogs) -> str:
     run = "previous" if asked.previous else "current"
-    if asked.grep:
-        return f"{ref} container {container}, {run}, lines with {asked.grep}"
-    return f"{ref} container {container}, {run}, last {asked.tail_lines} lines"
+    if asked.is_end:
+        return f"{ref} container {container}, {run}, last {asked.tail_lines} lines"
+    parts = (("after", asked.after), ("before", asked.before), ("with", asked.grep))
+    which = " ".join(f"{word} {text}" for word, text in parts if text)
+    return f"{ref} container {container}, {run}, lines {which}"
 
 
 def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope: str) -> ToolProblem:
@@ -126,7 +157,7 @@ def _no_log(error: ClusterError, container: Container, asked: GetPodLogs, scope:
 
 
 def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
-    if asked.grep:
+    if not asked.is_end:
         return "no line matches"
     other = "" if asked.previous else "; previous=true shows the run before the last restart"
     return f"the log is empty (pod status {pod_status(pod)}{other})"
@@ -134,9 +165,9 @@ def _nothing(asked: GetPodLogs, pod: Manifest) -> str:
 
 GET_POD_LOGS = ToolDef(
     "get_pod_logs",
-    "End of a container's log. For crashes read previous=true first.",
+    "End of a container's log, or a part of it. For crashes read previous=true first.",
     GetPodLogs,
     get_pod_logs,
     shows=EvidenceKind.LOG,
-    details=frozenset({"tail_lines", "grep"}),
+    details=frozenset({"tail_lines", "grep", "before", "after"}),
 )

@@ -17,7 +17,7 @@ from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority
 from worker.domain.catalog.selection import label_name
 from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import is_secret
-from worker.domain.investigation.toolbox.catalog import NO_TARGET
+from worker.domain.investigation.toolbox.catalog import NO_TARGET, SearchWorkflowCatalog
 from worker.domain.investigation.toolbox.cluster import GET_RESOURCE_CONTEXT
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
@@ -25,13 +25,13 @@ from worker.domain.investigation.toolbox.tool import (
     ToolDef,
     Word,
     argument_problems,
-    json_schema,
 )
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog, make_visible
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ToolCall, ToolSpec
+from worker.domain.values.json_schema import compact_schema
 from worker.domain.values.ports import Catalog, Clock, Cluster, History
 from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
@@ -134,7 +134,7 @@ class ServedTools:
     def _toolbox(self, evidence: EvidenceLog, labels: SelectionContext) -> Toolbox:
         now = self._clock.now()
         lookback = Lookback(self._history, self._cluster, now) if self._history else None
-        context = ToolContext(self._cluster, self._catalog, now, labels, redact, lookback)
+        context = ToolContext(self._cluster, self._catalog, now, labels, redact, lookback, for_agents=True)
         return Toolbox(tuple(SERVED.values()), context, evidence, fence_token="")
 
 
@@ -148,12 +148,14 @@ def _of_secret(arguments: Mapping[str, Any]) -> bool:
 
 def _parameters(tool: ToolDef) -> Mapping[str, Any]:
     """The schema of the tool's own arguments and, where it chooses workflows, of the circumstances; nothing else is taken."""
-    own = json_schema(tool.arguments)
+    own = compact_schema(tool.arguments)
     properties = own["properties"]
     if tool.uses_target:
-        properties = {**properties, **json_schema(Circumstances)["properties"]}
-    if "filters" in properties:
-        properties = {**properties, "filters": {"type": "object", "description": FILTERS}}
+        properties = {**properties, **compact_schema(Circumstances)["properties"]}
+    if issubclass(tool.arguments, SearchWorkflowCatalog):
+        custom = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
+        filters = {"type": "object", "description": FILTERS}
+        properties = {**properties, "filters": filters, "custom_labels": custom}
     return {**own, "properties": properties, "additionalProperties": False}
 
 

@@ -25,6 +25,7 @@ from worker.domain.cluster.history import Lookback
 from worker.domain.cluster.kinds import canonical_kind, split_kind
 from worker.domain.untrusted.evidence import EvidenceKind, one_line
 from worker.domain.values.conversation import ToolSpec
+from worker.domain.values.json_schema import compact_schema
 from worker.domain.values.ports import Catalog, Cluster, Metrics
 from worker.domain.values.workflow_search import Target
 from worker.domain.values.workflows import SelectionContext
@@ -40,6 +41,8 @@ class ToolContext:
 
     `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the business labels
     of the request. `target` is the object of the last get_resource_context. `redact` removes secrets from a text.
+    `told_changes_of` is the object whose recent changes the model already knows. `for_agents`: the tools serve other agents,
+    who state labels with each call and give every parameter of a workflow themselves.
     """
 
     cluster: Cluster
@@ -50,6 +53,8 @@ class ToolContext:
     lookback: Lookback | None = None
     metrics: Metrics | None = None
     target: Target | None = None
+    told_changes_of: str = ""
+    for_agents: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ class ToolDef:
     @property
     def spec(self) -> ToolSpec:
         """The tool as the model sees it."""
-        parameters = json_schema(self.arguments) if self.parameters is None else self.parameters
+        parameters = compact_schema(self.arguments) if self.parameters is None else self.parameters
         return ToolSpec(self.name, self.description, parameters)
 
 
@@ -130,7 +135,7 @@ class OfKind(Arguments):
     """Arguments that name a kind. Short names, plurals and `group/version/Kind` are understood."""
 
     kind: Name
-    namespace: Word = ""
+    namespace: Word = Field(default="", description="required for namespaced kinds")
     api_version: Word = aliased("api_version", "apiVersion", description="only if the kind is ambiguous")
 
     @property
@@ -144,24 +149,9 @@ class OfKind(Arguments):
         return self.api_version or split_kind(self.kind)[0]
 
 
-def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A compact JSON Schema of arguments: types, limits and descriptions, without titles, defaults and length limits."""
-    full = model.model_json_schema(by_alias=False)
-    properties = {name: _property(value) for name, value in full.get("properties", {}).items()}
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required := full.get("required"):
-        schema["required"] = required
-    return schema
-
-
-def _property(value: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("type", "description", "enum", "items")
-    return {key: value[key] for key in kept if value.get(key)}
-
-
 def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
     """What is wrong with arguments and what is allowed, in one line."""
-    schema = json_schema(model)
+    schema = compact_schema(model)
     required = set(schema.get("required", ()))
     allowed = ", ".join(
         f"{name}{'' if name in required else '?'}: {prop.get('type', 'any')}"

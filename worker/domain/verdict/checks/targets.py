@@ -129,6 +129,12 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
     return (DEPLOYMENT,) if only_deployments else ()
 
 
+def acts_on_one_of(workflow: Workflow, chain: Sequence[ObjectRef]) -> bool:
+    """Whether the workflow covers an object or one of its owners: then code fills in the parameters that name its target."""
+    kinds = covered_kinds(workflow)
+    return any(not kinds or covers_kind(kinds, member.kind, member.api_version) for member in chain)
+
+
 def other_target(workflow: Workflow, given: Mapping[str, Any], affected: ResolvedObject) -> ObjectRef | None:
     """The object that the parameters name when the workflow covers neither the affected resource nor its owners.
 

@@ -78,7 +78,8 @@ async def test_a_result_has_the_fields_of_the_contract():
             }
         ],
     } == shown
-    assert "signal_type=CrashLoopBackOff, severity=critical, environment=production" in finding.scope
+    assert "signal_type=CrashLoopBackOff, severity=critical" in finding.scope
+    assert "environment" not in finding.scope  # the first message has it
 
 
 async def test_lists_show_when_to_use_what_and_what_has_to_be_filled_in():

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from tests.examples import examples
 from tests.fakes.hostile import OBJECTS, VALUES
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
-from tests.fakes.memory_catalog import MemoryCatalog, labels, workflow
+from tests.fakes.memory_catalog import MemoryCatalog, labels, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.tokens import real_tokens
 from tests.fakes.tool_context import tool_context
@@ -24,6 +24,7 @@ from worker.domain.values.conversation import ToolCall
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing
 from worker.domain.values.workflow_search import Target
+from worker.domain.values.workflows import Parameter
 from worker.domain.verdict.checks.evidence import stands_in
 
 API = deployment("api")
@@ -50,12 +51,23 @@ DEFAULT_ARGUMENTS = {
 class Bench:
     """A toolbox over a small shop."""
 
-    def __init__(self, *manifests, cluster=None, catalog=None, logs=None, lookback=None, extra=(), **options):
+    def __init__(
+        self,
+        *manifests,
+        cluster=None,
+        catalog=None,
+        logs=None,
+        lookback=None,
+        extra=(),
+        context=None,
+        **options,
+    ):
         known = [obj("Namespace", "shop", namespace=""), API, *REVISIONS, POD, *manifests]
         self.cluster = cluster or MemoryCluster(known, LOGS | (logs or {}))
         self.catalog = catalog or MemoryCatalog([workflow()])
         self.evidence = EvidenceLog()
-        context = tool_context(cluster=self.cluster, catalog=self.catalog, lookback=lookback)
+        known = {"cluster": self.cluster, "catalog": self.catalog, "lookback": lookback}
+        context = tool_context(**known | (context or {}))
         self.box = Toolbox([*TOOLS, *extra], context, self.evidence, fence_token=TOKEN, **options)
 
     async def ask(self, tool, /, **arguments):
@@ -406,6 +418,37 @@ async def test_lines_can_be_searched_for():
     assert "no line matches" == nothing
 
 
+LONG_LOG = "".join(f"2026-06-04T15:{n // 60:02}:{n % 60:02}Z step {n} of the import\n" for n in range(600))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first", "last", "count"),
+    [
+        ({"after": "step 100 of", "tail_lines": 5}, 101, 105, 499),
+        ({"before": "step 100 of", "tail_lines": 5}, 95, 99, 100),
+        ({"after": "step 100 of", "before": "step 104 of"}, 101, 103, 3),
+        ({"after": "2026-06-04T15:05:00Z", "tail_lines": 3}, 300, 302, 300),
+        ({"before": "2026-06-04T15:05:00Z", "tail_lines": 3}, 297, 299, 300),
+        ({"after": "step 100 of", "before": "step 300 of", "grep": "step 2", "tail_lines": 2}, 298, 299, 100),
+        ({"after": "2026-06-04T16:00:00Z"}, None, None, 0),
+    ],
+)
+async def test_any_part_of_a_log_can_be_read(arguments, first, last, count):
+    bench = Bench(logs={("shop", "api-b-x2x4z", "app", False): LONG_LOG.encode()})
+    body = await bench.body("get_pod_logs", pod="api-b-x2x4z", namespace="shop", **arguments)
+    steps = [int(line.split("step ")[1].split()[0]) for line in body.splitlines() if "step " in line]
+    assert ([first, last] if steps else [None, None]) == [*steps[:1], *steps[-1:]] or not steps
+    assert f"{count} of the last 600 lines" in bench.evidence.items[-1].scope
+
+
+async def test_a_place_that_no_line_holds_is_an_error():
+    bench = Bench(logs={("shop", "api-b-x2x4z", "app", False): LONG_LOG.encode()})
+    for place in ("after", "before"):
+        given = {place: "step 9999"}
+        text = await bench.error("get_pod_logs", pod="api-b-x2x4z", namespace="shop", **given)
+        assert "none of the last 600 lines holds step 9999" in text
+
+
 async def test_a_huge_log_is_cut_to_the_budget():
     log = b"".join(
         b"request %d for %s took a while\n" % (i, bytes([97 + i % 26]) * (i % 7)) for i in range(40_000)
@@ -447,12 +490,21 @@ async def test_the_context_of_a_pod_names_owners_labels_and_recent_changes():
     )
     assert ["Pod", "ReplicaSet", "Deployment"] == [member["kind"] for member in shown["owner_chain"]]
     assert {"kind": "Deployment", "name": "api", "namespace": "shop", "apiVersion": "apps/v1"} == shown[
-        "root_owner"
-    ]
+        "owner_chain"
+    ][-1]
+    assert "root_owner" not in shown  # the last of the chain
     assert False is shown["detected_labels"]["gitOpsManaged"]
     assert [] == shown["failed_detections"]
     assert "no history store is configured" in shown["remediation_history"]
     assert "  spec.containers[app].image: api:1 -> api:2" == shown["recent_changes"][1]
+
+
+async def test_changes_that_were_told_are_not_told_again():
+    arguments = {"kind": "Pod", "name": "api-b-x2x4z", "namespace": "shop"}
+    for told, again in {"Deployment shop/api": False, "Deployment shop/web": True}.items():
+        bench = Bench(context={"told_changes_of": told})
+        shown = json.loads(await bench.body("get_resource_context", **arguments))
+        assert again is ("recent_changes" in shown)
 
 
 async def test_changes_that_cannot_be_read_are_unknown():
@@ -524,12 +576,41 @@ async def test_the_model_gives_signal_type_and_severity():
     assert "severity must be one of" in await bench.error("list_available_actions", severity="awful")
 
 
-async def test_a_workflow_is_shown_with_its_parameters():
-    shown = json.loads(await Bench().body("get_workflow", workflow_id="restart-v1"))
+REASON = Parameter("REASON", required=True, enum=("leak", "other"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "context", "names_target"),
+    [
+        ("Deployment", {}, False),
+        ("Deployment", {"for_agents": True}, True),
+        ("Node", {}, False),  # nothing is known of the target yet
+    ],
+)
+async def test_a_workflow_is_shown_with_the_parameters_that_have_to_be_given(kind, context, names_target):
+    declared = workflow(parameters=(*target_parameters(kind), REASON))
+    bench = Bench(catalog=MemoryCatalog([declared]), context=context)
+    shown = json.loads(await bench.body("get_workflow", workflow_id="restart-v1"))
     assert "1.2.0" == shown["version"]
     assert {
-        "name": "TARGET_RESOURCE_KIND", "type": "string", "required": True, "enum": ["Deployment"],
-    } == shown["parameters"][1]  # fmt: skip
+        "name": "REASON", "type": "string", "required": True, "enum": ["leak", "other"],
+    } == shown["parameters"][-1]  # fmt: skip
+    assert names_target is (len(shown["parameters"]) > 1)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Node"])
+async def test_the_target_is_asked_for_where_the_workflow_acts_on_another_kind(kind):
+    labelled = labels(signal_type="*", severity="*", component="*", environment="*", priority="*")
+    declared = workflow(labels=labelled, parameters=(*target_parameters(kind), REASON))
+    bench = Bench(catalog=MemoryCatalog([declared]))
+    await bench.ask("get_resource_context", kind="Pod", name="api-b-x2x4z", namespace="shop")
+    shown = [json.loads(await bench.body("get_workflow", workflow_id="restart-v1"))]
+    found = json.loads(
+        await bench.body("search_workflow_catalog", query="CrashLoopBackOff critical", min_confidence=0)
+    )
+    for one in (*shown, *found["workflows"]):
+        names = [p["name"] for p in one["parameters"]]
+        assert (kind == "Node") is ("TARGET_RESOURCE_NAME" in names)
 
 
 async def test_an_unknown_workflow_and_one_that_does_not_fit_look_alike():
