@@ -12,6 +12,7 @@ from worker.app.cli.catalog import catalog
 from worker.app.cli.console import Commands, Json, print_json
 from worker.app.cli.demo import demo
 from worker.app.cli.dlq import dlq
+from worker.app.cli.doctor import doctor
 from worker.app.cli.evaluate import evaluate
 from worker.app.cli.mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.mcp import mcp
@@ -80,6 +81,7 @@ app.command(rich_help_panel=REQUESTS)(submit)
 app.command(rich_help_panel=REQUESTS)(watch)
 app.command(rich_help_panel=REQUESTS)(show)
 app.command(rich_help_panel=REQUESTS)(cancel)
+app.command(rich_help_panel=PREPARE)(doctor)
 app.command(rich_help_panel=PREPARE)(settings)
 app.command(rich_help_panel=PREPARE)(permissions)
 app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)

@@ -1,0 +1,69 @@
+"""`rca doctor`: what a worker with these settings would depend on, examined."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, run
+
+if TYPE_CHECKING:
+    from worker.app.doctor import Examined
+
+MARKS = {"ok": "✓", "warning": "!", "fault": "✗"}
+AREA_CHARS, TEXT_CHARS = 11, 400
+
+
+def doctor(*, json_output: Json = False) -> None:
+    """Examine NATS, cluster, model, catalog and policy with the settings of a worker, and say what to mend.
+
+    Changes nothing. Calls the model once, with a short question. Exit code 1 if there is a fault.
+    """
+    run(_doctor(as_json=json_output))
+
+
+async def _doctor(*, as_json: bool) -> int:
+    from worker.app import logs
+    from worker.app.doctor import Examined, Level, examine
+    from worker.app.settings import ConfigurationError, load
+
+    logs.configure("critical", json_lines=False)
+    rows = list[Examined]()
+    try:
+        settings = load()
+    except ConfigurationError as e:
+        rows.append(Examined("settings", Level.FAULT, str(e), "rca settings lists all of them"))
+        if not as_json:
+            _print(rows[0])
+    else:
+        async for examined in examine(settings):
+            rows.append(examined)
+            if not as_json:
+                _print(examined)
+    faults = sum(row.level is Level.FAULT for row in rows)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        warnings = sum(row.level is Level.WARNING for row in rows)
+        typer.echo(f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}")
+    return EXIT_ERROR if faults else 0
+
+
+def _print(row: Examined) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from worker.domain.untrusted.evidence import one_line
+
+    style = {"ok": "green", "warning": "yellow", "fault": "bold red"}[row.level]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, width=AREA_CHARS)
+    table.add_column(overflow="fold")
+    table.add_row(Text(MARKS[row.level], style), row.area, Text(one_line(row.text, TEXT_CHARS)))
+    if row.remedy:
+        table.add_row("", "", Text(f"→ {row.remedy}", style="dim"))
+    Console(highlight=False).print(table)

@@ -1,0 +1,359 @@
+"""Examines everything that a worker with these settings would depend on, and says what is wrong and what mends it.
+
+Each area opens what the worker opens, with the same credentials, and asks it for something real: a list of pods, a tool
+call of the model, a decision of the policy. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import SecretStr
+
+from worker.adapters.nats.provision import Action, Found, look, provision
+from worker.app.provisioning import connected, wanted_streams
+from worker.app.settings import LlmSettings, Settings
+from worker.app.supervisor import Supervisor
+from worker.app.wiring.clock import SystemClock
+from worker.app.wiring.models import open_models, open_shadow
+from worker.app.wiring.mounted import open_mcp
+from worker.app.wiring.outside import (
+    checked_namespace,
+    open_catalog,
+    open_cluster,
+    open_datastorage,
+    open_policy,
+    open_prometheus,
+)
+from worker.app.wiring.signing import read_signer
+from worker.domain.cluster.kinds import canonical_kind
+from worker.domain.investigation.models.chain import provider_of
+from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, UserTurn
+from worker.domain.values.errors import (
+    ClusterError,
+    ClusterReason,
+    GiveUp,
+    HistoryUnavailable,
+    MetricsError,
+    ReportedError,
+    Retry,
+)
+from worker.domain.values.objects import ListQuery, ObjectRef
+from worker.domain.values.ports import Cluster, Model
+from worker.domain.values.workflows import SelectionContext
+from worker.domain.verdict.approval.policy_example import example_input
+
+SKEW_SECONDS = 5.0
+FILLING = 0.7
+PAYLOAD_BYTES = 2_000_000
+"""A result or dead letter carries a request of up to 512 KiB with evidence and headers (docs/nats.md)."""
+MODEL_SECONDS = 60.0
+READ_KINDS = (
+    "Event", "Namespace", "Node", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Service",
+    "EndpointSlice", "ConfigMap", "PersistentVolumeClaim", "PersistentVolume", "HorizontalPodAutoscaler",
+    "NetworkPolicy", "ResourceQuota", "LimitRange", "ControllerRevision", "PodDisruptionBudget",
+)  # fmt: skip
+"""Besides pods: what a first look or a rule reads."""
+PING = ToolSpec(
+    name="report_ready",
+    description="Report that you can call tools.",
+    parameters={
+        "type": "object",
+        "properties": {"word": {"type": "string", "enum": ["ready"]}},
+        "required": ["word"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Level(enum.StrEnum):
+    """`fault`: a worker cannot do its work, or does it much worse. `warning`: somebody should look at it."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One thing that was examined. `remedy` says what to do; empty when all is well."""
+
+    area: str
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+Area = Callable[[Settings, AsyncExitStack], AsyncIterator[Examined]]
+
+
+async def examine(settings: Settings) -> AsyncIterator[Examined]:
+    """Examine one area after the other. Raises nothing that an area can fail with."""
+    for name, area, remedy in AREAS:
+        async with AsyncExitStack() as stack:
+            try:
+                async for examined in area(settings, stack):
+                    yield examined
+            except (ReportedError, Retry, GiveUp, OSError) as e:
+                text = e.message if isinstance(e, ClusterError | Retry | GiveUp) else str(e)
+                yield Examined(name, Level.FAULT, text, remedy)
+
+
+def _ok(area: str, text: str) -> Examined:
+    return Examined(area, Level.OK, text)
+
+
+# --- NATS
+
+
+async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    nc = await stack.enter_async_context(connected(settings.nats, name="rca-doctor"))
+    yield _ok("nats", f"connected to {nc.connected_url.netloc if nc.connected_url else 'a server'}")
+    if nc.max_payload < PAYLOAD_BYTES:
+        text = f"max_payload is {nc.max_payload:,} bytes: large results cannot be stored"
+        yield Examined(
+            "nats", Level.WARNING, text, "set max_payload: 2MB in the configuration of nats-server"
+        )
+    items = wanted_streams(settings)
+    found = await look(nc, items)
+    for one in _streams(found):
+        yield one
+    for difference in await provision(nc, items, apply=False):
+        if difference.action in {Action.DRIFT, Action.WOULD_UPDATE}:
+            text = f"{difference.name} differs from the settings: {difference.detail}"
+            yield Examined(
+                "streams", Level.WARNING, text, "run `rca provision`, or correct what it cannot change"
+            )
+    for one in _clock(found, datetime.now(UTC)):
+        yield one
+
+
+def _streams(found: list[Found]) -> list[Examined]:
+    unusable = [each.unusable for each in found if each.unusable]
+    if unusable:
+        more = f" (and {len(unusable) - 1} more)" if len(unusable) > 1 else ""
+        return [Examined("streams", Level.FAULT, unusable[0] + more, "rca provision")]
+    rows = [_ok("streams", f"all {len(found)} streams, consumers and buckets are there")]
+    for each in found:
+        info = each.info or {}
+        limit, stored = info["config"].get("max_bytes", 0), info.get("state", {}).get("bytes", 0)
+        if limit > 0 and stored > FILLING * limit:
+            text = f"{each.item.name} holds {stored / limit:.0%} of its byte limit"
+            remedy = (
+                "archive it (`rca audit export`), or raise RCA_NATS__STORE_MEBIBYTES and run `rca provision`"
+            )
+            rows.append(Examined("streams", Level.WARNING, text, remedy))
+    return rows
+
+
+def _clock(found: list[Found], now: datetime) -> list[Examined]:
+    """The server says its time with everything it reports (`ts`)."""
+    told = next((info["ts"] for each in found if (info := each.info) and "ts" in info), "")
+    try:
+        server = datetime.fromisoformat(told[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return []
+    skew = (now - server).total_seconds()
+    if abs(skew) > SKEW_SECONDS:
+        ahead = "ahead of" if skew > 0 else "behind"
+        text = f"this machine's clock is {abs(skew):.0f} s {ahead} that of the NATS server"
+        return [Examined("clock", Level.WARNING, text, "synchronise both machines by NTP")]
+    return [_ok("clock", f"within {SKEW_SECONDS:g} s of the NATS server")]
+
+
+# --- Kubernetes
+
+
+async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    cluster = await open_cluster(settings, stack)
+    namespace = checked_namespace(settings.kubernetes)
+    try:
+        await cluster.check(namespace)
+    except ClusterError as e:
+        if e.reason is not ClusterReason.FORBIDDEN:
+            raise
+        yield Examined("kubernetes", Level.FAULT, e.message, RIGHTS_REMEDY)
+        return
+    yield _ok("kubernetes", "the API server answers, and pods may be listed")
+    hidden = set(map(canonical_kind, settings.kubernetes.denied_kinds))
+    unread = [
+        kind
+        for kind in READ_KINDS
+        if kind not in hidden and not await _may_list(cluster, kind, namespace or "")
+    ]
+    if unread:
+        text = f"the worker may not list {', '.join(unread)}: analyses will name these as unknown"
+        yield Examined("kubernetes", Level.WARNING, text, RIGHTS_REMEDY)
+    else:
+        yield _ok("kubernetes", "everything that a first look needs may be read")
+
+
+async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
+    try:
+        await cluster.list(ListQuery(kind, namespace, limit=1))
+    except ClusterError as e:
+        if e.reason is ClusterReason.FORBIDDEN:
+            return False
+        if (
+            e.reason is not ClusterReason.UNKNOWN_KIND
+        ):  # an older cluster does not serve it: not a fault of ours
+            raise
+    return True
+
+
+# --- the model
+
+
+async def _model(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    llm = settings.llm
+    if not llm.model:
+        text, remedy = "RCA_LLM__MODEL is not set", "name a model, such as anthropic:NAME or openai-chat:NAME"
+        yield Examined("model", Level.FAULT, text, remedy)
+        return
+    for name in (llm.model, *llm.fallbacks):
+        alone = settings.model_copy(update={"llm": _alone(llm, name)})
+        where = f"{name} at {alone.llm.base_url}" if alone.llm.base_url else name
+        for examined in await _asked(where, open_models(alone, SystemClock(), stack)):
+            yield examined
+    if shadow := open_shadow(settings, SystemClock(), stack):
+        await shadow.ask(
+            ModelRequest("Answer with one word.", (), (UserTurn("Say ready."),), tools_allowed=False)
+        )
+        yield _ok("model", f"{settings.shadow.model} answers (second view)")
+
+
+def _alone(llm: LlmSettings, name: str) -> LlmSettings:
+    """The settings for one model of the chain: address and key belong to the provider of the first."""
+    changes: dict[str, object] = {"model": name, "fallbacks": ()}
+    if provider_of(name) != provider_of(llm.model):
+        changes |= {"base_url": "", "api_key": SecretStr("")}
+    return llm.model_copy(update=changes)
+
+
+async def _asked(name: str, model: Model) -> list[Examined]:
+    request = ModelRequest(
+        system="You check a connection. Call the tool report_ready, and nothing else.",
+        tools=(PING,),
+        turns=(UserTurn("Call report_ready with the word ready."),),
+        deadline_seconds=MODEL_SECONDS,
+    )
+    began = time.monotonic()
+    try:
+        reply = await model.ask(request)
+    except (Retry, GiveUp) as e:
+        return [Examined("model", Level.FAULT, f"{name}: {e.message}", MODEL_REMEDY)]
+    return _judged(name, reply, time.monotonic() - began)
+
+
+def _judged(name: str, reply: Reply, seconds: float) -> list[Examined]:
+    if [call.name for call in reply.tool_calls] != [PING.name]:
+        text = f"{name} answers, but calls no tool: it cannot investigate"
+        return [
+            Examined(
+                "model", Level.FAULT, text, "choose a model that can call tools, or enable them on the server"
+            )
+        ]
+    rows = [_ok("model", f"{name} answers and calls tools ({seconds:.1f} s)")]
+    if reply.usage.cost_usd is None:
+        text = f"the price of {reply.model} is not known: RCA_LLM__MAX_COST_USD cannot limit it"
+        rows.append(
+            Examined("model", Level.WARNING, text, "rely on the limits of calls and tokens (docs/models.md)")
+        )
+    return rows
+
+
+# --- catalog, policy, and what is optional
+
+
+async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    opened = await open_catalog(settings.catalog, stack, Supervisor())
+    offered = await opened.catalog.actions(SelectionContext())
+    count = sum(action.workflow_count for action in offered)
+    if not count:
+        yield Examined(
+            "catalog", Level.FAULT, "it has no workflow that may be chosen", "rca catalog lint DIRECTORY"
+        )
+    else:
+        yield _ok("catalog", f"{count} workflows of {len(offered)} action types")
+    for text, remedy in (
+        (opened.problem(), "rca catalog lint DIRECTORY"),
+        (opened.ranking(), "check RCA_CATALOG__EMBEDDINGS; words alone rank until then"),
+        (opened.advice, "set RCA_CATALOG__PATH"),
+    ):
+        if text:
+            yield Examined("catalog", Level.WARNING, text, remedy)
+
+
+async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    opened = await open_policy(settings.policy, stack, Supervisor())
+    decision = await opened.policy.decide(example_input())
+    if problem := opened.problem():
+        yield Examined("policy", Level.FAULT, problem, POLICY_REMEDY)
+    else:
+        yield _ok("policy", f"{decision.policy} decides (mode {settings.policy.mode})")
+
+
+async def _audit(settings: Settings, _: AsyncExitStack) -> AsyncIterator[Examined]:
+    if read_signer(settings.audit):
+        yield _ok("audit", "the signing key can be read")
+
+
+async def _prometheus(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    if prometheus := await open_prometheus(settings.prometheus, stack):
+        with _at(settings.prometheus.url):
+            await prometheus.instant("vector(1)", datetime.now(UTC))
+        yield _ok("prometheus", f"{settings.prometheus.url} answers")
+
+
+async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    if history := await open_datastorage(settings.history, stack):
+        with _at(settings.history.url):
+            await history.past(ObjectRef("Deployment", "rca-doctor", "default"), _no_hash())
+        yield _ok("history", f"{settings.history.url} answers")
+
+
+async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    mounted = await open_mcp(settings.mcp, stack)
+    if problem := mounted.problem():
+        yield Examined("mcp", Level.WARNING, problem, MCP_REMEDY)
+    elif mounted.tools is not None:
+        yield _ok("mcp", f"{len(mounted.tools.tools())} tools are mounted")
+
+
+async def _no_hash() -> str:
+    return ""
+
+
+@contextmanager
+def _at(address: str) -> Iterator[None]:
+    """Name the address of a server in what it fails with."""
+    try:
+        yield
+    except (HistoryUnavailable, MetricsError) as e:
+        raise ReportedError(f"{address}: {e}") from e
+
+
+RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for its ServiceAccount"
+MODEL_REMEDY = "check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL (docs/models.md)"
+MCP_REMEDY = "check RCA_MCP__SERVERS and RCA_MCP__TOOLS (docs/mcp.md)"
+POLICY_REMEDY = "rca policy test FILE INPUT shows the error (docs/policy.md)"
+AREAS: tuple[tuple[str, Area, str], ...] = (
+    ("nats", _nats, "check RCA_NATS__SERVERS, user, password and rights (docs/nats.md)"),
+    (
+        "kubernetes",
+        _kubernetes,
+        "check RCA_KUBERNETES__KUBECONFIG, its context and its credentials (docs/kubernetes.md)",
+    ),
+    ("model", _model, MODEL_REMEDY),
+    ("catalog", _catalog, "rca catalog lint DIRECTORY lists every problem (docs/catalog.md)"),
+    ("policy", _policy, POLICY_REMEDY),
+    ("audit", _audit, "check RCA_AUDIT__SIGNING_KEY_FILE (docs/audit.md)"),
+    ("prometheus", _prometheus, "check RCA_PROMETHEUS__URL and its token"),
+    ("history", _history, "check RCA_HISTORY__URL and its token"),
+    ("mcp", _mcp, MCP_REMEDY),
+)
