@@ -40,6 +40,9 @@ class Now:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
+    def has_passed(self, moment: datetime) -> bool:
+        return moment <= self.now()
+
     def monotonic(self) -> float:
         return time.monotonic()
 

@@ -38,6 +38,9 @@ class StillClock:
     def now(self) -> datetime:
         return NOW
 
+    def has_passed(self, moment: datetime) -> bool:
+        return moment <= NOW
+
     def monotonic(self) -> float:
         return 0.0
 

@@ -17,7 +17,8 @@ from tests.fakes.memory_model import MemoryModel, Said
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests, MemoryResults
 from tests.fakes.scripted import DELIVERY, World, incident, tokens
 from worker.app.admission import Admission
-from worker.app.handler import HandlerRules, Ports, RequestHandler
+from worker.app.failed_runs import HandlerRules
+from worker.app.handler import Ports, RequestHandler
 from worker.app.metrics import WorkerMetrics
 from worker.domain.values.delivery import MessageId, Settlement
 from worker.domain.values.ports import Step

@@ -16,6 +16,9 @@ class FixedClock:
     def now(self) -> datetime:
         return self._now
 
+    def has_passed(self, moment: datetime) -> bool:
+        return moment <= self._now
+
     def monotonic(self) -> float:
         return self._monotonic
 

@@ -15,7 +15,9 @@ from worker.app.admission import Admission
 from worker.app.broker import make_broker
 from worker.app.intake import Handlers, Intake, IntakeError
 from worker.app.link import BrokerLink
+from worker.app.server_clock import ServerClock
 from worker.app.settings import NatsSettings
+from worker.app.stream_watch import StreamWatch
 from worker.domain.values.delivery import ACK
 
 
@@ -51,6 +53,7 @@ def intake_on(server, *, open_handlers=handlers, admission=None):
         advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
         open_handlers=open_handlers,
         admission=admission or Admission(FixedClock()),
+        streams=StreamWatch((), ServerClock(FixedClock())),
         drain_seconds=1.0,
     )
 

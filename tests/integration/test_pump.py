@@ -574,6 +574,9 @@ async def test_a_missing_consumer_is_asked_for_once_a_pause_and_never_created(ca
     with capture_logs() as logs:
         async with pumping(nc, held, slots=5, spread=pause) as pump:
             await until(lambda: len(pauses) >= 10)
+            first = pump.answered_at
+            await until(lambda: len(pauses) >= 15)
+            assert first == pump.answered_at  # "no responders" is no sign of life
             pulls = nc.stats[
                 "out_msgs"
             ]  # counted on the connection: a listener on the subject would answer for it

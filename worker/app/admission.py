@@ -54,7 +54,7 @@ class Admission:
     ) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty while requests can. For readiness."""
-        self._paused = ""
+        self._paused: dict[str, str] = {}  # who has paused the intake -> why
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
         self._urgent = self._others = 0  # running requests that are no suspects
@@ -78,7 +78,7 @@ class Admission:
         return True
 
     def _may_ask(self, urgency: int) -> bool:
-        blocked = self._paused or (self.blocked and self._probing is not None)
+        blocked = bool(self._paused) or (self.blocked and self._probing is not None)
         return may_overtake(self._load(), urgency) and not blocked and not self._stopping.is_set()
 
     # --- for the handler
@@ -180,11 +180,16 @@ class Admission:
     def _decision(self, urgency: int, *, suspect: bool = False) -> StartDecision:
         return start_decision(self._load(), urgency, suspect=suspect)
 
-    def pause(self, why: str) -> None:
-        """Begin no further request while `why` is not empty. Those that have begun go on."""
-        if why != self._paused:
-            self._paused = why
+    def pause(self, source: str, why: str) -> None:
+        """Begin no further request while `why` of any source is not empty. Those that have begun go on."""
+        if why:
+            self._paused[source] = why
+        elif self._paused.pop(source, ""):
             self._notify()
+
+    def is_paused_by(self, source: str) -> bool:
+        """Whether this source pauses the intake."""
+        return source in self._paused
 
     def block(self, why: str) -> None:
         """Start nothing new: no model answers our calls. `why` is shown in readiness."""

@@ -22,13 +22,13 @@ from schemas.failure import (
 from worker.app.metrics import WorkerMetrics
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.intake.decode import InvalidRequest
-from worker.domain.journal.run import Run, buried, unanswered
+from worker.domain.journal.run import Run, dead_letter_step, unanswered
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.delivery import ACK, Delivery, Settlement, term
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Clock, Events, Step
-from worker.domain.values.step_kinds import BEGIN, BURIED, END
+from worker.domain.values.step_kinds import BEGIN, DEAD_LETTERED, END
 from worker.domain.verdict.outcome import Ending
 
 ERROR_CHARS = 300
@@ -69,13 +69,13 @@ class Closing:
         except (LostClaim, Unavailable) as e:
             log.warning("journal_not_deleted", request=run.accepted.key, error=short(e))
 
-    async def bury(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
+    async def dead_letter(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
         """First the `failed` result, by the same fence as any other; then the dead letter; then the end.
 
         A successor finds both in the journal, and does the same again.
         """
         accepted = run.accepted
-        step = buried(run.steps, accepted.delivery.message)
+        step = dead_letter_step(run.steps, accepted.delivery.message)
         result = _read(step)
         if step is None or result is None:
             result, step = await self._prepare(run, reason, error)
@@ -119,7 +119,7 @@ class Closing:
         )
         run.trail.record(failed, audit.Outcome.FAILURE)
         await run.append(
-            BURIED,
+            DEAD_LETTERED,
             body,
             **delivery.message.as_notes(),
             reason=reason,

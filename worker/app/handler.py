@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -20,42 +20,38 @@ from schemas.failure import DeadLetterReason
 from schemas.subjects import Subjects, kv_key
 from worker.app.admission import Admission
 from worker.app.closing import Closing, answered, short
+from worker.app.failed_runs import FailedRuns, HandlerRules, Hold
 from worker.app.metrics import WorkerMetrics
-from worker.domain.analyse import Analysis, Rules
+from worker.app.open_files import FILES
+from worker.domain.analyse import Analysis
 from worker.domain.intake.accepted import AcceptedRequest, accept
 from worker.domain.intake.decode import InvalidRequest
-from worker.domain.journal.isolation import RunMode, run_mode
-from worker.domain.journal.run import Run, buried
-from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts, count, done, finished, owner
-from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
+from worker.domain.journal.isolation import RunMode, pause_after_death, run_mode
+from worker.domain.journal.run import Run, dead_letter_step
+from worker.domain.journal.steps import RELEASED, Counts, count, done, finished, owner
+from worker.domain.values.delays import (
+    NOT_NOW_SECONDS,
+    RELEASE_PAUSE_SECONDS,
+)
 from worker.domain.values.delivery import ACK, LET_GO, Delivery, MessageId, Settlement, retry
 from worker.domain.values.errors import (
-    BLOCKING,
-    ClusterUnreadable,
-    GiveUp,
-    GiveUpReason,
     Halted,
     HaltReason,
     JournalGap,
     LostClaim,
-    Retry,
+    Preempted,
+    PreemptReason,
     RetryReason,
-    SteppedAside,
     Unavailable,
 )
 from worker.domain.values.ports import Cancellations, Clock, Events, Journal, Requests, Results, Signer
-from worker.domain.values.retry import RetryPolicy, broker_delay, next_delay, probe_pause
-from worker.domain.values.step_kinds import LLM, MODEL_OUTAGE, RESULT
-from worker.domain.verdict.outcome import Ending, Stop
+from worker.domain.values.retry import broker_delay
+from worker.domain.values.step_kinds import LLM, RESULT
+from worker.domain.verdict.outcome import Ending
 
 DECODE_INLINE_BYTES = 256 * 1024
 """Larger bodies are decoded in a thread: heartbeats must go on meanwhile."""
-PROBES = 5
-PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
-"""Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
-STEPPED_ASIDE, CLUSTER_UNREADABLE = "stepped_aside", "cluster_unreadable"
 RELEASE_TRIES = 1_000
-"""Each waits for the broker for its whole patience: a run whose process lives must not count as dead."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -71,37 +67,6 @@ class Ports:
     cancellations: Cancellations
     clock: Clock
     signer: Signer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerRules:
-    """How requests are taken and when they are given up.
-
-    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
-    death of a process in which nothing else ran. Pauses up to `hold_seconds` are waited for with the message in hand.
-    `probe_seconds` is the first pause between two tries of a model that refuses all calls, and for how long what it
-    has refused meanwhile goes back to the queue.
-    """
-
-    analysis: Rules
-    cluster_name: str = ""
-    max_failures: int = 5
-    max_deaths: int = 3
-    hold_seconds: float = 60.0
-    probe_seconds: float = 60.0
-    retries: RetryPolicy = field(default_factory=RetryPolicy)
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Not settled: run again after so many seconds, with the message in hand. `run` is the last one.
-
-    `for_model`: not before the model answers the request that probes it.
-    """
-
-    seconds: float
-    run: str
-    for_model: bool = False
 
 
 class RequestHandler:
@@ -121,8 +86,17 @@ class RequestHandler:
     ) -> None:
         self._ports, self._analysis, self._rules = ports, analysis, rules
         self._subjects, self._metrics, self._admission = subjects, metrics, admission
-        self._new_token, self._jitter = new_token, jitter
+        self._new_token = new_token
         self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.analysis.observe)
+        self._failed_runs = FailedRuns(
+            rules,
+            closing=self._closing,
+            without_answer=analysis.without_answer,
+            admission=admission,
+            metrics=metrics,
+            clock=ports.clock,
+            jitter=jitter,
+        )
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         """The settlement of one message. Of the hostile `headers` only the mark of a replayed dead letter is read."""
@@ -162,7 +136,7 @@ class RequestHandler:
                     return
             except (JournalGap, ValueError) as e:
                 error = f"{error}; its result cannot be published: {short(e)}"
-            await self._closing.bury(run, DeadLetterReason.MAX_DELIVERIES, error)
+            await self._closing.dead_letter(run, DeadLetterReason.MAX_DELIVERIES, error)
 
     async def _until_settled(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
         accepted = await self._accept(body, headers, delivery)
@@ -198,17 +172,22 @@ class RequestHandler:
         message, urgency = accepted.delivery.message, accepted.delivery.urgency
         counts = count(run.steps, message)
         how = run_mode(counts, max_deaths=self._rules.max_deaths, finished=bool(done(run, RESULT)))
-        if how is RunMode.ISOLATED:  # while it waits for its turn, others of its lane need the slot
-            accepted.delivery.release_slot()
+        if how is RunMode.ISOLATED:
+            if (pause := pause_after_death(counts, self._ports.clock.now())) > 0.0:
+                log.warning(
+                    "suspect_postponed", request=accepted.key, deaths=counts.deaths_alone, seconds=pause
+                )
+                return retry(pause)
+            accepted.delivery.release_slot()  # while it waits for its turn, others of its lane need the slot
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
             if not admitted and last_run and self._admission.blocked:
                 return Hold(0.0, last_run, for_model=True)
             if not admitted:
                 return retry(NOT_NOW_SECONDS)
             async with self._started(run, alone=how is RunMode.ISOLATED):
-                if how is RunMode.REFUSED or buried(run.steps, message):
+                if how is RunMode.REFUSED or dead_letter_step(run.steps, message):
                     error = f"the process died {counts.deaths} times with this request"
-                    return await self._closing.bury(run, DeadLetterReason.PROCESS_DEATHS, error)
+                    return await self._closing.dead_letter(run, DeadLetterReason.PROCESS_DEATHS, error)
                 return await self._serve(run, counts)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
@@ -224,7 +203,9 @@ class RequestHandler:
         run = await self._open(accepted)
         if settled := await self._not_ours(accepted, run):
             return settled
-        if stored is not None and not (accepted.replayed or buried(run.steps, accepted.delivery.message)):
+        if stored is not None and not (
+            accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
+        ):
             if (
                 accepted.delivery.deliveries > 1
             ):  # its letter may not be written, and the journal that says so is gone
@@ -251,14 +232,16 @@ class RequestHandler:
         return run
 
     async def _proceed(self, accepted: AcceptedRequest) -> None:
-        """Called before each paid call. Raises Halted or SteppedAside when it must not be made."""
+        """Called before each paid call. Raises Halted or Preempted when it must not be made."""
         expires_at = accepted.request.expires_at
-        if expires_at is not None and expires_at <= self._ports.clock.now():
+        if expires_at is not None and self._ports.clock.has_passed(expires_at):
             raise Halted(HaltReason.EXPIRED)
         if await self._ports.cancellations.cancelled(kv_key(accepted.key)):
             raise Halted(HaltReason.CANCELLED)
         if self._admission.must_yield(accepted.delivery.message):
-            raise SteppedAside
+            raise Preempted(PreemptReason.URGENT_REQUEST)
+        if self._admission.is_paused_by(FILES):
+            raise Preempted(PreemptReason.OPEN_FILES)
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
         """What is to be done about a request whose key another message works for."""
@@ -272,7 +255,7 @@ class RequestHandler:
         if last.message.matches(accepted.delivery.message) and finished(run.steps):
             log.info("already_answered", request=accepted.key)
             return ACK  # its result was stored, and was deleted since
-        if last.message.matches(accepted.delivery.message) or buried(run.steps, last.message):
+        if last.message.matches(accepted.delivery.message) or dead_letter_step(run.steps, last.message):
             return None
         if not await self._is_queued(last.message, accepted):
             return None
@@ -296,44 +279,34 @@ class RequestHandler:
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
             yield
-        except asyncio.CancelledError:
-            await self._release(run, tries=1)
-            raise
-        except Unavailable:
-            await self._release(run, tries=RELEASE_TRIES)
+        except (asyncio.CancelledError, Unavailable) as e:
+            await self._release(run, is_cancelled=isinstance(e, asyncio.CancelledError))
             raise
 
-    async def _release(self, run: Run, tries: int) -> None:
-        """Raises LostClaim: a run that was replaced must not give back what another one has now."""
-        for _ in range(tries if run.begun else 0):
-            with contextlib.suppress(Unavailable):
-                await run.end(RELEASED)
-                return
+    async def _release(self, run: Run, *, is_cancelled: bool) -> None:
+        """Record that a run ended in an orderly way, however long the broker is away, or the run would count as dead.
+
+        A worker that shuts down cancels its runs twice: the first time it asks them to end, and only the second ends
+        this. Raises LostClaim: a run that was replaced must not give back what another one has now.
+        """
+        for _ in range(RELEASE_TRIES if run.begun else 0):
+            try:
+                with contextlib.suppress(Unavailable):  # it has waited for the broker for its whole patience
+                    return await run.end(RELEASED)
+                await self._ports.clock.sleep(RELEASE_PAUSE_SECONDS)
+            except asyncio.CancelledError:
+                if is_cancelled:
+                    raise
+                is_cancelled = True
+        return None
 
     async def _serve(self, run: Run, counts: Counts) -> Settlement | Hold:
         try:
             return await self._closing.answer(await self._answer(run), run)
         except (LostClaim, Unavailable):
             raise
-        except Retry as e:
-            return await self._later(run, counts, e)
-        except GiveUp as e:
-            return await (self._blocked(run, e) if e.reason in BLOCKING else self._escalated(run, short(e)))
-        except ClusterUnreadable as e:
-            log.warning("cluster_unreadable", error=short(e))
-            self._metrics.retries.labels(CLUSTER_UNREADABLE).inc()
-            await run.end(RELEASED, reason=CLUSTER_UNREADABLE)
-            made: Settlement | Hold = retry(NOT_NOW_SECONDS)
-        except SteppedAside:
-            await run.end(RELEASED, reason=STEPPED_ASIDE)
-            log.info("suspect_stepped_aside", request=run.accepted.key)
-            made = Hold(0.0, run.name)
-        except JournalGap as e:
-            made = await self._closing.bury(run, DeadLetterReason.JOURNAL_GAP, short(e))
-        except Exception as e:
-            log.exception("analysis_failed", error=short(e))
-            made = await self._failed(run, counts, e)
-        return made
+        except Exception as e:  # noqa: BLE001 - the only place that catches everything
+            return await self._failed_runs.settle(run, counts, e)
 
     async def _answer(self, run: Run) -> AnalysisResult:
         try:
@@ -353,52 +326,3 @@ class RequestHandler:
         if asked and self._admission.unblock():
             log.info("model_unblocked")
         return result
-
-    async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
-        attempt, now = counts.failures + 1, self._ports.clock.now()
-        delay = next_delay(
-            self._rules.retries,
-            problem.reason,
-            attempt=attempt,
-            age_seconds=(now - (counts.since or now)).total_seconds(),
-            after=problem.after,
-            jitter=self._jitter(),
-        )
-        if delay is None:
-            return await self._escalated(run, short(problem))
-        await run.end(FAILED, reason=problem.reason)
-        self._metrics.retries.labels(problem.reason).inc()
-        log.warning(
-            "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
-        )
-        return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
-
-    async def _escalated(self, run: Run, why: str) -> Settlement:
-        """End this request with a result that a human must look at: the model gives it no answer."""
-        log.error("model_gave_up", error=why)
-        ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
-        return await self._closing.answer(await self._analysis.without_answer(run, ending), run)
-
-    async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
-        """No call succeeds at the moment. One request probes the model, the others wait and no further one begins."""
-        message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
-        await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
-        log.error("model_blocked", reason=problem.reason, error=short(problem))
-        self._admission.block(short(problem))
-        count = self._admission.probe_count(message)
-        if count == 0:
-            return Hold(0.0, run.name, for_model=True)
-        if count > PROBES and problem.reason in PERHAPS_OF_ONE:
-            self._admission.release(message)
-            return Hold(NOT_NOW_SECONDS, run.name)
-        pause = probe_pause(self._rules.probe_seconds, count)
-        return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
-
-    async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
-        """A bug, ours or a library's: retried a few times, then dead-lettered."""
-        attempt = counts.errors + 1
-        if attempt >= self._rules.max_failures:
-            return await self._closing.bury(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
-        await run.end(FAILED, reason=INTERNAL_ERROR)
-        self._metrics.retries.labels(INTERNAL_ERROR).inc()
-        return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))

@@ -71,9 +71,9 @@ class Intake:
     advisories: LaneConsumer
     open_handlers: Callable[[Client], Awaitable[Handlers]]
     admission: Admission
+    streams: StreamWatch
     supervisor: Supervisor = field(default_factory=Supervisor)
     needs: Mapping[str, Need] = field(default_factory=dict)
-    streams: StreamWatch = field(default_factory=lambda: StreamWatch(()))
     servers: Sequence[str] = ()
     drain_seconds: float = 40.0
     ack_wait_seconds: float = 60.0
@@ -118,7 +118,9 @@ class Intake:
         )
 
     async def _connect(self) -> None:
-        nc = self.link.made(await self._connected())
+        nc = await self._connected()
+        was_away = bool(self.link.problem)  # other workers come back at the same time, with runs in flight
+        self.link.made(nc)
         if why := unsuitable(nc):
             raise IntakeError(why)
         for system, need in self.needs.items():
@@ -133,6 +135,7 @@ class Intake:
                 handlers.requests,
                 admission=LaneAdmission(self.admission, urgency_of(lane.durable)),
                 ack_wait_seconds=self.ack_wait_seconds,
+                after_outage=was_away,
             )
             for lane in self.lanes
         )

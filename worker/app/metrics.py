@@ -151,6 +151,24 @@ class WorkerMetrics:
             )
         )
 
+    def watch_clock(self, skew_seconds: Callable[[], float]) -> None:
+        """Ask at each scrape how far the clock of this machine is ahead of the NATS server's."""
+        gauge = Gauge(
+            "rca_clock_skew_seconds",
+            "How far the clock of this machine is ahead of that of the NATS server",
+            registry=self.registry,
+        )
+        gauge.set_function(skew_seconds)
+
+    def watch_model(self, silent_seconds: Callable[[], float]) -> None:
+        """Ask at each scrape for how long calls of the model have waited while none was answered."""
+        gauge = Gauge(
+            "rca_llm_silent_seconds",
+            "For how long calls of the model have waited while none was answered",
+            registry=self.registry,
+        )
+        gauge.set_function(silent_seconds)
+
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
         """Ask at each scrape whether the catalog serves something else than its files."""
         self.catalog_problems.set_function(lambda: float(refused()))

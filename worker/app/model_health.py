@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from worker.domain.values.conversation import ModelRequest, Reply, UserTurn
-from worker.domain.values.delays import OUTAGE_SILENCE_SECONDS
+from worker.domain.values.delays import OUTAGE_SILENCE_SECONDS, SILENCE_SECONDS
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.ports import Model
 
@@ -31,6 +32,27 @@ class ModelHealth:
     patience_seconds: float = 60.0
     _answered_at: float = float("-inf")
     _rejected: dict[str, set[str]] = field(default_factory=dict)
+    _waiting: dict[object, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Somebody waits for the answer to a call while the context is open."""
+        call = object()
+        self._waiting[call] = self.now()
+        try:
+            yield
+        finally:
+            del self._waiting[call]
+
+    def silent_seconds(self) -> float:
+        """For how long calls have waited while none was answered; 0 while nobody waits."""
+        return self.now() - max(self._answered_at, min(self._waiting.values())) if self._waiting else 0.0
+
+    def silence(self) -> str:
+        """Says that calls wait for long and none is answered: the model is slow, or it hangs. Empty otherwise."""
+        if (seconds := self.silent_seconds()) < SILENCE_SECONDS:
+            return ""
+        return f"no call was answered for {seconds:.0f} s, {len(self._waiting)} wait"
 
     def answered(self) -> None:
         """A model has answered: what it rejected before was the fault of the request."""
@@ -68,7 +90,8 @@ class WatchedModel:
     async def ask(self, request: ModelRequest) -> Reply:
         """Ask the model. Raises GiveUp with a BLOCKING reason where the call of any other request would fail too."""
         try:
-            reply = await self._model.ask(request)
+            with self._health.waiting():
+                reply = await self._model.ask(request)
         except Retry as e:
             if self._health.is_outage(e):
                 raise GiveUp(GiveUpReason.MODEL_UNREACHABLE, e.message) from e

@@ -11,6 +11,7 @@ from nats.aio.client import Client
 
 from worker.adapters.nats.layout import SECOND, Wanted
 from worker.adapters.nats.provision import Found, look
+from worker.app.server_clock import ServerClock
 from worker.domain.values.delays import WATCH_SECONDS
 from worker.domain.values.errors import Unavailable
 
@@ -37,10 +38,12 @@ class StreamFill:
 class StreamWatch:
     """`problem` says why messages cannot be served, `notice` what will need attention; both empty when all is well.
 
-    `ack_waits` are those of the consumers on the server, in seconds: they decide, not the settings.
+    `ack_waits` are those of the consumers on the server, in seconds: they decide, not the settings. Each look also tells
+    `clock` the time of the server.
     """
 
     items: Sequence[Wanted]
+    clock: ServerClock
     queue: str = ""
     """The stream of requests: when it is full, producers are refused, and the worker goes on."""
     problem: str = ""
@@ -60,13 +63,14 @@ class StreamWatch:
 
     async def look(self, nc: Client) -> str:
         """Look once. Returns `problem`."""
-        before = self.problem
+        before, asked = self.problem, self.clock.monotonic()
         try:
             found = await look(nc, self.items, patience_seconds=WATCH_SECONDS)
         except Unavailable as e:
             self.problem = str(e)
         else:
             self._note(found)
+            self.clock.compare([each.server_time for each in found if each.server_time], asked)
         if self.problem and self.problem != before:
             log.error("streams_unusable", reason=self.problem)
         elif before and not self.problem:

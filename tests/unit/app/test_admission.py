@@ -242,10 +242,12 @@ async def test_whoever_asks_hears_whether_it_had_to_wait(admission):
 async def test_while_paused_nothing_begins_and_what_runs_goes_on(admission):
     running = Run(admission, 1)
     await settle()
-    admission.pause("401")
+    admission.pause("kubernetes", "401")
+    admission.pause("files", "few")
+    admission.pause("files", "")
     late = Run(admission, 2)
     await late.task
     assert (True, False, True) == (running.admitted, late.admitted, await _closed(admission, 0))
-    admission.pause("")
+    admission.pause("kubernetes", "")
     assert await _closed(admission) is False
     await running.end()

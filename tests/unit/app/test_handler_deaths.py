@@ -13,6 +13,7 @@ from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.journal.steps import count
+from worker.domain.values.delays import DEATH_PAUSES_SECONDS
 from worker.domain.values.delivery import ACK, Fate
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.step_kinds import BEGIN, END
@@ -49,7 +50,8 @@ class Deadly(MemoryModel):
 
 
 async def killed(desk, message, **delivery):
-    """Whether the process died of a message; then there is another one."""
+    """Whether the process died of a message; then there is another one. No earlier death makes it wait."""
+    desk.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
     try:
         await desk.take(message, **delivery)
     except Killed:
@@ -104,6 +106,19 @@ async def test_a_process_that_dies_while_it_buries_buries_once():
     assert 1 == sum(event.event_type == "response.failed" for event in desk.world.events.audits)
 
 
+async def test_after_a_death_in_isolation_a_request_waits_in_the_queue_for_ever_longer():
+    desk = Desk(World(model=Deadly("poison")))
+    message, waits = named("poison"), []
+    await killed(desk, message)
+    for _ in range(3):
+        await killed(desk, message)  # alone
+        desk.world.clock.advance(1.0)
+        settled = await desk.take(message)
+        waits.append(settled.after_seconds)
+    assert [pause - 1.0 for pause in DEATH_PAUSES_SECONDS] == waits[:2]
+    assert (Fate.TERMINATE, 0.0) == (settled.fate, waits[2])  # of the last one it is a dead letter
+
+
 async def test_one_death_is_an_accident():
     desk = Desk(World(model=Deadly("poison")))
     assert await killed(desk, named("poison")) is True
@@ -118,6 +133,7 @@ async def test_what_died_together_runs_alone_and_everybody_gets_a_result_but_the
     names = ["a", "b", "poison", "c"]
     waiting = dict(enumerate(map(named, names), 1))
     for _ in range(10):
+        desk.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
         takes = [asyncio.ensure_future(desk.take(message, sequence=n)) for n, message in waiting.items()]
         done, pending = await asyncio.wait(takes, return_when=asyncio.FIRST_EXCEPTION)
         died = any(isinstance(take.exception(), Killed) for take in done)
@@ -198,14 +214,14 @@ async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its
     expected = ["slow asks", "slow hears", *["urgent asks", "urgent hears"] * 2, "slow asks", "slow hears"]
     assert expected == model.told  # nothing is beside the suspect, and nothing of its is paid for twice
     steps = desk.world.journal.written["rr-victim"]
-    assert [(False, ""), (True, "stepped_aside"), (True, "")] == [
+    assert [(False, ""), (True, "urgent_request"), (True, "")] == [
         (s.notes["alone"], next((e.notes["reason"] for e in steps if e.kind == END and e.run == s.run), ""))
         for s in steps
         if s.kind == BEGIN
     ]
 
 
-async def test_a_suspect_that_stepped_aside_and_then_kills_has_died_alone():
+async def test_a_suspect_that_was_preempted_and_then_kills_has_died_alone():
     desk = Desk(World(model=Deadly("victim")))
     await killed(desk, named("victim"), durable="p3")
     model = desk.world.model = Unhurried("victim")

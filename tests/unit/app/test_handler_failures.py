@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,9 +16,9 @@ from tests.fakes.desk import Desk, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
-from worker.app.handler import PERHAPS_OF_ONE
+from worker.app.failed_runs import PERHAPS_OF_ONE
 from worker.domain.analyse import Rules
-from worker.domain.journal.steps import FAILED, RELEASED
+from worker.domain.journal.steps import FAILED, RELEASED, count
 from worker.domain.values.delays import NOT_NOW_SECONDS
 from worker.domain.values.delivery import ACK, LET_GO, Fate
 from worker.domain.values.errors import (
@@ -563,6 +564,55 @@ async def test_a_broker_that_is_down_does_not_hold_up_a_cancelled_run():
         await desk.take()
 
 
+async def test_a_run_is_released_when_the_broker_returns_before_the_worker_must_go():
+    desk = Desk()
+    tries, returned = [], asyncio.Event()
+
+    async def sleep(seconds):
+        tries.append(seconds)
+        await returned.wait()
+
+    class Cut(MemoryModel):
+        async def ask(self, request):
+            desk.world.journal.down, desk.world.clock.sleep = True, sleep
+            raise Unavailable("cut off")
+
+    desk.world.model = Cut([])
+    desk.new_process()
+    task = asyncio.create_task(desk.take())
+    await until(lambda: tries)
+    task.cancel()  # the drain is over
+    await until(lambda: len(tries) > 1 or task.done())
+    desk.world.journal.down = False
+    returned.set()
+    assert Fate.RETRY is (await task).fate
+    assert [(RELEASED, None)] == desk.ends
+    assert not count(desk.steps).suspect
+
+
+async def test_a_run_that_is_cancelled_twice_ends_without_the_broker():
+    desk = Desk()
+    tries = []
+
+    async def sleep(seconds):
+        tries.append(seconds)
+        await asyncio.Event().wait()
+
+    class Stopping(MemoryModel):
+        async def ask(self, request):
+            desk.world.journal.down, desk.world.clock.sleep = True, sleep
+            raise asyncio.CancelledError
+
+    desk.world.model = Stopping([])
+    desk.new_process()
+    task = asyncio.create_task(desk.take())
+    await until(lambda: tries)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert 1 == len(tries)
+
+
 # -- Failures of every call
 
 REJECTED = GiveUp(GiveUpReason.MODEL_REJECTS_ALL, "400: max_tokens is too large")
@@ -625,3 +675,53 @@ async def test_a_request_that_probes_in_vain_lets_another_one_probe():
     assert ACK == await desk.take()
     assert [60.0, 66.0, NOT_NOW_SECONDS] == [round(pauses[n], 3) for n in (0, 1, 5)]
     assert {(RELEASED, "model_rejects_all")} == set(desk.ends)
+
+
+# -- A process without file descriptors
+
+
+async def test_a_lack_of_files_is_no_failure_of_the_request(logged):
+    desk = Desk(World.saying(OSError(errno.EMFILE, "Too many open files")), rules={"max_failures": 1})
+    assert (Fate.RETRY, NOT_NOW_SECONDS) == (
+        (settled := await desk.take()).fate,
+        settled.after_seconds,
+    )
+    assert [(RELEASED, "open_files")] == desk.ends
+    assert "run_released" in [entry["event"] for entry in logged]
+    desk.says(final(answer()))
+    assert ACK == await desk.take()
+
+
+async def test_a_failed_call_for_lack_of_files_is_no_failure_of_the_model():
+    failed = Retry(RetryReason.MODEL_UNAVAILABLE, "cannot connect")
+    failed.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    desk = Desk(World.saying(*[failed] * 30))
+    for _ in range(4):
+        assert Fate.RETRY is (await desk.take()).fate
+    assert {(RELEASED, "open_files")} == set(desk.ends)
+    desk.says(final(answer()))
+    assert ACK == await desk.take()
+
+
+async def test_while_few_files_are_left_a_run_ends_before_its_next_call():
+    desk = Desk(World.saying(calls(LOOK), final(answer())))
+    ask = desk.world.model.ask
+
+    async def then_few(request):
+        reply = await ask(request)
+        desk.admission.pause("files", "2 are left")
+        return reply
+
+    desk.world.model.ask = then_few
+    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await desk.take()).fate, settled.after_seconds)
+    assert [(RELEASED, "open_files")] == desk.ends
+    desk.says(final(answer()))  # another process
+    assert ACK == await desk.take()
+
+
+async def test_an_uncertain_clock_lets_no_request_expire():
+    desk = Desk()
+    desk.world.clock.has_passed = lambda moment: False
+    message = body(incident(expires_at=desk.world.clock.now() - timedelta(hours=1)))
+    assert ACK == await desk.take(message)
+    assert Status.COMPLETED is desk.result.status

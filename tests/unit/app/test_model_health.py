@@ -65,3 +65,19 @@ async def test_an_outage_is_told_from_a_failure_of_one_request(left_alone, silen
 def test_only_a_long_rate_limit_is_an_outage(after):
     limited = Retry(RetryReason.MODEL_RATE_LIMITED, "429", after, tried=False)
     assert (after == 90.0) is ModelHealth().is_outage(limited)
+
+
+async def test_a_model_that_does_not_answer_is_mentioned_while_somebody_waits():
+    now = [100.0]
+    health = ModelHealth(now=lambda: now[0])
+    with health.waiting():
+        now[0] += 9.0
+        assert (9.0, "") == (health.silent_seconds(), health.silence())
+        with health.waiting():
+            now[0] += 3.0
+            assert ("12 s" in health.silence(), "2 wait" in health.silence()) == (True, True)
+        health.answered()
+        now[0] += 1.0
+        assert (1.0, "") == (health.silent_seconds(), health.silence())
+    now[0] += 100.0
+    assert (0.0, "") == (health.silent_seconds(), health.silence())

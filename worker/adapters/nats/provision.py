@@ -12,6 +12,7 @@ import enum
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import nats.errors
 from nats.aio.client import Client
@@ -99,6 +100,11 @@ class Found:
 
     item: Wanted
     info: Config | None
+
+    @property
+    def server_time(self) -> datetime | None:
+        """When the server answered, by its clock; None for servers before 2.10, and for what is not there."""
+        return datetime.fromisoformat(self.info["ts"]) if self.info and "ts" in self.info else None
 
     @property
     def unusable(self) -> str:

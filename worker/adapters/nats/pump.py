@@ -29,6 +29,7 @@ from nats.aio.msg import Msg
 
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.values.delays import (
+    LAST_WORDS_SECONDS,
     NOT_NOW_SECONDS,
     RECONNECT_GRACE_SECONDS,
     SETTLE_PATIENCE_SECONDS,
@@ -37,15 +38,13 @@ from worker.domain.values.delays import (
 from worker.domain.values.delivery import Delivery, Fate, MessageHandler, MessageId, Settlement, retry
 from worker.domain.values.errors import Unavailable
 
-EXPIRED, MESSAGE, DISCONNECTED = "408", "message", "disconnected"
+EXPIRED, NO_RESPONDERS, MESSAGE, DISCONNECTED = "408", "503", "message", "disconnected"
 SETTLE_ATTEMPT_SECONDS = 2.0
 SETTLE_PAUSE_SECONDS = 0.5
 REASON_LENGTH = 256
 V1_TOKENS, V1_TIMESTAMP = 9, 7
 """Of a reply subject `$JS.ACK...` without domain and account (NATS ADR-15)."""
 EPOCH = datetime.fromtimestamp(0, UTC)
-LAST_WORDS_SECONDS = 5.0
-"""After a job was cancelled: time to note the release in the journal, and to nak."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -60,14 +59,14 @@ class LaneConsumer:
 
 
 class PullGate(Protocol):
-    """Says when a message may be asked for."""
+    """Says when a message may be pulled."""
 
     async def admit(self) -> bool:
-        """Return when it may be. Whether that took any time."""
+        """Wait until a message may be pulled. Returns True if it had to wait."""
 
 
 class OpenGate:
-    """Nothing stands in the way."""
+    """Messages may always be pulled."""
 
     async def admit(self) -> bool:
         return False
@@ -77,7 +76,8 @@ class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
     With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very message.
-    Nothing is asked for while `admission` waits. Not more than `lane.slots` messages are ever out at the server.
+    `after_outage`: the broker was away before, so the first pull waits as after a reconnect. Nothing is asked for while
+    `admission` waits. Not more than `lane.slots` messages are ever out at the server.
     `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after `fallback_seconds`,
     one that was cancelled by drain after `nak_seconds`.
     """
@@ -97,11 +97,12 @@ class Pump:
         settle_seconds: float = SETTLE_PATIENCE_SECONDS,
         grace_seconds: float = RECONNECT_GRACE_SECONDS,
         removes_acked: bool = True,
+        after_outage: bool = False,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.lane = lane
         self.answered_at = 0.0
-        """When the server last answered a pull request, on the event loop's clock; for readiness."""
+        """When JetStream last answered a pull request, on the event loop's clock; for readiness."""
         self._nc, self._stream, self._handler = nc, stream, handler
         self._admission = admission or OpenGate()
         self.ack_wait_seconds = ack_wait_seconds
@@ -111,6 +112,7 @@ class Pump:
         self._settle_seconds, self._spread = settle_seconds, spread
         self._reconnects, self._quiet_until, self._beat_due = nc.stats["reconnects"], 0.0, False
         self._grace_seconds, self._removes_acked = grace_seconds, removes_acked
+        self._after_outage = after_outage
         self._started = self._stopping = False
         self._stalled = ""
         self._messages = FencedStream(nc, stream, patience_seconds=SETTLE_ATTEMPT_SECONDS)
@@ -142,6 +144,8 @@ class Pump:
     async def start(self) -> None:
         """Begin to ask for messages. Raises nats-py's errors when it cannot subscribe."""
         self.answered_at = asyncio.get_running_loop().time()
+        if self._after_outage:
+            self._quiet_until = self.answered_at + self._grace_seconds
         self._inbox = self._nc.new_inbox()
         self._subscription = await self._nc.subscribe(self._inbox, cb=self._on_reply)
         self._puller = asyncio.create_task(self._pull())
@@ -161,11 +165,11 @@ class Pump:
                 await self._subscription.drain()  # type: ignore[no-untyped-call]  # nats-py has no annotation here
         self._puller.cancel()
         await self._patience(seconds, hurry or asyncio.Event())
-        for _ in range(2):
+        for timeout in LAST_WORDS_SECONDS:
             for task in list(self._tasks):
                 task.cancel()
             if self._tasks:
-                await asyncio.wait(self._tasks, timeout=LAST_WORDS_SECONDS)
+                await asyncio.wait(self._tasks, timeout=timeout)
         self._heart.cancel()
         await asyncio.wait({self._puller, self._heart})
 
@@ -231,12 +235,17 @@ class Pump:
     # --- receiving
 
     async def _on_reply(self, msg: Msg) -> None:
-        self.answered_at = asyncio.get_running_loop().time()
         waiting = self._answer if self._answer and not self._answer.done() else None
         if not msg.reply:  # a status of the server. Not told by its header: a producer can send that one too
+            status = (msg.headers or {}).get("Status", EXPIRED)
+            if (
+                status != NO_RESPONDERS
+            ):  # that one comes from a server without JetStream, or without this consumer
+                self.answered_at = asyncio.get_running_loop().time()
             if waiting:
-                waiting.set_result((msg.headers or {}).get("Status", EXPIRED))
+                waiting.set_result(status)
             return
+        self.answered_at = asyncio.get_running_loop().time()
         try:
             delivery = _delivery(msg)
         except (nats.errors.NotJSMessageError, ValueError):

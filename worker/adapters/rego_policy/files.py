@@ -83,10 +83,10 @@ def read_files(path: Path | None = None, data: Sequence[Path] = ()) -> PolicyFil
 
     `data` are more files with data. Raises PolicyUnusable.
     """
-    if path is None:
-        shipped = files("worker") / "policies" / "approval.rego"
-        return PolicyFiles({"approval.rego": shipped.read_bytes()})
     try:
+        if path is None:
+            shipped = files("worker") / "policies" / "approval.rego"
+            return PolicyFiles({"approval.rego": shipped.read_bytes()})
         inside = _inside(path) if path.is_dir() else [path]
         modules = [p for p in inside if p == path or _is_module(p.name)]
         documents = [*(p for p in inside if p != path and p.suffix.lower() in SUFFIXES), *data]

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 from nats.aio.client import Client
@@ -25,8 +26,10 @@ from worker.app.intake import NATS, Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
+from worker.app.open_files import FileBudget, FileWatch, raise_limit
 from worker.app.provisioning import wanted_streams
-from worker.app.settings import Settings
+from worker.app.server_clock import ServerClock
+from worker.app.settings import ConfigurationError, Settings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
@@ -71,15 +74,22 @@ class Worker:
 
 
 @asynccontextmanager
-async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
-    """Everything a worker needs, opened; `RCA_LLM__MODEL` is set.
+async def open_worker(settings: Settings, machine: Clock | None = None) -> AsyncIterator[Worker]:
+    """Everything a worker needs, opened; `RCA_LLM__MODEL` is set. `machine` is the clock of this machine.
 
     Raises ConfigurationError, CatalogUnavailable, ClusterError.
     """
     async with AsyncExitStack() as stack:
         signer, supervisor = read_signer(settings.audit), Supervisor()
-        metrics, clock, subjects = WorkerMetrics(), SystemClock(), Subjects(settings.nats.prefix)
-        opened = await _open_outside(settings, clock, stack, supervisor)
+        metrics, clock, subjects = (
+            WorkerMetrics(),
+            ServerClock(machine or SystemClock()),
+            Subjects(settings.nats.prefix),
+        )
+        files = FileBudget(raise_limit())
+        if files.too_low:
+            raise ConfigurationError(files.too_low)
+        opened = await _open_outside(settings, clock, stack, supervisor, files)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
         health = ModelHealth(
@@ -87,8 +97,13 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
         )
         admission, sweeps = Admission(clock), SweepReport()
         faults = StreamFaults(lambda why: log.warning("stream_refuses", reason=why))
-        opened.watch.on_look = admission.pause
-        streams = StreamWatch(wanted_streams(settings), subjects.requests_stream)
+        opened.watch.on_look = partial(admission.pause, "kubernetes")
+        slots = {lane.value: settings.worker.lane_slots(lane) for lane in Lane}
+        if few := files.notice(slots):
+            log.warning("open_files_limited", reason=few)
+        file_watch = FileWatch(files.limit, admission)
+        await stack.enter_async_context(supervisor.running("open files", file_watch.run()))
+        streams = StreamWatch(wanted_streams(settings), clock, subjects.requests_stream)
 
         async def open_handlers(nc: Client) -> Handlers:
             ports = _ports(
@@ -127,6 +142,7 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             needs=_needs(settings, opened.watch, streams),
             supervisor=supervisor,
             streams=streams,
+            slots=files.fit(slots),
         )
         checks = {
             NATS: intake.trouble,
@@ -135,17 +151,22 @@ async def open_worker(settings: Settings) -> AsyncIterator[Worker]:
             ),
             "kubernetes": lambda: opened.watch.problem,
             "model": lambda: admission.blocked,
+            "files": lambda: file_watch.problem,
         }
         metrics.watch_checks(checks)
         metrics.watch_lanes(lambda: streams.waiting)
+        metrics.watch_clock(lambda: clock.skew_seconds)
+        metrics.watch_model(health.silent_seconds)
         metrics.watch_streams(lambda: streams.usage, lambda: sweeps.count)
         notices = {
             "streams": lambda: streams.notice,
+            "clock": clock.notice,
+            "files": lambda: few,
             "policy": opened.policy.problem,
             "catalog": opened.catalog.notice,
             "ranking": opened.catalog.ranking,
             "mcp": opened.mounted.problem,
-            "model": lambda: "" if admission.blocked else opened.model.problem(),
+            "model": lambda: "" if admission.blocked else opened.model.problem() or health.silence(),
         }
         yield Worker(intake, checks, notices, metrics)
 
@@ -166,14 +187,14 @@ class _Opened:
 
 
 async def _open_outside(
-    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor
+    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor, files: FileBudget
 ) -> _Opened:
     """Open it. What is only wrong in the settings is reported before anything is reached over the network."""
     model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
     mounted = await open_mcp(settings.mcp, stack)
     catalog = await open_catalog(settings.catalog, stack, supervisor)
     policy = await open_policy(settings.policy, stack, supervisor)
-    cluster = await open_cluster(settings, stack)
+    cluster = await open_cluster(settings, stack, files.share)
     datastorage = await open_datastorage(settings.history, stack)
     prometheus = await open_prometheus(settings.prometheus, stack)
     watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes))
@@ -254,13 +275,14 @@ def _intake(
     needs: Mapping[str, Need],
     supervisor: Supervisor,
     streams: StreamWatch,
+    slots: Mapping[str, int],
 ) -> Intake:
     worker, link = settings.worker, BrokerLink()
     return Intake(
         broker=make_broker(settings.nats, link),
         link=link,
         stream=subjects.requests_stream,
-        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), worker.lane_slots(lane)) for lane in Lane],
+        lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
         dlq_stream=subjects.dlq_stream,
         advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
         open_handlers=open_handlers,

@@ -14,6 +14,10 @@ class SystemClock:
         """Now, in UTC."""
         return datetime.now(UTC)
 
+    def has_passed(self, moment: datetime) -> bool:
+        """Whether it is that late by this machine's clock."""
+        return moment <= self.now()
+
     def monotonic(self) -> float:
         """Seconds of a clock that is never set."""
         return time.monotonic()

@@ -46,6 +46,9 @@ EXAMPLE = (
 )
 GLOB = frozenset("*?[")
 
+CONNECTIONS = ApiLimits().connections
+"""To the API server of the cluster, where the limit of open files allows them."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -195,13 +198,16 @@ async def open_policy(settings: PolicySettings, stack: AsyncExitStack, superviso
     return OpenPolicy(policy, lambda: policy.problem)
 
 
-async def open_cluster(settings: Settings, stack: AsyncExitStack) -> KubernetesCluster:
-    """The cluster, read only. Raises ClusterError."""
+async def open_cluster(
+    settings: Settings, stack: AsyncExitStack, max_connections: int = CONNECTIONS
+) -> KubernetesCluster:
+    """The cluster, read only, over at most so many connections. Raises ClusterError."""
     kubernetes = settings.kubernetes
+    connections = min(CONNECTIONS, max_connections)
     cluster = KubernetesCluster(
         kubeconfig=str(kubernetes.kubeconfig) if kubernetes.kubeconfig else None,
         context=kubernetes.context,
-        limits=ApiLimits(call_seconds=kubernetes.call_seconds),
+        limits=ApiLimits(call_seconds=kubernetes.call_seconds, connections=connections),
     )
     return await stack.enter_async_context(cluster)
 

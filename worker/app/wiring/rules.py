@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.app.handler import HandlerRules
+from worker.app.failed_runs import HandlerRules
 from worker.app.settings import Settings
 from worker.domain.analyse import Rules
 from worker.domain.investigation.models.tries import TryRule

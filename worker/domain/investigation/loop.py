@@ -134,7 +134,7 @@ class Investigation:
     """Everything one investigation works with.
 
     `judge` reads and checks a final answer. `proceed` is awaited before each call of the model, and raises Halted or
-    SteppedAside when it must not be made. `jitter` returns a number in [0, 1).
+    Preempted when it must not be made. `jitter` returns a number in [0, 1).
     """
 
     model: Model
@@ -155,7 +155,7 @@ class Investigation:
 
 
 async def investigate(given: Investigation) -> Investigated:
-    """Run the loop to its end. Raises Retry, GiveUp, Halted, SteppedAside, LostClaim, JournalGap, Unavailable."""
+    """Run the loop to its end. Raises Retry, GiveUp, Halted, Preempted, LostClaim, JournalGap, Unavailable."""
     loop = _Loop(given)
     while not (used_up := exhausted(loop.spent, given.limits)):
         try:

@@ -4,6 +4,10 @@ When a process dies, every run in it becomes a suspect. Suspects run one at a ti
 request that kills its process is found out and the others get their results: only a death while a request ran alone
 counts against it.
 
+A process can also be killed from outside, and an innocent request with it: when a node is lost, or a neighbour uses up
+the memory. Such deaths come in waves, so a request that has died in isolation waits in the queue for ever longer before
+it runs again. One that kills its process by itself kills the next one whenever it runs.
+
 Nothing is ever started beside a running suspect, not even a P0, since the suspect might take it along. A P0 does not
 have to wait for the end of the suspect's run either: the suspect yields before its next paid call. Its run ends in an
 orderly way, which is no death, and continues from the journal when the P0 is done.
@@ -21,9 +25,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from datetime import datetime
 
 from worker.domain.investigation.models.gate import MOST_URGENT
 from worker.domain.journal.steps import Counts
+from worker.domain.values.delays import DEATH_PAUSES_SECONDS
 
 
 class RunMode(enum.Enum):
@@ -41,6 +47,14 @@ def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
     if counts.deaths_alone >= max_deaths:
         return RunMode.REFUSED
     return RunMode.ISOLATED if counts.suspect else RunMode.SHARED
+
+
+def pause_after_death(counts: Counts, now: datetime) -> float:
+    """Seconds until a request that has died in isolation may run again, counted from the begin of its last such run."""
+    if counts.died_alone_at is None:
+        return 0.0
+    pause = DEATH_PAUSES_SECONDS[min(counts.deaths_alone, len(DEATH_PAUSES_SECONDS)) - 1]
+    return min(pause, max(0.0, pause - (now - counts.died_alone_at).total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)

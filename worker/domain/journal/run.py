@@ -37,8 +37,8 @@ from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
 from worker.domain.values.step_kinds import (
     BEGIN,
-    BURIED,
     CLAIM,
+    DEAD_LETTERED,
     END,
     FINISHED,
     LLM,
@@ -63,7 +63,7 @@ NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
 class Run:
     """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
 
-    `proceed` is awaited before each paid call. It raises Halted when nobody waits for the answer any more, SteppedAside
+    `proceed` is awaited before each paid call. It raises Halted when nobody waits for the answer any more, Preempted
     when other requests go first. `new_token` returns random hexadecimal text for fences. `signer` signs the end of the
     audit chain.
     """
@@ -128,7 +128,7 @@ class Run:
         for record in unconfirmed(self.steps):
             await self._events.audit(record)
         message = self.accepted.delivery.message
-        if not (done(self, RESULT) or buried(self.steps, message)):
+        if not (done(self, RESULT) or dead_letter_step(self.steps, message)):
             self.trail.record(self._resumed() if self.steps else self._accepted())
         self.begun = True
         await self.append(
@@ -282,10 +282,10 @@ def spent_of(steps: Sequence[Step]) -> Spent:
     return spent
 
 
-def buried(steps: Sequence[Step], message: MessageId) -> Step | None:
+def dead_letter_step(steps: Sequence[Step], message: MessageId) -> Step | None:
     """The step that made a message a dead letter; None when it is none."""
     for step in reversed(steps):
-        noted = MessageId.from_notes(step.notes) if step.kind == BURIED else None
+        noted = MessageId.from_notes(step.notes) if step.kind == DEAD_LETTERED else None
         if noted and noted.matches(message):
             return step
     return None

@@ -33,7 +33,7 @@ class Counts:
     `failures`: runs that ended with a handled failure, `errors`: those of them with an internal error. `deaths`: runs
     without an end. `deaths_alone`: those of them that ran in isolation, since the last reply of the model; only they
     count towards the limit: a request that kills its process does so again at the same place, one whose process was
-    killed from outside gets further. `suspect`: the last run has no end, leaving out runs that were asked to stop, which
+    killed from outside gets further. `died_alone_at`: when the last of those began. `suspect`: the last run has no end, leaving out runs that were asked to stop, which
     proves nothing. `since`: when the first run that failed began; an outage of the model is no failure.
     """
 
@@ -43,6 +43,7 @@ class Counts:
     deaths_alone: int = 0
     suspect: bool = False
     since: datetime | None = None
+    died_alone_at: datetime | None = None
 
 
 def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
@@ -69,11 +70,13 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
             suspect = suspect and step.notes.get("outcome") == RELEASED
             if step.notes.get("outcome") == FAILED:
                 since = since or began[step.run]
+    alone = [run for run, was_alone in unfinished.items() if was_alone and run not in survived]
     return Counts(
         failures=sum(step.notes.get("outcome") == FAILED for step in ends),
         errors=sum(step.notes.get("reason") == INTERNAL_ERROR for step in ends),
         deaths=len(unfinished),
-        deaths_alone=sum(alone for run, alone in unfinished.items() if run not in survived),
+        deaths_alone=len(alone),
+        died_alone_at=_time(began[alone[-1]]) if alone else None,
         suspect=suspect or last in unfinished,
         since=_time(since),
     )

@@ -28,6 +28,11 @@ UNDECIDED_SECONDS: Final = 60.0
 ADVISORY_RETRY_SECONDS: Final = 30.0
 """For an advisory about an exhausted request whose dead letter could not be stored."""
 
+RELEASE_PAUSE_SECONDS: Final = 1.0
+"""Between two tries to record that a run was released."""
+LAST_WORDS_SECONDS: Final = (8.0, 2.0)
+"""After the drain: how long cancelled runs may try to record that they were released, also over a broker that comes
+back meanwhile; then, cancelled again, to end. With the drain it must fit into the grace period of the pod."""
 RECONNECT_GRACE_SECONDS: Final = 5.0
 """After a reconnect no worker pulls for so long, and all send heartbeats at once: a message whose ack_wait has passed
 while the broker was away stays with the process that runs it, which is not dead. Clients reconnect within 2 s."""
@@ -45,6 +50,8 @@ in the journal of its request, which the next one reads, and over a weekend they
 
 OUTAGE_SILENCE_SECONDS: Final = 12.0
 """Without an answer for so long, models that fail again and again are down: under load some call always succeeds."""
+SILENCE_SECONDS: Final = 10.0
+"""Calls that wait for longer without any answer are mentioned in readiness. A slow model may need it: it stays ready."""
 PROBE_OUTAGE_SECONDS: Final = 1.0
 """First pause between two probes of a model that is down; it doubles up to that for a model that refuses every call."""
 
@@ -54,6 +61,10 @@ SUSPECTS_WAIT_SECONDS: Final = 30.0
 """How long urgent requests go before the suspects; then one suspect makes one call."""
 SUSPECT_HOLD_SECONDS: Final = 600.0
 """How long a suspect waits for its turn beyond that before its message goes back: running analyses take their time."""
+
+DEATH_PAUSES_SECONDS: Final = (30.0, 120.0)
+"""After the first and after each further death in isolation: how long a request waits before it runs again. A wave of
+deaths from outside (a lost node, a neighbour that uses up the memory) is over by then."""
 
 # --- what is watched
 
@@ -65,6 +76,10 @@ STARTUP_REPORT_SECONDS: Final = 5.0
 """Between two log lines about it."""
 WATCH_SECONDS: Final = 5.0
 """Between two looks at cluster, catalog and streams: a fault must be visible in readiness within 15 s."""
+FILES_LOOK_SECONDS: Final = 1.0
+"""Between two looks at the number of open files: a burst takes its connections at once."""
+CLOCK_SKEW_SECONDS: Final = 5.0
+"""Clocks that differ by more are reported; a clock that may be wrong by more lets no request expire."""
 FAULT_MEMORY_SECONDS: Final = 60.0
 """How long a stream that refused a call is reported when nobody calls it again."""
 SWEEP_SECONDS: Final = 10.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import errno
+from collections.abc import Iterator
 
 from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 
@@ -153,8 +155,19 @@ class ClusterUnreadable(Exception):  # noqa: N818 - a state, not a fault of the 
     """Nothing can be read from the cluster: no request can be analysed now. The message says why."""
 
 
-class SteppedAside(Exception):  # noqa: N818 - a state, not a fault
-    """More urgent requests go first: the run ends before its next call, and begins again when they are done."""
+class PreemptReason(enum.StrEnum):
+    """Why a run ends before its next call."""
+
+    URGENT_REQUEST = "urgent_request"
+    OPEN_FILES = "open_files"
+
+
+class Preempted(Exception):  # noqa: N818 - a state, not a fault
+    """The run ends in an orderly way before its next call, and continues from the journal later."""
+
+    def __init__(self, reason: PreemptReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault
@@ -167,3 +180,27 @@ class JournalGap(Exception):  # noqa: N818 - a state, not a fault
 
 class Unavailable(ReportedError):  # noqa: N818 - a state, not a fault
     """It is not known whether the broker stored a message: the caller must not ack its own input."""
+
+
+NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def is_resource_fault(error: BaseException) -> bool:
+    """Whether an error, or anything that caused it, is that the system gave this process no more files or memory.
+
+    It says nothing about the request, nor about the server that could not be reached.
+    """
+    return any(isinstance(each, OSError) and each.errno in NO_RESOURCES for each in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, the members of a group, and what they were raised from, each once."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        left.extend(e for e in (each.__cause__, each.__context__, *members) if e is not None)

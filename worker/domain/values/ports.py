@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences."""
+    """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences.
+
+    `has_passed` is False for as long as the clock may be wrong: nothing expires by a clock that nobody can vouch for.
+    """
 
     def now(self) -> datetime: ...
+    def has_passed(self, moment: datetime) -> bool: ...
     def monotonic(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,8 +12,11 @@ from worker.domain.journal.isolation import (
     StartDecision,
     may_overtake,
     must_yield,
+    pause_after_death,
     start_decision,
 )
+from worker.domain.journal.steps import Counts
+from worker.domain.values.delays import DEATH_PAUSES_SECONDS
 
 P0, P1, P2, P3 = range(4)
 
@@ -128,3 +133,13 @@ def test_somebody_can_always_go_on(load):
     suspect_starts = StartDecision.NOW is start_decision(idle, min(idle.suspects), suspect=True)
     urgent_starts = idle.waiting > 0 and StartDecision.NOW is start_decision(idle, P0, suspect=False)
     assert suspect_starts or urgent_starts
+
+
+@given(st.integers(1, 10), st.floats(-1e6, 1e6))
+def test_the_pause_after_a_death_alone_grows_and_is_bounded_whatever_the_clocks_say(deaths, later):
+    at = datetime(2026, 6, 4, tzinfo=UTC)
+    pause = pause_after_death(Counts(deaths_alone=deaths, died_alone_at=at), at + timedelta(seconds=later))
+    longest = DEATH_PAUSES_SECONDS[0 if deaths == 1 else 1]
+    assert 0.0 <= pause <= longest
+    assert (pause == 0.0) == (later >= longest)
+    assert 0.0 == pause_after_death(Counts(deaths=deaths), at)

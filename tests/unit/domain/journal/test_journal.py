@@ -139,8 +139,10 @@ def test_counts_are_those_of_one_message_and_say_since_when():
         Step(5, END, "unknown", b"", {"outcome": FAILED}),
     ]
     since = datetime(2026, 6, 4, 16, 0, tzinfo=UTC)  # of the first run that failed
-    assert Counts(1, 1, 1, 1, suspect=False, since=since) == count(steps, MessageId(7))
-    assert Counts(0, 0, 1, 1, suspect=True) == count(steps, MessageId(8))
+    alone = [datetime(2026, 6, 4, hour, minute, tzinfo=UTC) for hour, minute in ((15, 34), (17, 0))]
+    first, second = count(steps, MessageId(7)), count(steps, MessageId(8))
+    assert Counts(1, 1, 1, 1, suspect=False, since=since, died_alone_at=alone[0]) == first
+    assert Counts(0, 0, 1, 1, suspect=True, died_alone_at=alone[1]) == second
     assert Counts() == count(steps, MessageId(9))
     assert 2 == count(steps).deaths
 
@@ -151,7 +153,8 @@ def test_a_death_that_the_request_got_past_does_not_count_against_it():
     assert (3, 3) == (count(steps).deaths, count(steps).deaths_alone)
     further = [*steps, Step(4, LLM, "c", b"reply")]
     assert (3, 1) == (count(further).deaths, count(further).deaths_alone)  # of "c", after its reply
-    assert 2 == count([*further, begun(5, "d", alone=True)]).deaths_alone
+    again = count([*further, begun(5, "d", alone=True, at="2026-06-04T16:00:00+00:00")])
+    assert (2, datetime(2026, 6, 4, 16, 0, tzinfo=UTC)) == (again.deaths_alone, again.died_alone_at)
 
 
 def test_the_owner_is_the_last_that_says_for_what_it_runs():

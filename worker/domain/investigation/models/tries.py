@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, PreemptReason, Retry, RetryReason
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END, LLM, MODEL_OUTAGE, TRIED
+
+NOT_COUNTED = frozenset({MODEL_OUTAGE, PreemptReason.OPEN_FILES})
+"""Reasons of END steps: every call failed then, whichever request made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,14 @@ def is_try(error: Retry) -> bool:
 
 
 def failed_tries(past: Sequence[Step], call: int) -> int:
-    """How many tries of this call (counted from 1) failed in earlier runs, since the last outage of the model."""
+    """How many tries of this call (counted from 1) failed in earlier runs, since the last one that says nothing about it.
+
+    Those are an outage of the model, and a worker without free file descriptors.
+    """
     replies = tries = 0
     for step in past:
         replies += step.kind == LLM
         tries += step.kind == TRIED and replies == call - 1
-        if step.kind == END and step.notes.get("reason") == MODEL_OUTAGE:
+        if step.kind == END and step.notes.get("reason") in NOT_COUNTED:
             tries = 0
     return tries

@@ -1,0 +1,178 @@
+"""What follows from a run that gave no result: it is run again, now or later, escalated to a human, or dead-lettered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from schemas.analysis import AnalysisResult
+from schemas.failure import DeadLetterReason
+from worker.app.admission import Admission
+from worker.app.closing import Closing, short
+from worker.app.metrics import WorkerMetrics
+from worker.domain.analyse import Rules
+from worker.domain.journal.run import Run
+from worker.domain.journal.steps import FAILED, INTERNAL_ERROR, RELEASED, Counts
+from worker.domain.values.delays import NOT_NOW_SECONDS, PROBE_OUTAGE_SECONDS
+from worker.domain.values.delivery import Settlement, retry
+from worker.domain.values.errors import (
+    BLOCKING,
+    ClusterUnreadable,
+    GiveUp,
+    GiveUpReason,
+    JournalGap,
+    Preempted,
+    PreemptReason,
+    Retry,
+    is_resource_fault,
+)
+from worker.domain.values.ports import Clock
+from worker.domain.values.retry import RetryPolicy, next_delay, probe_pause
+from worker.domain.values.step_kinds import MODEL_OUTAGE
+from worker.domain.verdict.outcome import Ending, Stop
+
+PROBES = 5
+PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
+"""Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
+CLUSTER_UNREADABLE = "cluster_unreadable"
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRules:
+    """How requests are taken and when they are given up.
+
+    `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
+    death of a process in which nothing else ran. Pauses up to `hold_seconds` are waited for with the message in hand.
+    `probe_seconds` is the first pause between two tries of a model that refuses all calls, and for how long what it
+    has refused meanwhile goes back to the queue.
+    """
+
+    analysis: Rules
+    cluster_name: str = ""
+    max_failures: int = 5
+    max_deaths: int = 3
+    hold_seconds: float = 60.0
+    probe_seconds: float = 60.0
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Not settled: run again after so many seconds, with the message in hand. `run` is the last one.
+
+    `for_model`: not before the model answers the request that probes it.
+    """
+
+    seconds: float
+    run: str
+    for_model: bool = False
+
+
+class FailedRuns:
+    """Settles messages whose run has failed. `jitter` gives a number in [0, 1).
+
+    `without_answer` builds the result of a request that ends without an answer.
+    """
+
+    def __init__(
+        self,
+        rules: HandlerRules,
+        *,
+        closing: Closing,
+        without_answer: Callable[[Run, Ending], Awaitable[AnalysisResult]],
+        admission: Admission,
+        metrics: WorkerMetrics,
+        clock: Clock,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._rules, self._closing, self._without_answer = rules, closing, without_answer
+        self._admission, self._metrics = admission, metrics
+        self._clock, self._jitter = clock, jitter
+
+    async def settle(self, run: Run, counts: Counts, problem: Exception) -> Settlement | Hold:
+        """End a run that gave no result, and say what becomes of its message."""
+        if lacking := _lacking(problem):
+            return await self._released(run, lacking, problem)
+        match problem:
+            case Retry():
+                return await self._later(run, counts, problem)
+            case GiveUp():
+                blocked = problem.reason in BLOCKING
+                return await (
+                    self._blocked(run, problem) if blocked else self._escalated(run, short(problem))
+                )
+            case Preempted():
+                await run.end(RELEASED, reason=problem.reason)
+                log.info("run_preempted", request=run.accepted.key, reason=problem.reason)
+                return Hold(0.0, run.name)
+            case JournalGap():
+                return await self._closing.dead_letter(run, DeadLetterReason.JOURNAL_GAP, short(problem))
+        log.error("analysis_failed", error=short(problem), exc_info=problem)
+        return await self._failed(run, counts, problem)
+
+    async def _released(self, run: Run, lacking: str, problem: Exception) -> Settlement:
+        """End a run that lacked something through no fault of its request; another process may have it."""
+        await run.end(RELEASED, reason=lacking)
+        self._metrics.retries.labels(lacking).inc()
+        log.warning("run_released", request=run.accepted.key, reason=lacking, error=short(problem))
+        return retry(NOT_NOW_SECONDS)
+
+    async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
+        attempt, now = counts.failures + 1, self._clock.now()
+        delay = next_delay(
+            self._rules.retries,
+            problem.reason,
+            attempt=attempt,
+            age_seconds=(now - (counts.since or now)).total_seconds(),
+            after=problem.after,
+            jitter=self._jitter(),
+        )
+        if delay is None:
+            return await self._escalated(run, short(problem))
+        await run.end(FAILED, reason=problem.reason)
+        self._metrics.retries.labels(problem.reason).inc()
+        log.warning(
+            "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
+        )
+        return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
+
+    async def _escalated(self, run: Run, why: str) -> Settlement:
+        """End this request with a result that a human must look at: the model gives it no answer."""
+        log.error("model_gave_up", error=why)
+        ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
+        return await self._closing.answer(await self._without_answer(run, ending), run)
+
+    async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
+        """No call succeeds at the moment. One request probes the model, the others wait and no further one begins."""
+        message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
+        await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
+        log.error("model_blocked", reason=problem.reason, error=short(problem))
+        self._admission.block(short(problem))
+        count = self._admission.probe_count(message)
+        if count == 0:
+            return Hold(0.0, run.name, for_model=True)
+        if count > PROBES and problem.reason in PERHAPS_OF_ONE:
+            self._admission.release(message)
+            return Hold(NOT_NOW_SECONDS, run.name)
+        pause = probe_pause(self._rules.probe_seconds, count)
+        return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
+
+    async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
+        """A bug, ours or a library's: retried a few times, then dead-lettered."""
+        attempt = counts.errors + 1
+        if attempt >= self._rules.max_failures:
+            return await self._closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
+        await run.end(FAILED, reason=INTERNAL_ERROR)
+        self._metrics.retries.labels(INTERNAL_ERROR).inc()
+        return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))
+
+
+def _lacking(problem: Exception) -> str:
+    """What a run lacked through no fault of its request; empty for any other failure."""
+    if isinstance(problem, ClusterUnreadable):
+        return CLUSTER_UNREADABLE
+    return PreemptReason.OPEN_FILES if is_resource_fault(problem) else ""

@@ -1,0 +1,123 @@
+"""The limit of open files of this process: raised as far as it may be, and shared out so that it is never met.
+
+Without a free file descriptor nothing can be connected, accepted, started, resolved or read, and every failure looks
+like that of somebody else. So a process with a low limit runs fewer requests at once, and it begins none while few
+descriptors are left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from worker.app.admission import Admission
+from worker.domain.values.delays import FILES_LOOK_SECONDS
+
+BASE = 40
+"""What a worker has open besides its runs: measured 13 while idle, then its policy process, files that are followed,
+probes, and connections that are made anew."""
+FEWEST = 64
+LOW, ENOUGH = 8, 16
+"""Fewer free descriptors than the first pause the intake; it resumes with the second number."""
+DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+FILES = "files"
+"""Under which the intake is paused."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileBudget:
+    """What a limit allows: half of what the runs have is for their models, half for connections to the cluster."""
+
+    limit: int
+
+    @property
+    def too_low(self) -> str:
+        """Why no worker can run with it; empty when one can."""
+        if self.limit >= FEWEST:
+            return ""
+        return (
+            f"this process may open {self.limit} files, a worker needs {FEWEST}: raise the limit (ulimit -n)"
+        )
+
+    @property
+    def share(self) -> int:
+        """How many requests may run at once, and how many connections to the cluster there may be."""
+        return (self.limit - BASE) // 2
+
+    def fit(self, slots: Mapping[str, int]) -> dict[str, int]:
+        """The slots of the lanes that the limit allows: all of them, or in proportion, at least one each."""
+        wanted, lanes = sum(slots.values()), len(slots)
+        if wanted <= self.share:
+            return dict(slots)
+        return {
+            lane: 1 + (count - 1) * (self.share - lanes) // (wanted - lanes) for lane, count in slots.items()
+        }
+
+    def notice(self, slots: Mapping[str, int]) -> str:
+        """What an operator should know; empty when the limit allows all slots."""
+        allowed, wanted = sum(self.fit(slots).values()), sum(slots.values())
+        if allowed >= wanted:
+            return ""
+        return (
+            f"this process may open {self.limit} files, so it analyses {allowed} requests at once instead of {wanted}; "
+            "raise the limit (ulimit -n)"
+        )
+
+
+def raise_limit() -> int:
+    """Raise the limit of this process to the highest one that it may set. Returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):  # macOS says "unlimited" and allows less
+            return soft
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+
+
+def open_files() -> int | None:
+    """How many file descriptors are open; None when the system does not say, as when none is left to look."""
+    for directory in DESCRIPTORS:
+        try:
+            return sum(1 for _ in Path(directory).iterdir()) - 1  # without that of the look itself
+        except OSError:
+            continue
+    return None
+
+
+@dataclass(slots=True)
+class FileWatch:
+    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty when all is well."""
+
+    limit: int
+    admission: Admission
+    used: Callable[[], int | None] = open_files
+    problem: str = ""
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(FILES_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Look once."""
+        used = self.used()
+        left = self.limit - used if used is not None else 0
+        if left >= (ENOUGH if self.problem else LOW):
+            if self.problem:
+                log.info("open_files_enough", left=left)
+            self.problem = ""
+        elif not self.problem:
+            self.problem = (
+                f"{max(left, 0)} of {self.limit} file descriptors are left; no further request begins"
+            )
+            log.error("open_files_low", left=left, limit=self.limit)
+        self.admission.pause(FILES, self.problem)
