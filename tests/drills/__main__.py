@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.drills import broker, deaths, faults, garbage, load, streams
+from tests.drills import broker, deaths, faults, garbage, load, machine, streams
 from tests.drills.stage import Ground, ground
 from tests.drills.table import Drill, Outcome
 
-MAX_SECONDS = 420.0
+MAX_SECONDS = 600.0
 DRILLS = (
     Drill(
         "load",
@@ -56,6 +56,12 @@ DRILLS = (
         broker.runs_outlive_the_broker,
     ),
     Drill(
+        "stop-away",
+        "SIGTERM while NATS is away, which returns 4 s after the drain; a fresh worker waits for it",
+        "exit 0, no run counts as dead or runs in isolation, lost 0",
+        broker.stopped_while_away,
+    ),
+    Drill(
         "frozen",
         "SIGSTOP for 3 x ack_wait, then CONT",
         "results 1, the stale write refused",
@@ -72,6 +78,7 @@ DRILLS = (
         "poison that kills its process",
         "dead letter after 3 deaths while alone, every neighbour gets its result",
         deaths.poison,
+        beside=True,  # it mostly waits, longer after each death
     ),
     Drill(
         "exhausted",
@@ -96,7 +103,7 @@ DRILLS = (
     Drill(
         "bad-model",
         "model 50 % 529, 10 % hang, 5 % cut",
-        "results for 100 %, valid or needs-human, <= 5 tries each, and 5 probes while nobody is answered",
+        "results for 100 %, valid or needs-human, <= 5 tries of a call between two outages, each call explained",
         faults.bad_model,
     ),
     Drill(
@@ -122,6 +129,18 @@ DRILLS = (
         "the model answers 503 for longer than the patience of a request, 20 queued",
         "readiness says so <= 15 s, escalated <= 1",
         faults.model_outage,
+    ),
+    Drill(
+        "html",
+        "a proxy answers every call of the model with a page (200, HTML), 20 queued",
+        "readiness says so <= 15 s, escalated <= 1",
+        faults.model_is_a_page,
+    ),
+    Drill(
+        "hang",
+        "the model takes every call and answers none",
+        "a notice and a metric <= 15 s, escalated 0",
+        faults.model_hangs,
     ),
     Drill(
         "cluster-401",
@@ -161,6 +180,12 @@ DRILLS = (
         streams.store_wiped,
     ),
     Drill(
+        "seen",
+        "a lane or a stream is deleted, or refuses writes, one after the other",
+        "readiness names it <= 15 s and the metric too, lost 0, duplicates 0",
+        streams.faults_seen,
+    ),
+    Drill(
         "stranded",
         "deliveries are exhausted while the DLQ stores nothing",
         "readiness says so, stranded 0 once the DLQ stores again",
@@ -177,6 +202,18 @@ DRILLS = (
         "ack_wait of the consumers is not that of the settings, and changes",
         "calls paid again 0",
         streams.ack_wait_changed,
+    ),
+    Drill(
+        "clock",
+        "the clock of the worker is two hours ahead, requests expire in 10 min, one in 3 s",
+        "said <= 15 s, expired falsely 0, the one that is late expires",
+        machine.wrong_clock,
+    ),
+    Drill(
+        "files",
+        "`ulimit -n 64`, all lanes full",
+        "fewer slots, said at once, no failure for lack of files, no gaps",
+        machine.few_files,
     ),
 )
 SOAK = Drill(

@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import RePublish
 
+from schemas.analysis import AnalysisResult
 from schemas.subjects import Subjects
 from worker.domain.journal.steps import FAILED
 from worker.domain.values.step_kinds import BEGIN, END, LLM
@@ -68,6 +69,12 @@ async def stream_messages(nc: Client, stream: str, subject: str = ">") -> AsyncI
                 return
     finally:
         await subscription.unsubscribe()
+
+
+async def stored_results(nc: Client, subjects: Subjects) -> list[AnalysisResult]:
+    """All results."""
+    found = stream_messages(nc, subjects.results_stream)
+    return [AnalysisResult.model_validate_json(message.data) async for message in found]
 
 
 async def subject_counts(nc: Client, stream: str) -> Counter[str]:
@@ -134,9 +141,16 @@ class Account:
     dead: int = 0
     dead_letters: list[str] = field(default_factory=list)
     """Reason and remediation id of each."""
-    journaled_paid_again: int = 0
+    repaid: list[str] = field(default_factory=list)
+    """Key and number of each reply that was paid for again though it was in the journal."""
     outstanding_paid_again: int = 0
     unexplained: list[str] = field(default_factory=list)
+    """Keys with more repeated calls than runs that were interrupted."""
+
+    @property
+    def journaled_paid_again(self) -> int:
+        """Calls whose reply was in the journal."""
+        return len(self.repaid)
 
     @property
     def clean_results(self) -> bool:
@@ -188,11 +202,11 @@ def _add_payments(account: Account, calls: list[Call], journal: dict[str, list[J
         repeats[key] += len(times) - 1
         stored = [s.at for s in journal.get(key, ()) if s.kind == LLM]
         if step < len(stored):
-            account.journaled_paid_again += sum(at > stored[step] for at in times)
+            account.repaid += [f"{key}:{step}" for at in times if at > stored[step]]
     account.outstanding_paid_again = sum(repeats.values())
     for key, count in repeats.items():
         if count > interrupted(journal.get(key, ())):
-            account.unexplained.append(key)
+            account.unexplained.append(f"{key}:{count}>{interrupted(journal.get(key, ()))}")
 
 
 def interrupted(steps: Iterable[JournalStep]) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import signal
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -126,6 +127,34 @@ async def runs_outlive_the_broker(
     )
 
 
+async def stopped_while_away(
+    ground: Ground, *, away_seconds: float = 16.0, incidents: int = 8, drain_seconds: float = 12.0
+) -> Outcome:
+    """A worker is asked to stop while the broker is away, which returns when the drain is over and the grace is not."""
+    drain = {"RCA_WORKER__DRAIN_SECONDS": str(drain_seconds)}
+    async with stage(ground, "stop-away", ack_wait_seconds=4.0, slots=incidents, **drain) as s:
+        await s.plan(latency_seconds=2.0, looks=2)
+        [stopped] = await s.start(1)
+        await s.publish_all(f"stop-{n}" for n in range(incidents))
+        await until(lambda: len(s.calls()) >= incidents, 30)
+        await s.servers[0].kill()
+        stopped.send(signal.SIGTERM)
+        fresh = s.worker()  # as a Deployment starts one in its place
+        await fresh.start()
+        await asyncio.sleep(away_seconds)
+        await s.servers[0].start()
+        code = await stopped.ended(60)
+        settled = await s.settled(incidents, 120)
+        account, journal = await s.account(), await journal_steps(s.nc, s.subjects)
+    begins = [step for steps in journal.values() for step in steps if step.kind == BEGIN]
+    alone = sum(bool(step.notes.get("alone")) for step in begins)
+    return Outcome(
+        settled and code == 0 and account.clean and not account.dead and not alone,
+        f"exit {code}, runs in isolation {alone}, outstanding calls paid again {account.outstanding_paid_again}, "
+        f"{lost_and_twice(account)}",
+    )
+
+
 async def same_id(ground: Ground, *, times: int = 10, window_seconds: float = 1.0) -> Outcome:
     """The same message again: inside the duplicate window, outside it, while it runs and after its result."""
     async with stage(ground, "same", ack_wait_seconds=5.0) as s:
@@ -164,13 +193,13 @@ async def deliveries_exhausted(ground: Ground, *, requests: int = 5, max_deliver
         await s.start(1)
         began = time.monotonic()
 
-        async def buried() -> bool:
+        async def dead_lettered() -> bool:
             letters = [
                 m async for m in stream_messages(s.nc, s.subjects.dlq_stream, s.subjects.dead_letter(">"))
             ]
             return len(letters) >= requests
 
-        found = await until(buried, 60, every=0.5)
+        found = await until(dead_lettered, 60, every=0.5)
         took = time.monotonic() - began
         emptied = await s.settled(requests, 60)
         stranded = await s.count(s.subjects.requests_stream)

@@ -227,7 +227,7 @@ async def poison(ground: Ground, *, neighbours: int = 12, workers: int = 2, deat
         keys = [f"neighbour-{n}" for n in range(neighbours)]
         await s.publish_all([*keys[: neighbours // 2], "poison", *keys[neighbours // 2 :]])
         murders = asyncio.create_task(_kill_whoever_calls(s, "poison"))
-        settled = await s.settled(neighbours + 1, 150)
+        settled = await s.settled(neighbours + 1, 300)
         murders.cancel()
         account = await s.account()
         journal = (await s.journal_steps()).get("poison", [])

@@ -47,6 +47,7 @@ ANSWER = {
     },
     "investigation_outcome": "actionable",
 }
+PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to the proxy</body></html>"
 PROSE = "The pod is killed again and again.\n"
 
 
@@ -57,6 +58,7 @@ class Plan:
     `looks`: replies with tool calls before the answer; `turns`: the tool calls of these replies, in place of the usual
     ones. `keeps_bodies`: requests are written to `DIRECTORY/<drill>.bodies`, one a line. `holds`: request -> [step, seconds], for its first call only.
     `unanswered`: requests none of whose calls is ever answered. `status`: every call fails with it and with `message`.
+    `html`: every call is answered with a page, as by a proxy that wants a login.
     """
 
     latency_seconds: float = 0.0
@@ -71,6 +73,7 @@ class Plan:
     unanswered: Sequence[str] = ()
     status: int = 0
     message: str = ""
+    html: bool = False
 
     def fault(self, key: str, step: int, tries: int) -> str:
         """What goes wrong with this call; the same for the same call in every run of the drill."""
@@ -114,6 +117,8 @@ class CountingModel:
         fault = plan.fault(key, step, tries)
         await asyncio.sleep(3_600.0 if fault == "hang" else seconds)
         self._write(drill, worker, key, step, fault or "answered")
+        if plan.html:
+            return web.Response(text=PAGE, content_type="text/html")
         if plan.status:
             return web.json_response({"error": {"message": plan.message}}, status=plan.status)
         if fault == "overloaded":

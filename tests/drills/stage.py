@@ -131,11 +131,12 @@ class Stage:
         ):
             assert response.status == 200
 
-    def worker(self, **env: str) -> Worker:
-        """Another worker, not started yet. Settings go over those of the stage."""
+    def worker(self, *command: str, **env: str) -> Worker:
+        """Another worker, not started yet, by default by its usual command. Settings go over those of the stage."""
         name = f"w{len(self.workers)}"
         base_url = f"{self.ground.model_url}/{self.name}/{name}/v1"
         made = Worker(name, {**self.env, "RCA_LLM__BASE_URL": base_url, **env}, self.servers[0].directory)
+        made.command = command or made.command
         self.workers.append(made)
         return made
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 from nats.errors import Error as NatsError
+from nats.js.api import DiscardPolicy
 
 from schemas.taxonomy import RequestKind
 from tests.drills.accounts import stream_messages, until
@@ -77,15 +78,57 @@ async def store_wiped(ground: Ground, *, incidents: int = 4) -> Outcome:
     )
 
 
-async def seconds_until_said(worker: Worker, text: str) -> float:
-    """Until readiness is not ok and says so."""
+async def seconds_until_said(worker: Worker, text: str, *, status: int = NOT_READY) -> float:
+    """Until readiness answers with this status and says so, and the metric of its checks agrees."""
     began = time.monotonic()
 
     async def said() -> bool:
-        return text in await worker.reason() and await worker.readiness() == NOT_READY
+        if text not in await worker.reason() or await worker.readiness() != status:
+            return False
+        return status != NOT_READY or bool(await worker.complaints())
 
     await until(said, 2 * SEEN_SECONDS, every=0.1)
     return time.monotonic() - began
+
+
+async def faults_seen(ground: Ground) -> Outcome:
+    """Streams and a consumer are deleted, or refuse writes, one after the other; each is repaired before the next."""
+    async with stage(ground, "seen", ack_wait_seconds=5.0) as s:
+        [worker] = await s.start(1)
+        names, js = s.subjects, s.nc.jetstream(timeout=10)
+        journal = f"KV_{names.journal_bucket}"
+        kept = (names.results_stream, journal, names.audit_stream, names.dlq_stream, names.validation_stream)
+        seen: dict[str, float] = {}
+        await js.delete_consumer(names.requests_stream, "p2")
+        seen["lane deleted"] = await seconds_until_said(
+            worker, f"{names.requests_stream}/p2 is not there yet"
+        )
+        await _repaired(s, worker)
+        for name in (*kept, names.requests_stream):
+            await js.delete_stream(name)
+            seen[f"{name} deleted"] = await seconds_until_said(worker, f"{name} is not there yet")
+            await _repaired(s, worker)
+        for number, name in enumerate((names.results_stream, journal, names.audit_stream)):
+            config = (await js.stream_info(name)).config
+            await js.update_stream(replace(config, max_bytes=1, discard=DiscardPolicy.NEW))
+            await s.publish(f"seen-{number}")
+            seen[f"{name} refuses"] = await seconds_until_said(worker, f"streams: {name} ")
+            await js.update_stream(config)
+            await _repaired(s, worker)
+        settled = await s.settled(len(s.accepted), 120)
+        account = await s.account()
+    late = [f"{fault} ({seconds:.0f} s)" for fault, seconds in seen.items() if seconds > SEEN_SECONDS]
+    return Outcome(
+        settled and not late and account.clean_results and not account.dead,
+        f"{len(seen) - len(late)} of {len(seen)} seen, after {max(seen.values()):.1f} s at most"
+        f"{f'; late: {chr(32).join(late)}' if late else ''}, {lost_and_twice(account)}",
+    )
+
+
+async def _repaired(s: Stage, worker: Worker) -> None:
+    """What is missing is provisioned again, and the worker notices."""
+    await _provision(s, 5.0)
+    await worker.ready(60.0)
 
 
 async def requests_stranded(ground: Ground, *, requests: int = 3, max_deliver: int = 2) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.drills.accounts import Account
@@ -31,16 +31,23 @@ class Drill:
 
 
 def lost_and_twice(account: Account) -> str:
-    """The words every row has in common; with the requests concerned where something is wrong."""
-    found = {
-        "lost": account.lost,
-        "duplicates": account.duplicates,
+    """What every row says about its requests; with their keys where something is wrong."""
+    calls = {
         "calls that no death explains": account.unexplained,
-        "dead letters": account.dead_letters,
+        "journaled steps paid again": account.repaid,
     }
+    return _found({"lost": account.lost, "duplicates": account.duplicates, **calls}, account)
+
+
+def results_and_letters(account: Account) -> str:
+    """The same for a drill in which the model fails calls, so that they are made again."""
+    return _found({"lost": account.lost, "duplicates": account.duplicates}, account)
+
+
+def _found(found: Mapping[str, Sequence[str]], account: Account) -> str:
     always = {"lost", "duplicates"}
     return ", ".join(
         f"{what} {len(keys)}{f' ({chr(32).join(keys[:SHOWN])})' if keys else ''}"
-        for what, keys in found.items()
+        for what, keys in {**found, "dead letters": account.dead_letters}.items()
         if keys or what in always
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,15 @@ READINESS_SECONDS = 1.0
 class Worker:
     """One worker under one name. Started again it keeps its name, its port and its log file."""
 
-    def __init__(self, name: str, env: Mapping[str, str], directory: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        env: Mapping[str, str],
+        directory: Path,
+        command: Sequence[str] = (*COMMAND, "worker"),
+    ) -> None:
         self.name = name
+        self.command = command
         self.port = free_ports(1)[0]
         self.log = directory / f"{name}.log"
         self._env = environment({**env, "RCA_HTTP__PORT": str(self.port), "RCA_HTTP__HOST": "127.0.0.1"})
@@ -46,7 +54,7 @@ class Worker:
         """Begin; `ready` waits for the end of it."""
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *COMMAND, "worker", env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+                *self.command, env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     async def ready(self, seconds: float = START_SECONDS) -> None:
@@ -76,6 +84,14 @@ class Worker:
         _, text = await self._get("/metrics")
         lines = (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#" and "{" not in line)
         return {name: float(value) for name, _, value in lines}
+
+    async def complaints(self) -> set[str]:
+        """Which checks of readiness complain, by the metric; empty when nobody answers."""
+        try:
+            _, text = await self._get("/metrics", READINESS_SECONDS)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            return set()
+        return set(re.findall(r'^rca_not_ready\{check="([a-z]+)"\} 1\.0$', text, re.MULTILINE))
 
     async def _get(self, path: str, seconds: float = ANSWER_SECONDS) -> tuple[int, str]:
         timeout = aiohttp.ClientTimeout(total=seconds)
