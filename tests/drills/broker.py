@@ -145,7 +145,7 @@ async def stopped_while_away(
         await s.servers[0].start()
         code = await stopped.ended(60)
         settled = await s.settled(incidents, 120)
-        account, journal = await s.account(), await journal_steps(s.nc, s.subjects)
+        account, journal = await s.account(), await s.journal_steps()
     begins = [step for steps in journal.values() for step in steps if step.kind == BEGIN]
     alone = sum(bool(step.notes.get("alone")) for step in begins)
     return Outcome(

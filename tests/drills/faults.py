@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
-from tests.drills.accounts import JournalStep, journal_steps, stored_results, stream_messages
+from tests.drills.accounts import JournalStep, stored_results, stream_messages
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.streams import SEEN_SECONDS, seconds_until_said
 from tests.drills.table import Outcome, lost_and_twice, results_and_letters
@@ -40,7 +40,7 @@ async def bad_model(ground: Ground, *, incidents: int = 100, workers: int = 2) -
         settled = await s.settled(incidents, 240)
         account, results = await s.account(), await stored_results(s.nc, s.subjects)
         tries = Counter((call.key, call.step) for call in s.calls())
-        journal = await journal_steps(s.nc, s.subjects)
+        journal = await s.journal_steps()
     statuses = Counter(result.status for result in results)
     fine = statuses[Status.COMPLETED] + statuses[Status.NEEDS_HUMAN_REVIEW] == incidents
     counted = max(most_tries(steps) for steps in journal.values())

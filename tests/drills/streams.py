@@ -127,7 +127,7 @@ async def faults_seen(ground: Ground) -> Outcome:
 
 async def _repaired(s: Stage, worker: Worker) -> None:
     """What is missing is provisioned again, and the worker notices."""
-    await _provision(s, 5.0)
+    await s.provision(5.0)
     await worker.ready(60.0)
 
 
