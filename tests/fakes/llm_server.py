@@ -1,4 +1,8 @@
-"""A language model on loopback that answers from a script: OpenAI chat completions and Anthropic messages."""
+"""A language model on loopback that answers from a script, in the protocol of the path that is called.
+
+`.../messages` is Anthropic's, `...:generateContent` Gemini's, `.../converse` Bedrock's, any other OpenAI chat completions,
+which Azure, Groq and Mistral speak too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.fakes.loopback import served
+from tests.fakes.provider_wires import bedrock, gemini
 
 
 @dataclass
@@ -46,12 +51,14 @@ class ScriptedLLM:
         self.script = script
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.requests.append(body)
         self.headers.append(dict(request.headers))
+        self.paths.append(request.path_qs)
         said = self.script(body, len(self.requests))
         await asyncio.sleep(said.delay_seconds)
         if said.body is not None:
@@ -81,6 +88,15 @@ async def _cut(request: web.Request, whole: bytes, content_type: str, said: Said
 
 def answer_bytes(said: Said, request: dict[str, Any], number: int, path: str) -> tuple[bytes, str]:
     """A successful answer as it goes over the wire, and its content type."""
+    if path.endswith("/converse"):
+        return json.dumps(
+            bedrock(said.text, said.tool_calls, said.finish, number)
+        ).encode(), "application/json"
+    if "generateContent" in path or "streamGenerateContent" in path:
+        whole = json.dumps(gemini(said.text, said.tool_calls, said.finish))
+        if "stream" not in path:
+            return whole.encode(), "application/json"
+        return f"data: {whole}\r\n\r\n".encode(), "text/event-stream"
     if path.endswith("/messages"):
         message, events = _anthropic(said, request, number)
         named = ((event["type"], event) for event in events)
@@ -109,6 +125,7 @@ def _openai_chunks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
     pieces = [chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
     end = chunk([{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}])
+    end["x_groq"] = {"id": message["id"], "usage": message["usage"]}  # where Groq says it
     return [*pieces, end, chunk([], message["usage"])]
 
 

@@ -369,3 +369,12 @@ def test_there_is_one_catalog(environment, name):
     (problem,) = refused(environment, **others)
     assert problem.startswith(" and ".join(f"RCA_{other}" for other in others))
     assert SECRET not in problem
+
+
+@pytest.mark.parametrize("group", ["LLM", "SHADOW"])
+def test_azure_has_no_base_url(environment, group):
+    [line] = refused(
+        environment, **{f"{group}__MODEL": "azure:gpt-5", f"{group}__BASE_URL": "https://x.example"}
+    )
+    assert f"RCA_{group}__BASE_URL does not go with azure:gpt-5" in line
+    assert "AZURE_OPENAI_ENDPOINT" in line

@@ -190,6 +190,20 @@ KINDS: tuple[tuple[type[Exception], Meaning], ...] = (
 """What the library has recognised by itself, for failures without a status."""
 
 
+NO_CREDENTIALS = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+        "DefaultCredentialsError",
+        "RefreshError",
+    }
+)
+"""Errors by which the clients of AWS and Google say that they have no credentials to call with."""
+
+
 def one_line(problem: object) -> str:
     """The text of a problem on one line, bounded."""
     return " ".join(str(problem)[: 4 * MAX_ERROR_CHARS].split())[:MAX_ERROR_CHARS]
@@ -209,6 +223,8 @@ def meaning_of(error: Exception) -> Meaning:
     body = getattr(error, "body", None)
     status = error.status_code if isinstance(error, ModelHTTPError) else 0
     text = (json.dumps(body, default=str) if body else str(error))[:MAX_READ_CHARS]
+    if type(error).__name__ in NO_CREDENTIALS:
+        return CREDENTIALS
     if by_code := next((CODES[code] for code in _codes(body) if code in CODES), None):
         too_large = by_code is RATE_LIMITED and status == 413  # Groq: one request above the limit per minute
         return TOO_LONG if too_large else by_code

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import httpx2
 from pydantic_ai import ModelSettings
@@ -24,14 +23,19 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.messages import ModelRequest as ProviderRequest
-from pydantic_ai.models import Model as ProviderModel
-from pydantic_ai.models import ModelRequestParameters, infer_model
-from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ToolChoice
 from pydantic_ai.tools import ToolDefinition
 
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
 from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
+from worker.adapters.pydantic_ai.providers import (
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    client_errors,
+    close_model,
+    provider_model,
+)
 from worker.adapters.pydantic_ai.replies import reply_of
 from worker.domain.values.conversation import (
     ModelRequest,
@@ -41,9 +45,8 @@ from worker.domain.values.conversation import (
     Turn,
     UserTurn,
 )
-from worker.domain.values.errors import GiveUp, GiveUpReason, ReportedError, Retry, RetryReason
+from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 
-CONNECT_SECONDS = 10.0
 UNBUILT = (
     ValueError,
     TypeError,
@@ -55,10 +58,6 @@ UNBUILT = (
     UserError,
 )
 """What the libraries raise while they build a request or read an answer of a form that they do not expect."""
-
-
-class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
-    """The model cannot be called as it is configured. The message says what to set."""
 
 
 class PydanticAIModel:
@@ -81,7 +80,7 @@ class PydanticAIModel:
     ) -> None:
         self._http = httpx2.AsyncClient(
             # The request's own deadline is shorter; a server that takes no connection is noticed before it.
-            timeout=httpx2.Timeout(silence_seconds or 600.0, connect=CONNECT_SECONDS),
+            timeout=httpx2.Timeout(silence_seconds or READ_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=max_connections),
             headers={"Accept-Encoding": "identity"},
             event_hooks={"response": [bound_answer]},
@@ -89,8 +88,19 @@ class PydanticAIModel:
             trust_env=base_url is None,  # an explicit address is reached directly
         )
         self._name, self._streams, self._own_address = name, silence_seconds is not None, base_url is not None
-        self._model = _provider_model(name, base_url=base_url, api_key=api_key, http=self._http)
-        self._settings = ModelSettings(max_tokens=max_output_tokens, max_retries=0, cache=True)
+        self._model = provider_model(
+            name, base_url=base_url, api_key=api_key, http=self._http, max_connections=max_connections
+        )
+        self._errors: tuple[type[Exception], ...] = (
+            ModelAPIError,
+            UnexpectedModelBehavior,
+            httpx2.HTTPError,
+            *UNBUILT,
+            *client_errors(name.partition(":")[0]),
+        )
+        self._settings = ModelSettings(max_tokens=max_output_tokens, cache=True)
+        if "max_retries" not in self._model.unsupported_settings:
+            self._settings["max_retries"] = 0
 
     @property
     def name(self) -> str:
@@ -99,6 +109,7 @@ class PydanticAIModel:
 
     async def close(self) -> None:
         """Close the connections."""
+        await close_model(self._model)
         await self._http.aclose()
 
     async def ask(self, request: ModelRequest) -> Reply:
@@ -115,7 +126,7 @@ class PydanticAIModel:
         except TimeoutError as e:
             message = f"no answer within {request.deadline_seconds:.0f} s"
             raise Retry(RetryReason.MODEL_UNAVAILABLE, message) from e
-        except (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError, *UNBUILT) as e:
+        except self._errors as e:
             raise _failure(e, call) from e
         finally:
             CALL.reset(token)
@@ -166,27 +177,6 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
     return GiveUp(
         GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}"[:MAX_ERROR_CHARS]
     )
-
-
-def _provider_model(
-    name: str, *, base_url: str | None, api_key: str | None, http: httpx2.AsyncClient
-) -> ProviderModel:
-    def provider(kind: str) -> Provider[Any]:
-        options: dict[str, Any] = {"http_client": http}
-        if base_url:
-            options["base_url"] = base_url
-        if api_key or base_url:
-            options["api_key"] = api_key or "none"  # local servers ask for no key, their client does
-        return infer_provider_class(kind)(**options)
-
-    try:
-        return infer_model(name, provider_factory=provider)
-    except ImportError as e:
-        raise ModelUnusable(f"{name}: the client of this provider is not installed ({one_line(e)})") from e
-    except (UserError, ValueError) as e:
-        known = ":" in name and not str(e).startswith("Unknown")
-        hint = "set RCA_LLM__API_KEY" if known else "name it as provider:model, such as openai-chat:gpt-5"
-        raise ModelUnusable(f"{name} cannot be used: {hint}" + ("" if known else f" ({one_line(e)})")) from e
 
 
 def _definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:

@@ -79,6 +79,12 @@ class Settings(BaseSettings):
             RCA_CATALOG__URL=catalog.url,
             RCA_CATALOG__DATABASE_URL=catalog.database_url.get_secret_value(),
         )
+        for name, models in (("RCA_LLM", self.llm), ("RCA_SHADOW", self.shadow)):
+            if models.model.startswith("azure:") and models.base_url:
+                raise ValueError(
+                    f"{name}__BASE_URL does not go with {models.model}: "
+                    "Azure's address is AZURE_OPENAI_ENDPOINT, with OPENAI_API_VERSION"
+                )
         if self.llm.call_seconds > self.llm.max_seconds:
             raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
         return self

@@ -142,7 +142,7 @@ class LlmSettings(Group):
 
     model: str = ""
     """`<provider>:<name>`, such as `openai-chat:gpt-5` or `anthropic:claude-sonnet-4-6`. `openai-chat` is any server with
-    the OpenAI chat completions API."""
+    the OpenAI chat completions API. The other providers: docs/models.md."""
     base_url: str = ""
     """Address of the provider or gateway; the provider's own by default."""
     api_key: SecretStr = SecretStr("")
