@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from nats.js.api import StreamSource
+from nats.js.errors import NotFoundError
 
 from schemas.subjects import Subjects
 from tests.commands import rca
@@ -17,6 +20,7 @@ from tests.integration.test_pipeline import BODY, CASE, investigate_then_answer
 from tests.integration.test_worker_process import KEY, Held, stage, started, until
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import running
+from worker.adapters.audit_archive import ArchiveError, AuditArchive
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
@@ -24,6 +28,7 @@ from worker.app.auditing import Auditing
 from worker.app.cli.requests import with_new_ids
 from worker.app.settings import AuditSettings
 from worker.domain.audit.findings import ChainProblem, ChainStatus
+from worker.domain.values.errors import Unavailable
 
 SEED = b"seed of the audit trail for test"
 COPY = Subjects("copy")
@@ -66,10 +71,11 @@ async def two_requests(tmp_path, key_file):
 
 async def copied(run, change):
     """The report about a copy of both streams, whose audit events went through `change`."""
-    await provision(run.nc, wanted(COPY))
     js = run.nc.jetstream()
-    for stream in ("audit_stream", "results_stream"):
-        await js.purge_stream(getattr(COPY, stream))
+    for stream in (COPY.audit_stream, COPY.results_stream):
+        with contextlib.suppress(NotFoundError):
+            await js.delete_stream(stream)
+    await provision(run.nc, wanted(COPY))
     for _, subject, body in await stored(run, "results_stream"):
         await js.publish(subject.replace("rca.", "copy.", 1), body)
     events = [(subject, body) for _, subject, body in await stored(run, "audit_stream")]
@@ -172,9 +178,108 @@ async def test_a_beginning_may_only_be_gone_where_the_stream_is_as_old_as_it_may
             await case.js.publish("rca.audit.policy.decided", body)
         await case.js.purge_stream("RCA_AUDIT", keep=2)
         report = await Auditing(case.nc, Subjects()).check([])
-    assert [(KEY, 1, ChainProblem.MISSING)] == [
+    assert [("", 0, ChainProblem.STREAM_EMPTIED), (KEY, 1, ChainProblem.MISSING)] == [
         (f.request_key, f.sequence, f.problem) for f in report.findings
     ]
+
+
+AGE_OF_A_SECOND = {"max_age": 1.0, "duplicate_window": 1.0}
+
+
+@pytest.mark.parametrize("mended", [False, True], ids=["as it was left", "limits set back"])
+@pytest.mark.parametrize("results", [False, True], ids=["results gone as well", "results there"])
+async def test_a_trail_that_was_emptied_by_an_update_of_the_stream_is_noticed(tmp_path, mended, results):
+    messages = bodies(whole(KEY, 4, start=datetime.now(UTC)))
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        for body in messages:
+            await case.js.publish("rca.audit.policy.decided", body)
+        if results:
+            await case.js.publish(f"rca.result.incident.{KEY}", b'{"status": "completed"}')
+        config = (await case.js.stream_info("RCA_AUDIT")).config
+        await case.js.update_stream(config.evolve(**AGE_OF_A_SECOND))
+        while await case.count("RCA_AUDIT"):  # noqa: ASYNC110 - what is waited for happens in the server
+            await asyncio.sleep(0.1)
+        if mended:
+            await case.js.update_stream(config)
+        report = await Auditing(case.nc, Subjects()).check([])
+    found = {finding.problem for finding in report.findings}
+    limits, missing = {ChainProblem.STREAM_LIMITS}, {ChainProblem.NO_EVENTS}
+    assert {
+        ChainProblem.STREAM_EMPTIED,
+        *(set() if mended else limits),
+        *(missing if results else ()),
+    } == found
+
+
+async def test_a_stream_that_is_fed_by_another_one_is_noticed(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        await case.js.add_stream(name="FORGED", subjects=["forged.>"])
+        config = (await case.js.stream_info("RCA_AUDIT")).config
+        assert (await Auditing(case.nc, Subjects()).check([])).good
+        await case.js.update_stream(config.evolve(sources=[StreamSource(name="FORGED")]))
+        report = await Auditing(case.nc, Subjects()).check([])
+    assert [ChainProblem.STREAM_FEED] == [finding.problem for finding in report.findings]
+
+
+async def test_results_without_a_stream_of_events_are_noticed(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        await case.js.publish(f"rca.result.incident.{KEY}", b'{"status": "completed"}')
+        await case.js.delete_stream("RCA_AUDIT")
+        with pytest.raises(Unavailable, match="rca provision"):
+            await Auditing(case.nc, Subjects()).check([])
+        await provision(case.nc, wanted(Subjects()))
+        report = await Auditing(case.nc, Subjects()).check([])
+    assert [ChainProblem.NO_EVENTS] == [finding.problem for finding in report.findings]
+
+
+async def test_an_archive_goes_on_where_the_last_export_ended_and_stands_for_what_was_purged(tmp_path):
+    def published(key, start):
+        return bodies(whole(key, 4, start=start))
+
+    directory, now = tmp_path / "archive", datetime.now(UTC)
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        auditing = Auditing(case.nc, Subjects())
+
+        async def publish(key):
+            for body in published(key, now):
+                await case.js.publish("rca.audit.policy.decided", body)
+            result = json.dumps({"status": "completed", "remediation_id": key}).encode()
+            await case.js.publish(f"rca.result.incident.{key}", result)
+
+        await publish("rr-1")
+        assert [1, 4] == [each.messages for each in await auditing.export(AuditArchive(directory))]
+        assert [0, 0] == [each.messages for each in await auditing.export(AuditArchive(directory))]
+        head = AuditArchive(directory).head
+        await publish("rr-2")
+        [audit_file] = directory.glob("audit-*")
+        audit_file.write_bytes(audit_file.read_bytes() + b'{"half a line')  # an export that broke off
+        assert [1, 4] == [each.messages for each in await auditing.export(AuditArchive(directory))]
+        assert published("rr-1", now) + published("rr-2", now) == audit_file.read_bytes().splitlines()
+
+        await case.js.purge_stream("RCA_AUDIT", seq=7)
+        await publish("rr-3")
+        alone = await auditing.check([])
+        assert ChainProblem.STREAM_EMPTIED in {finding.problem for finding in alone.findings}
+        both = await auditing.check([], archive=AuditArchive(directory), head=head)
+        other_result = {(finding.request_key, finding.problem) for finding in both.findings}
+        assert {
+            (f"rr-{n}", ChainProblem.OTHER_RESULT) for n in (1, 2, 3)
+        } == other_result  # as they are made up
+        assert (12, {ChainStatus.BAD: 3}) == (both.events, both.chains)
+        await case.js.purge_stream("RCA_AUDIT", seq=11)  # more than was exported
+        assert "messages 9 to 10 are gone" in str(
+            (await auditing.check([], archive=AuditArchive(directory))).findings
+        )
+
+        await case.js.delete_stream("RCA_AUDIT")
+        await provision(case.nc, wanted(Subjects()))
+        await publish("rr-4")
+        for use in (
+            auditing.export(AuditArchive(directory)),
+            auditing.check([], archive=AuditArchive(directory)),
+        ):
+            with pytest.raises(ArchiveError, match="created anew"):
+                await use
 
 
 @pytest.mark.process
@@ -210,11 +315,23 @@ async def test_the_trail_of_a_request_whose_worker_was_killed_is_whole(tmp_path,
         cut = await rca("audit", "verify", "--file", str(exported))
         assert (1, True) == (cut.code, f"{KEY}: event 5: missing" in cut.out)
 
+        archive = tmp_path / "archive"
+        assert 0 == (await rca("audit", "export", "--to", str(archive), env=env)).code
+        for arguments in (("--file", str(archive)), ("--archive", str(archive))):
+            whole_one = await rca("audit", "verify", *arguments, "--key", str(public_file), env=env)
+            assert (0, "") == (whole_one.code, whole_one.err)
+        [events] = archive.glob("audit-*.jsonl")
+        events.write_bytes(events.read_bytes()[:-10])
+        shortened = await rca("audit", "verify", "--file", str(archive), "--key", str(public_file), "--json")
+        assert ["archive_changed", "unreadable", "truncated"] == [
+            finding["problem"] for finding in shortened.json()["findings"]
+        ]
+
         await s.case.js.delete_msg("RCA_AUDIT", 3)
         bad = await rca("audit", "verify", "--json", env=env)
         document = bad.json()
         assert (1, False, False) == (bad.code, document["good"], document["checked_signatures"])
-        assert [(KEY, 3, "missing")] == [
+        assert [("", 0, "stream_deleted"), (KEY, 3, "missing")] == [
             (f["request_key"], f["sequence"], f["problem"]) for f in document["findings"]
         ]
 

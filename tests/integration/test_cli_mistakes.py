@@ -94,3 +94,27 @@ async def test_a_file_without_any_audit_event_is_no_good_trail(tmp_path, content
     ended = await rca("audit", "verify", "--file", str(path), *more)
     said = f"error: {path} holds no audit events; `rca audit export` writes such files\n"
     assert (1, "", said) == (ended.code, ended.out, ended.err)
+
+
+@pytest.mark.parametrize("empty", ["an empty file", "a directory without an archive"])
+async def test_a_trail_without_events_is_not_good(tmp_path, empty):
+    path = tmp_path / "trail"
+    if empty == "an empty file":
+        path.write_bytes(b"")
+    else:
+        path.mkdir()
+    ended = await rca("audit", "verify", "--file", str(path))
+    assert (1, "") == (ended.code, ended.out)
+    assert "holds no audit events" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "--file", "{path}", "--archive", "{path}"),
+        ("export", "--to", "{path}", "--request", "rr-1"),
+    ],
+)
+async def test_options_of_the_audit_trail_that_exclude_each_other(tmp_path, arguments):
+    ended = await rca("audit", *(argument.format(path=tmp_path) for argument in arguments))
+    assert (2, "") == (ended.code, ended.out)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nats.aio.client import Client
@@ -12,15 +13,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.analysis import Status
 from schemas.permissions import API
-from schemas.subjects import Subjects
+from schemas.subjects import Subjects, request_key
 from schemas.taxonomy import RequestKind
+from worker.adapters.audit_archive import AUDIT, RESULTS, ArchiveError, AuditArchive, Part
 from worker.adapters.ed25519_keys import read_public_key
-from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.adapters.nats.stream_info import StreamInfo
 from worker.domain.audit.check import AuditCheck
 from worker.domain.audit.findings import AuditFacts, Report, StoredResult
 from worker.domain.audit.record import read_record
+from worker.domain.audit.trail_stream import TrailStream, stream_findings
 from worker.domain.values.ports import SignatureCheck
 
+BATCH = 1_000
+"""Messages that an export holds in memory and writes at once."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 Progress = Callable[[int, int], None]
 """Told how many messages of how many were read; of a file, how many bytes."""
@@ -32,6 +39,17 @@ class _ResultFacts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     status: str
+    remediation_id: str = ""
+    recovery_attempt_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How much of a stream an export has added to an archive, and up to which sequence the archive has it now."""
+
+    stream: str
+    messages: int
+    last: int
 
 
 class Auditing:
@@ -39,6 +57,7 @@ class Auditing:
 
     def __init__(self, nc: Client, subjects: Subjects, *, api_prefix: str = API) -> None:
         self._nc, self._subjects, self._api_prefix = nc, subjects, api_prefix
+        self._wanted = {item.name: item.config for item in wanted(subjects) if not item.stream}
 
     async def check(
         self,
@@ -46,21 +65,75 @@ class Auditing:
         *,
         only: str = "",
         now: datetime | None = None,
+        archive: AuditArchive | None = None,
+        head: str = "",
         progress: Progress = lambda _done, _all: None,
     ) -> Report:
-        """Check all chains, or that of one request key, and compare them with the stored results.
+        """Check the stream and all chains, or those of one request key, and compare them with the stored results.
 
-        Results are read first: each of them has all its events in the stream by then.
+        Results are read first: each of them has all its events in the stream by then. With `archive`, events that were
+        exported are read from there.
         """
         now = now or datetime.now(UTC)
         queue = await self._stream(self._subjects.requests_stream).extent(now)
         results = await self._results(only, now)
-        archive, check = self._stream(self._subjects.audit_stream), AuditCheck(keys, only=only)
-        extent = await archive.extent(now)
-        async for message in archive.messages(extent):
+        stream, check = self._stream(self._subjects.audit_stream), AuditCheck(keys, only=only)
+        info, want = await stream.info(), self._wanted[self._subjects.audit_stream]
+        max_age = timedelta(microseconds=want["max_age"] // 1_000)
+        extent = info.extent(now, max_age)
+        archived = archive.newest(AUDIT) if archive else None
+        if archived:
+            await _require_same(stream, self._subjects.audit_stream, archived, extent.last)
+        for position, body in enumerate(archive.lines(AUDIT) if archive else (), start=1):
+            check.add(position, body)
+        unread = replace(extent, first=max(extent.first, archived.last + 1 if archived else 0))
+        async for message in stream.messages(unread):
             check.add(message.sequence, message.body, message.stored_at)
-            progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
-        return check.finish(AuditFacts(now, results, queue.oldest, extent.kept_since))
+            progress(message.sequence - unread.first + 1, unread.last - unread.first + 1)
+        gone = archived.last if archived else 0
+        found = list(stream_findings(_trail_stream(info), want, max_age=max_age, now=now, archived=gone))
+        found += archive.findings(head) if archive else ()
+        kept_since = _kept_since(archive) if archive else extent.kept_since
+        return check.finish(AuditFacts(now, results, queue.oldest, kept_since, of_stream=found))
+
+    async def export(
+        self, archive: AuditArchive, progress: Progress = lambda _done, _all: None
+    ) -> list[Exported]:
+        """Append what the archive does not have yet. Results come first: each has all its events in the archive then.
+
+        Raises ArchiveError when the archive is of other streams.
+        """
+        kinds = {RESULTS: self._subjects.results_stream, AUDIT: self._subjects.audit_stream}
+        return [await self._export(archive, kind, name, progress) for kind, name in kinds.items()]
+
+    async def _export(self, archive: AuditArchive, kind: str, name: str, progress: Progress) -> Exported:
+        stream, newest, count = self._stream(name), archive.newest(kind), 0
+        extent = await stream.extent(datetime.now(UTC))
+        if newest is not None:
+            await _require_same(stream, name, newest, extent.last)
+        unread = replace(extent, first=max(extent.first, newest.last + 1 if newest else 0))
+        batch = list[StoredMessage]()
+
+        def write() -> None:
+            if batch:
+                kept = None if newest else extent.kept_since
+                archive.append(
+                    kind,
+                    [(each.sequence, each.body) for each in batch],
+                    stored_at=batch[0].stored_at,
+                    kept_since=kept,
+                )
+            batch.clear()
+
+        async for message in stream.messages(unread):
+            if batch and (len(batch) >= BATCH or message.stored_at.date() != batch[0].stored_at.date()):
+                write()
+            batch.append(message)
+            count += 1
+            progress(message.sequence - unread.first + 1, unread.last - unread.first + 1)
+        write()
+        last = archive.newest(kind)
+        return Exported(name, count, last.last if last else 0)
 
     async def events(self, *, only: str = "") -> AsyncIterator[bytes]:
         """The events as they are stored, oldest first; with `only` those of one request key."""
@@ -92,15 +165,49 @@ def check_file(
     *,
     only: str = "",
     kept_since: datetime | None = None,
+    exported_at: datetime | None = None,
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
-    """Check exported events, one a line. Results are not known here. Raises OSError."""
+    """Check exported events, one a line. Results are not known here. Raises OSError.
+
+    `exported_at`: requests may have been open then. Without it they may be open now, but with `keys` none may be: the end
+    of a chain that was cut off looks the same.
+    """
     check, done, size = AuditCheck(keys, only=only), 0, path.stat().st_size
     for number, line in enumerate(_lines(path), start=1):
         check.add(number, line.removesuffix(b"\n"))
         done += len(line)
         progress(done, size)
-    return check.finish(AuditFacts(datetime.now(UTC), kept_since=kept_since))
+    now = exported_at or datetime.now(UTC)
+    all_ended = bool(keys) and exported_at is None
+    return check.finish(AuditFacts(now, kept_since=kept_since, all_ended=all_ended))
+
+
+def check_archive(
+    directory: Path,
+    keys: Sequence[SignatureCheck],
+    *,
+    only: str = "",
+    head: str = "",
+    exported_at: datetime | None = None,
+) -> Report:
+    """Check an archive, and compare its events with its results. Open requests are judged as by `check_file`."""
+    archive, check, results = AuditArchive(directory), AuditCheck(keys, only=only), dict[str, StoredResult]()
+    for body in archive.lines(RESULTS):
+        key = _request_key(body)
+        if not only or key == only:
+            results[key] = _result(body, None)
+    for position, body in enumerate(archive.lines(AUDIT), start=1):
+        check.add(position, body)
+    return check.finish(
+        AuditFacts(
+            exported_at or datetime.now(UTC),
+            results,
+            kept_since=_kept_since(archive),
+            all_ended=bool(keys) and exported_at is None,
+            of_stream=list(archive.findings(head)),
+        )
+    )
 
 
 def public_keys(paths: Sequence[Path]) -> list[SignatureCheck]:
@@ -115,12 +222,47 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def _result(body: bytes, stored_at: datetime) -> StoredResult:
+async def _require_same(stream: FencedStream, name: str, newest: Part, last: int) -> None:
+    """Raises ArchiveError when a stream does not go on where the archive ends."""
+    there = await stream.at(newest.last)
+    if last < newest.last or (there is not None and hashlib.sha256(there.body).hexdigest() != newest.tail):
+        raise ArchiveError(
+            f"the archive has {name} up to message {newest.last}, which is not in the stream: the stream was created anew. "
+            "Export it to another directory"
+        )
+
+
+def _kept_since(archive: AuditArchive) -> datetime | None:
+    return next((part.kept_since for part in archive.parts if part.kind == AUDIT), None)
+
+
+def _trail_stream(info: StreamInfo) -> TrailStream:
+    state = info.state
+    return TrailStream(
+        created=info.created,
+        messages=state.messages,
+        first=max(1, state.first_seq),
+        last=state.last_seq,
+        last_at=state.last_ts if state.last_seq else None,
+        deleted=state.num_deleted,
+        config=info.config,
+    )
+
+
+def _result(body: bytes, stored_at: datetime | None) -> StoredResult:
     try:
         failed = _ResultFacts.model_validate_json(body).status == Status.FAILED
     except ValidationError:
         failed = False
     return StoredResult(hashlib.sha256(body).hexdigest(), failed, stored_at)
+
+
+def _request_key(body: bytes) -> str:
+    try:
+        facts = _ResultFacts.model_validate_json(body)
+    except ValidationError:
+        return ""
+    return request_key(facts.remediation_id, facts.recovery_attempt_number)
 
 
 def _is_of(body: bytes, key: str) -> bool:

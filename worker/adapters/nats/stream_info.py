@@ -53,11 +53,16 @@ class StreamInfo(BaseModel):
         """Zero for none."""
         return timedelta(microseconds=self.config.get("max_age", 0) // 1_000)
 
-    def extent(self, now: datetime) -> StreamExtent:
-        """Which messages the stream holds."""
-        state, limit = self.state, now - self.max_age
+    def extent(self, now: datetime, max_age: timedelta | None = None) -> StreamExtent:
+        """Which messages the stream holds.
+
+        `max_age` is given where nobody may have changed that of the stream: nothing younger has expired, and nothing at
+        all in a stream that is younger.
+        """
+        age = self.max_age if max_age is None else max(self.max_age, max_age)
+        state, limit = self.state, now - age
         oldest = state.first_ts if state.messages else None
-        may_have_expired = self.max_age and state.first_seq > 1
+        may_have_expired = age and state.first_seq > 1 and (max_age is None or self.created <= limit)
         kept_since = min(oldest or limit, limit) if may_have_expired else None
         return StreamExtent(max(1, state.first_seq), state.last_seq, oldest, kept_since)
 

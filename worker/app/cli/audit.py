@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,20 +45,64 @@ def verify(
     request: RequestKey = "",
     file: Annotated[
         Path | None,
-        typer.Option(help="Verify exported events instead of the stream.", exists=True, dir_okay=False),
+        typer.Option(
+            help="Verify exported events instead of the stream: a file, or the directory of an archive.",
+            exists=True,
+        ),
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            help="Verify the stream together with this archive, which has the events that are not in it any more.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    head: Annotated[
+        str,
+        typer.Option(
+            help="With an archive: a head that `rca audit export` printed and that was kept elsewhere."
+        ),
+    ] = "",
     kept_since: Annotated[
         datetime | None,
         typer.Option(help="With --file: events from before this time (UTC) had expired when it was written."),
+    ] = None,
+    exported_at: Annotated[
+        datetime | None,
+        typer.Option(
+            help="With --file and --key: when it was written (UTC). Requests that were being analysed then need no end; "
+            "without this, a chain without a signed end is a finding."
+        ),
     ] = None,
     json_output: Json = False,
 ) -> None:
     """Find events that were changed, dropped, moved, added or cut off, and results that differ from the trail.
 
-    Exit code 1 if there are any; each request is listed with its first bad event.
+    Also finds out whether the stream was emptied, filled from elsewhere or given lower limits. Exit code 1 if anything is
+    found; each request is listed with its first bad event.
     """
-    since = kept_since.replace(tzinfo=UTC) if kept_since else None
-    run(_verify(key or [], request=request, file=file, kept_since=since, as_json=json_output))
+    if file and archive:
+        raise typer.BadParameter(
+            "--file verifies an archive alone, --archive with the stream: give one of them"
+        )
+    source = _Source(file, archive, head, _utc(kept_since), _utc(exported_at))
+    run(_verify(key or [], source, request=request, as_json=json_output))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where events are read from: a file or an archive, or the stream with or without an archive."""
+
+    file: Path | None
+    archive: Path | None
+    head: str
+    kept_since: datetime | None
+    exported_at: datetime | None
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    return time.replace(tzinfo=UTC) if time else None
 
 
 def _key(text: str) -> str:
@@ -69,23 +113,14 @@ def _key(text: str) -> str:
     return read_key(text)
 
 
-async def _verify(
-    keys: Sequence[Path], *, request: str, file: Path | None, kept_since: datetime | None, as_json: bool
-) -> int:
-    from worker.app.auditing import check_file, public_keys
-
+async def _verify(keys: Sequence[Path], source: _Source, *, request: str, as_json: bool) -> int:
     request = _key(request)
-    known, progress = public_keys(keys), _progress("events" if file is None else "bytes")
-    if file is not None:
-        report = check_file(file, known, only=request, kept_since=kept_since, progress=progress)
-    else:
-        async with _auditing() as auditing:
-            report = await auditing.check(known, only=request, progress=progress)
-    if not report.events and (file or not report.findings):
+    report = await _report(keys, source, request)
+    if not report.events and (source.file or not report.findings):
         if request:
             raise ReportedError(NOTHING.format(request=request))
-        if file:
-            raise ReportedError(f"{file} holds no audit events; `rca audit export` writes such files")
+        if source.file:
+            raise ReportedError(f"{source.file} holds no audit events; `rca audit export` writes such files")
     if as_json:
         print_json({"good": report.good, **asdict(report)})
     else:
@@ -93,10 +128,62 @@ async def _verify(
     return 0 if report.good else EXIT_ERROR
 
 
+async def _report(keys: Sequence[Path], source: _Source, request: str) -> Report:
+    from worker.adapters.audit_archive import AuditArchive
+    from worker.app.auditing import check_archive, check_file, public_keys
+
+    known, file = public_keys(keys), source.file
+    if file is None:
+        archive = AuditArchive(source.archive) if source.archive else None
+        async with _auditing() as auditing:
+            return await auditing.check(
+                known, only=request, archive=archive, head=source.head, progress=_progress("events")
+            )
+    if file.is_dir():
+        return check_archive(file, known, only=request, head=source.head, exported_at=source.exported_at)
+    return check_file(
+        file,
+        known,
+        only=request,
+        kept_since=source.kept_since,
+        exported_at=source.exported_at,
+        progress=_progress("bytes"),
+    )
+
+
 @audit.command()
-def export(*, request: RequestKey = "") -> None:
-    """Print all events as they are stored, one per line: for an archive, which `verify --file` can verify."""
-    run(_export(request=request))
+def export(
+    *,
+    request: RequestKey = "",
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Append what is new to an archive in this directory: events and results, one file for each day.",
+            file_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Print all events as they are stored, one per line, or keep an archive of events and results.
+
+    `rca audit verify --file` verifies both. With --to, run it again and again, for example once a day: it goes on where the
+    last run has ended, also after one that broke off.
+    """
+    if to and request:
+        raise typer.BadParameter("an archive has all requests: leave out --request")
+    run(_archive(to) if to else _export(request=request))
+
+
+async def _archive(directory: Path) -> int:
+    from worker.adapters.audit_archive import AuditArchive
+
+    archive = AuditArchive(directory)
+    async with _auditing() as auditing:
+        for exported in await auditing.export(archive, _progress("messages")):
+            said = f"{counted(exported.messages, 'message')} added"
+            typer.echo(f"{exported.stream}: {said}; the archive has it up to {exported.last}")
+    typer.echo(f"head {archive.head or 'none'}")
+    return 0
 
 
 async def _export(*, request: str) -> int:
@@ -161,6 +248,8 @@ def _print(report: Report) -> None:
 
 def _line(finding: AuditFinding) -> str:
     where = f", at {finding.position}" if finding.position else ""
+    if not finding.sequence and not finding.position:
+        return f"{finding.problem}: {_shown(finding.detail)}"
     if not finding.sequence:
         return f"message {finding.position}: {finding.problem}: {finding.detail}"
     chain = f" (chain {_shown(finding.chain)}{where})" if finding.chain else ""

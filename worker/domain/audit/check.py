@@ -84,7 +84,7 @@ class AuditCheck:
         chains = [chain for chains in self._chains.values() for chain in chains.values()]
         bad = [self._most_telling(chain.bad) for chain in chains if chain.bad]
         return Report(
-            [*self._unreadable, *bad, *self._loose.values(), *self._without_events(facts)],
+            [*facts.of_stream, *self._unreadable, *bad, *self._loose.values(), *self._without_events(facts)],
             notable,
             events=sum(chain.seen for chain in chains),
             republished=sum(chain.republished for chain in chains),
@@ -188,7 +188,7 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
     if chain.ended:
         _compare(chains, stored, facts)
         return ChainStatus.COMPLETE
-    is_open = chain.last_at > facts.now - RESUMABLE or _may_wait(chain, facts)
+    is_open = not facts.all_ended and (chain.last_at > facts.now - RESUMABLE or _may_wait(chain, facts))
     if stored is not None:
         answered = [(c, e.sequence) for c in chains for e in c.ends if e.result_sha256 == stored.sha256]
         if answered and not stored.failed:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 
 class ChainProblem(enum.StrEnum):
-    """What is wrong with a chain. Each means that the trail was tampered with, or that a part of it is lost."""
+    """What is wrong with a chain, the stream or an archive: the trail was tampered with, or a part of it is lost."""
 
     UNREADABLE = "unreadable"
     CHANGED = "changed"
@@ -24,6 +24,12 @@ class ChainProblem(enum.StrEnum):
     UNKNOWN_KEY = "unknown_key"
     FORGED = "forged"
     IN_THE_FUTURE = "in_the_future"
+    STREAM_EMPTIED = "stream_emptied"
+    STREAM_FEED = "stream_feed"
+    STREAM_LIMITS = "stream_limits"
+    STREAM_DELETED = "stream_deleted"
+    ARCHIVE_CHANGED = "archive_changed"
+    ARCHIVE_GAP = "archive_gap"
 
 
 class ChainStatus(enum.StrEnum):
@@ -38,9 +44,9 @@ class ChainStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """The first problem of a chain, or of a message that belongs to none (sequence 0).
+    """The first problem of a chain, or one of a message that belongs to none, of the stream or of an archive (sequence 0).
 
-    `position` is the sequence in the stream or the line of the file; 0 for a missing event.
+    `position` is the sequence in the stream or the line of the file; 0 for a missing event, stream and archive.
     """
 
     request_key: str
@@ -66,13 +72,16 @@ class AuditFacts:
 
     `now`: when reading the events began. `results` by request key; None when they were not read. Read them before the
     events, so that every event of a stored result is there. `waiting_since`: when the oldest request in the queue was
-    stored; None for an empty queue. `kept_since`: older events may have expired; None when none can have.
+    stored; None for an empty queue. `kept_since`: older events may have expired; None when none can have. `all_ended`:
+    nobody was working on a request, so every chain must have an end. `of_stream`: what is wrong with stream or archive.
     """
 
     now: datetime
     results: Mapping[str, StoredResult] | None = None
     waiting_since: datetime | None = None
     kept_since: datetime | None = None
+    all_ended: bool = False
+    of_stream: Sequence[AuditFinding] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tests.fakes.audit_chains import (
 from tests.fakes.messages import NOON
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import AuditFacts, ChainProblem, ChainStatus, StoredResult
+from worker.domain.audit.findings import AuditFacts, AuditFinding, ChainProblem, ChainStatus, StoredResult
 
 SIGNER = Ed25519Signer(b"s" * 32)
 KEY = Ed25519Check(bytes(SIGNER._key.verify_key))
@@ -482,3 +482,39 @@ def test_the_first_event_is_bound_to_request_and_chain():
     assert genesis("rr-1", "run-1") == first["prev"]
     moved = [canonical(resealed(first, chain="run-9"))]
     assert [("rr-1", 1, ChainProblem.NOT_LINKED)] == problems(check(moved, AuditFacts(now=NOON)))
+
+
+# -- Files, where nobody can be working on a request any more
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        whole("rr-1", 4),
+        [
+            *whole("rr-1", 3),
+            *chain("rr-1", [accepted(replayed=True), failed("rr-1")], after=whole("rr-1", 3)[-1]),
+        ],
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_chain_without_an_end_is_a_finding_however_young(ended, cut):
+    events = bodies(ended)
+    report = check(events[: len(events) - cut], AuditFacts(NOON + timedelta(minutes=1), all_ended=True))
+    assert ([ChainProblem.TRUNCATED] if cut else []) == [finding.problem for finding in report.findings]
+
+
+def test_events_behind_a_signed_end_need_a_signed_end_as_well():
+    events = whole("rr-1", 3, signer=SIGNER)
+    tail = chain("rr-1", [accepted(replayed=True), decided(1)], after=events[-1])
+    known = AuditFacts(NOON + timedelta(minutes=1), all_ended=True)
+    assert check(bodies(events), known, [KEY]).good
+    assert [("rr-1", 6, ChainProblem.TRUNCATED)] == problems(check(bodies(events, tail), known, [KEY]))
+    forged = chain("rr-1", [failed("rr-1")], after=tail[-1])
+    assert [("rr-1", 6, ChainProblem.UNSIGNED)] == problems(check(bodies(events, tail, forged), known, [KEY]))
+
+
+def test_what_is_wrong_with_the_stream_comes_first():
+    finding = AuditFinding("", "", 0, ChainProblem.STREAM_EMPTIED, "all")
+    report = check(bodies(whole("rr-1", 3))[:1], facts("rr-1", of_stream=[finding]))
+    assert [ChainProblem.STREAM_EMPTIED, ChainProblem.TRUNCATED] == [f.problem for f in report.findings]
