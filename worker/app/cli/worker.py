@@ -57,17 +57,24 @@ def provision(
     check: Annotated[
         bool, typer.Option("--check", help="Only report differences; exit with 1 if there are any.")
     ] = False,
+    monitoring_url: Annotated[
+        str,
+        typer.Option(
+            help="Monitoring port of the NATS server, such as http://nats:8222: check its `sync_interval`."
+        ),
+    ] = "",
     json_output: Json = False,
 ) -> None:
     """Create or update streams, consumers and buckets. Never deletes or shrinks anything.
 
     Exit code 1 if something differs that was not corrected.
     """
-    run(_provision(check=check, as_json=json_output))
+    run(_provision(check=check, monitoring_url=monitoring_url, as_json=json_output))
 
 
-async def _provision(*, check: bool, as_json: bool) -> int:
+async def _provision(*, check: bool, monitoring_url: str, as_json: bool) -> int:
     from worker.adapters.nats.provision import Action
+    from worker.app.disk_sync import sync_advice
     from worker.app.provisioning import provision_all
     from worker.app.settings import load
 
@@ -79,5 +86,8 @@ async def _provision(*, check: bool, as_json: bool) -> int:
     else:
         for finding in findings:
             typer.echo(f"{finding.action:13} {finding.name} {finding.detail}".rstrip())
+    is_new = any(finding.action == Action.CREATED for finding in findings)
+    if (monitoring_url or is_new) and (advice := await sync_advice(monitoring_url)):
+        typer.echo(f"warning: {advice}", err=True)
     different = {Action.DRIFT, Action.WOULD_CREATE, Action.WOULD_UPDATE}
     return EXIT_ERROR if any(finding.action in different for finding in findings) else 0
