@@ -80,6 +80,8 @@ class SafetyContext(Message):
     """The sender's id of the investigation."""
     priority: PriorityWord | None = None
     """Priority as the safety rules saw it."""
+    criticality: Word = ""
+    """How critical the service is, an open value such as `high`."""
     environment: Word = ""
     """Environment as the safety rules saw it."""
     service: Word = ""

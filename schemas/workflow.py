@@ -66,6 +66,8 @@ class SelectedWorkflow(Message):
     """The same, as the catalog declares it; empty when it declares none."""
     estimated_downtime_seconds: Count | None = None
     """From the catalog, else from the model; None when not known."""
+    impact_on_dependencies: Text = ""
+    """What the model expects for the services that depend on this one; empty when it said nothing."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Validated parameters: only declared ones, with the declared types."""
 

@@ -52,7 +52,7 @@ class Canaries:
                 "customLabels": {word(): [word(), word()]},
             },
             "safety_context": {
-                "investigation_id": word(), "environment": word(), "service": word(),
+                "investigation_id": word(), "criticality": word(), "environment": word(), "service": word(),
                 "safety_constraints": {"allowed_actions": [word()], "forbidden_actions": [word()]},
                 "dependencies": [{"service": word(), "impact": word()}], "data_criticality": word(),
                 "user_impact": word(), "alert": {word(): word()}, "kubernetes": {word(): word()},

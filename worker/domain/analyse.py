@@ -158,6 +158,7 @@ class Analysis:
             clock,
             deadline_seconds=self._rules.enrichment_seconds,
             fence_token=run.new_token(),
+            tells_filters=self._outside.external is not None,
         )
         ask = self._outside.cluster_problem
         if opening.first_look.unread and ask and (why := await ask()):

@@ -57,4 +57,4 @@ def test_an_environment_is_bounded_as_it_is_kept():
 
 
 def test_vocabularies_have_the_documented_size():
-    assert (len(SignalType), len(ReasonCode)) == (10, 19)
+    assert (len(SignalType), len(ReasonCode)) == (13, 19)

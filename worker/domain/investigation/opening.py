@@ -34,9 +34,18 @@ OPENING_STEP = TypeAdapter(Opening)
 
 
 async def open_investigation(
-    request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float, fence_token: str
+    request: Signal,
+    cluster: Cluster,
+    clock: Clock,
+    *,
+    deadline_seconds: float,
+    fence_token: str,
+    tells_filters: bool = False,
 ) -> Opening:
-    """Gather facts about the signal's resource, and write the first turn. Failed sources are facts, never errors."""
+    """Gather facts about the signal's resource, and write the first turn. Failed sources are facts, never errors.
+
+    `tells_filters`: whether the model is told the labels of a workflow search, for tools of other servers.
+    """
     found = await enrich(request, cluster, clock, deadline_seconds=deadline_seconds)
     log = EvidenceLog(now=clock.now)
     numbered = tuple(log.add(replace(item, body=redact(item.body))) for item in found.evidence)
@@ -48,6 +57,7 @@ async def open_investigation(
         detected_labels=labels,
         custom_labels=sent.custom_labels if sent else {},
         unknown_sources=found.failed_sources,
+        tells_filters=tells_filters,
     )
     return Opening(
         text=opening_turn(request, facts),

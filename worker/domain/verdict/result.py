@@ -181,6 +181,7 @@ def _workflow(accepted: Accepted) -> SelectedWorkflow | None:
         estimated_risk=normalize_risk(chosen.estimated_risk),
         declared_risk=workflow.risk,
         estimated_downtime_seconds=chosen.estimated_downtime_seconds if downtime is None else downtime,
+        impact_on_dependencies=redact(chosen.impact_on_dependencies),
         parameters=dict(accepted.parameters),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,11 +9,11 @@ from functools import partial
 from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from schemas.recovery import RecoveryRequest
-from schemas.safety import SafetyContext
 from worker.domain.investigation.prompt import sections as section
-from worker.domain.investigation.prompt.recovery import previous_attempt
+from worker.domain.investigation.prompt.recovery import ANSWER_FORM, previous_attempt
+from worker.domain.investigation.prompt.safety import safety_section
 from worker.domain.investigation.prompt.sections import word
-from worker.domain.untrusted.evidence import Evidence, fence, one_line
+from worker.domain.untrusted.evidence import Evidence, fence
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.tokens import cut_middle, fits
 
@@ -26,7 +25,9 @@ SENDER_TOKENS = {
     "original_rca": 200,
     "rationale": 120,
     "failure_message": 200,
-    "safety_context": 400,
+    "safety_context": 300,
+    "forbidden_actions": 120,
+    "allowed_actions": 120,
     "affected_resources": 100,
     "custom_labels": 120,
     "contributing_factors": 120,
@@ -38,28 +39,21 @@ SHARES = (1.0, 0.5, 0.2, 0.05)
 """Fractions of these limits, tried in order until the turn fits."""
 LEAST_TOKENS = 20
 SOURCE_CHARS = 300
-SHOWN_SAFETY_FIELDS = {
-    "priority",
-    "environment",
-    "service",
-    "safety_constraints",
-    "dependencies",
-    "data_criticality",
-    "user_impact",
-    "rego_policy",
-}
-"""Fields of the safety context that the model sees: constraints and impact, never the sender's `task`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptFacts:
-    """What was observed. There is no field for a conclusion, a confidence or a chosen workflow."""
+    """What was observed. There is no field for a conclusion, a confidence or a chosen workflow.
+
+    `tells_filters`: whether the model needs the labels as arguments, because tools of other servers search workflows too.
+    """
 
     fence_token: str
     evidence: Sequence[Evidence] = ()
     detected_labels: DetectedLabels | None = None
     custom_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unknown_sources: Sequence[str] = ()
+    tells_filters: bool = False
 
 
 def opening_turn(request: Signal, facts: PromptFacts) -> str:
@@ -94,10 +88,10 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
     def sender(name: str, text: str) -> str:
         return fence(Evidence(source="sender", scope=name, body=shown(name, text)), facts.fence_token)
 
-    title, before = "Incident Analysis Request", ""
+    title, before, after = "Incident Analysis Request", "", ""
     if isinstance(request, RecoveryRequest):
         title = f"Recovery Analysis Request (Attempt {request.recovery_attempt_number})"
-        before = previous_attempt(request, sender, shown)
+        before, after = previous_attempt(request, sender, shown), ANSWER_FORM
     sections = [
         f"# {title}\nData of this request stands in fences <data-{facts.fence_token}>.",
         before,
@@ -107,29 +101,12 @@ def _turn(request: Signal, facts: PromptFacts, shown: Callable[[str, str], str])
         section.storm(request, shown),
         section.cluster(request, sender),
         section.business(request),
-        section.environment(facts.detected_labels, facts.custom_labels, shown),
-        safety_section(request.safety_context, shown),
+        section.environment(facts.detected_labels, facts.custom_labels, shown, told=facts.tells_filters),
+        safety_section(request.safety_context, shown, 12 * SENDER_TOKENS["safety_context"]),
         evidence_pack(facts),
+        after,
     ]
     return "\n\n".join(section for section in sections if section)
-
-
-def safety_section(context: SafetyContext | None, shown: Callable[[str, str], str]) -> str:
-    """The safety context as compact JSON: policy for the choice of a workflow, no evidence about the cause."""
-    if context is None:
-        return ""
-    told = shown_safety_context(context)
-    if not told:
-        return ""
-    text = shown("safety_context", told)
-    title = "## Safety Context (policy for the choice of a workflow, not evidence)"
-    return f"{title}\n{one_line(text, 12 * SENDER_TOKENS['safety_context'])}"
-
-
-def shown_safety_context(context: SafetyContext) -> str:
-    """The fields of the safety context that the model sees, as compact JSON; empty if none is set."""
-    told = context.model_dump(mode="json", include=SHOWN_SAFETY_FIELDS, exclude_defaults=True)
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""
 
 
 def evidence_pack(facts: PromptFacts) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import ReasonCode
+from worker.domain.cluster.fields import stamp
 from worker.domain.investigation.prompt.sections import WORD, word
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact_json
@@ -104,9 +105,17 @@ TASK = """\
 3. Determine whether the signal type has CHANGED (an OOMKilled workload that was scaled out may now be \
 FailedScheduling) and search with the current one.
 4. Consider alternatives that fit the failure ({reason}), less aggressive ones first.
-5. Search for what handles the current signal type and severity (query: signal type, severity, recovery); say in the rationale how your choice differs. Answer \
-with recovery_analysis {{previous_attempt_assessment: {{failure_understood, failure_reason_analysis, state_changed, \
-current_signal_type}}}} and recovery_strategy {{approach, why_different}} besides the usual fields."""
+5. Search for what handles the current signal type and severity (query: signal type, severity, recovery). Include the \
+failure reason in your search rationale, and say how your choice differs."""
+ANSWER_FORM = """\
+## Your answer
+submit_result has two more fields here, both required:
+```json
+{"recovery_analysis": {"previous_attempt_assessment": {"failure_understood": true, "failure_reason_analysis": "why it \
+failed", "state_changed": false, "current_signal_type": "as found now"}},
+ "recovery_strategy": {"approach": "what you do now", "why_different": "how it differs from what failed"}}
+```"""
+"""What a recovery adds to the form of an answer (DD-RECOVERY-003). It ends the first turn."""
 
 
 def guidance(reason: str) -> str:
@@ -149,6 +158,7 @@ def previous_attempt(
         f"- Step {failure.failed_step_index}: {word(failure.failed_step_name)}",
         f"- Kubernetes Reason: {failure.reason}",
         *([f"- Exit Code: {failure.exit_code}"] if failure.exit_code is not None else []),
+        f"- Failed At: {stamp(failure.failed_at)}",
         f"- After: {word(failure.execution_time)}",
         f"- Message:\n{sender('failure_message', failure.message)}",
         guidance(failure.reason),

@@ -53,27 +53,31 @@ def business(request: Signal) -> str:
     return "\n".join(
         [
             "## Business Context (for the workflow search, not for the root cause)",
-            f"- Environment: {word(request.environment)}",
-            f"- Priority: {request.priority}",
             f"- Business Category: {word(request.business_category or NOT_SPECIFIED)}",
-            f"- Risk Tolerance: {word(request.risk_tolerance or NOT_SPECIFIED)}",
+            "Code passes it to the search, with environment, priority and risk tolerance as above.",
         ]
     )
 
 
 def environment(
-    labels: DetectedLabels | None, custom: Mapping[str, Sequence[str]], shown: Callable[[str, str], str]
+    labels: DetectedLabels | None,
+    custom: Mapping[str, Sequence[str]],
+    shown: Callable[[str, str], str],
+    *,
+    told: bool,
 ) -> str:
-    """Detected characteristics in words, and the filters of the workflow search as JSON (handoff, section 4)."""
+    """Detected characteristics in words. If `told`, also the labels of a workflow search as JSON (handoff, section 4)."""
     lines = ["## Cluster Environment Characteristics (auto-detected for the signal's resource)"]
     lines += characteristics(labels)
-    parts = []
+    parts: list[str] = []
+    if not told:
+        return "\n".join(lines)
     if known := known_filters(labels):
         parts.append(f'"filters": {_json(known)}')
     if custom:
         parts.append(f'"custom_labels": {shown("custom_labels", custom_filters(custom))}')
     if parts:
-        lines.append(f"Arguments of a workflow search (code applies them anyway): {{{', '.join(parts)}}}")
+        lines.append(f"Arguments of a workflow search by tools of other servers: {{{', '.join(parts)}}}")
     return "\n".join(lines)
 
 

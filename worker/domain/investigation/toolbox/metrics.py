@@ -193,7 +193,11 @@ def _word(text: str) -> str:
 
 QUERY_PROMETHEUS = ToolDef(
     NAME,
-    "Metrics by PromQL: the value at a moment, or its course since a time.",
+    (
+        "Metrics by PromQL: the value at a moment, or its course since a time. For an alert on a metric read its expression"
+        " around the firing time first, then usage against limits and requests of the same container or node (rate() of"
+        " counters, sum by labels), and compare with before the last change."
+    ),
     QueryPrometheus,
     query_prometheus,
     details=frozenset({"since"}),

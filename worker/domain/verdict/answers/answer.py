@@ -36,7 +36,10 @@ class AnsweredTarget:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredWorkflow:
-    """The workflow the model chose. `confidence` is 0..1, or None when absent or out of range."""
+    """The workflow the model chose. `confidence` is 0..1, or None when absent or out of range.
+
+    `by_action`: in place of an id it names an action, which may stand for the only workflow that takes it.
+    """
 
     workflow_id: str
     confidence: float | None = None
@@ -47,6 +50,7 @@ class AnsweredWorkflow:
     estimated_downtime_seconds: int | None = None
     impact_on_dependencies: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    by_action: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.taxonomy import normalize_risk
@@ -66,7 +66,7 @@ def read_choice(root: Fields, reading: Reading) -> AnsweredChoice:
     elif root.states(*FLAT_ID):
         choice = _by_id(root.agreed(*FLAT_ID), root, root, reading)
     elif root.states(*RANKED):
-        choice = _ranked(root.get(*RANKED), reading)
+        choice = _ranked(root.get(*RANKED), root, reading)
     else:
         return AnsweredChoice(stated=_says_none_matches(root), others=_alternatives(root, reading))
     return AnsweredChoice(
@@ -119,7 +119,7 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
         container_image=reading.name(workflow.get("containerimage", "image"), f"{_PATH}.container_image"),
         rationale=rationale,
         estimated_risk=_risk(workflow.get(*_RISK), reading),
-        estimated_downtime_seconds=_seconds(workflow.get("estimateddowntimeseconds")),
+        estimated_downtime_seconds=_whole(workflow.get("estimateddowntimeseconds")),
         impact_on_dependencies=reading.text(
             workflow.get("impactondependencies"), f"{_PATH}.impact_on_dependencies"
         ),
@@ -128,14 +128,13 @@ def _by_id(workflow_id: Any, workflow: Fields, root: Fields, reading: Reading) -
     return AnsweredChoice(selected, stated=True)
 
 
-def _ranked(value: Any, reading: Reading) -> AnsweredChoice:
-    """The strategy with the highest confidence (ADR-041). Recommendations that name only actions choose nothing."""
+def _ranked(value: Any, root: Fields, reading: Reading) -> AnsweredChoice:
+    """The strategy with the highest confidence (ADR-041), or the recommended action of the first rank (safety document)."""
     items = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
     named = [(Fields(item), item) for item in items if not is_nothing(Fields(item).get("workflowid"))]
     if not named:
-        if items:
-            reading.notes.append("the recommendations name actions, not workflows of the catalog")
-        return AnsweredChoice(stated=not items)
+        actions = [Fields(item) for item in items if not is_nothing(Fields(item).get("action"))]
+        return _first_action(actions, root, reading) if actions else AnsweredChoice(stated=not items)
     if len(named) == 1:
         best = named[0]
     else:
@@ -147,6 +146,20 @@ def _ranked(value: Any, reading: Reading) -> AnsweredChoice:
     choice = _by_id(best[0].get("workflowid"), best[0], Fields({}), reading)
     others = [item for entry, item in named if entry is not best[0]]
     return AnsweredChoice(choice.selected, stated=True, others=_as_alternatives(others, reading))
+
+
+def _first_action(actions: list[Fields], root: Fields, reading: Reading) -> AnsweredChoice:
+    """The action with the lowest `priority`, or the first one where none is ranked. The catalog decides what it stands for."""
+    ranks = [_whole(action.get("priority", "rank")) for action in actions]
+    stated = [rank for rank in ranks if rank is not None]
+    first = ranks.index(min(stated)) if stated else 0
+    if stated and stated.count(min(stated)) > 1:
+        raise Contradiction("several recommendations have the first rank")
+    choice = _by_id(actions[first].get("action"), actions[first], root, reading)
+    if choice.selected is None:
+        return choice
+    reading.notes.append("the recommendations name actions: the one of the first rank was taken")
+    return replace(choice, selected=replace(choice.selected, by_action=True))
 
 
 def _alternatives(root: Fields, reading: Reading) -> tuple[AnsweredAlternative, ...]:
@@ -183,7 +196,8 @@ def _risk(value: Any, reading: Reading) -> str:
     return level
 
 
-def _seconds(value: Any) -> int | None:
+def _whole(value: Any) -> int | None:
+    """A whole number that is not negative, also as text; None for anything else."""
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
         value = int(value[:12])
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:

@@ -24,8 +24,8 @@ from worker.domain.values.errors import CatalogUnavailable, ClusterError, Cluste
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
-from worker.domain.values.workflows import SelectionContext, Workflow
-from worker.domain.verdict.answers.parse import Answer, AnsweredTarget
+from worker.domain.values.workflows import SelectionContext, Workflow, action_name
+from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
 from worker.domain.verdict.checks.evidence import (
     ENRICHMENT,
     decides,
@@ -195,7 +195,7 @@ class FactFinder:
         known = frozenset(workflow.workflow_id for workflow in found if workflow is not None)
         facts = replace(facts, alternatives=known)
         chosen = answer.selected_workflow
-        workflow = await self.catalog.get(chosen.workflow_id, lookup) if chosen else None
+        workflow = await self._chosen(chosen, lookup) if chosen else None
         if chosen is None or workflow is None or facts.affected is None:
             return replace(facts, workflow=workflow)
         meant = other_target(workflow, chosen.parameters, facts.affected)
@@ -204,6 +204,19 @@ class FactFinder:
             n for n, v in chosen.parameters.items() if names_an_object(n) and not self._stands(v)
         )
         return replace(facts, workflow=workflow, other_target=other, unseen_parameters=unseen)
+
+    async def _chosen(self, chosen: AnsweredWorkflow, lookup: SelectionContext) -> Workflow | None:
+        """The chosen workflow. Where an action is named, the only one that takes it and fits."""
+        found = await self.catalog.get(chosen.workflow_id, lookup)
+        if found is not None or not chosen.by_action:
+            return found
+        wanted = _singular(chosen.workflow_id)
+        known = (action.action_type for action in await self.catalog.actions(lookup))
+        actions = [action for action in known if _singular(action) == wanted]
+        if len(actions) != 1:
+            return None
+        fitting = (await self.catalog.workflows(actions[0], lookup)).workflows
+        return await self.catalog.get(fitting[0].workflow_id, lookup) if len(fitting) == 1 else None
 
     def _stands(self, value: object) -> bool:
         known = {self.signal.name, self.signal.namespace} | self.requested_names
@@ -299,6 +312,10 @@ class FactFinder:
             components=tuple((member.api_version, member.kind) for member in members),
             detected_labels=label_values(labels) if labels else self.context.detected_labels,
         )
+
+
+def _singular(action_type: str) -> str:
+    return action_name(action_type).removesuffix("s")
 
 
 def members_read(chain: OwnerChain) -> tuple[ObjectRef, ...]:

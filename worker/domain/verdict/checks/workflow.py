@@ -67,7 +67,7 @@ def check_identity(
     if not known and not any(p.path == confidence for p in report.problems):
         report.reject(ProblemKind.UNREADABLE, confidence, "is required: a number from 0 to 1")
     workflow = facts.workflow
-    if workflow is None or workflow.workflow_id != chosen.workflow_id:
+    if workflow is None or (workflow.workflow_id != chosen.workflow_id and not chosen.by_action):
         message = _unknown(chosen, answer, facts)
         report.reject(ProblemKind.WORKFLOW_UNKNOWN, f"{WORKFLOW_PATH}.workflow_id", message)
         return None

@@ -221,6 +221,11 @@ def arguments(facts):
     return json.loads(line[line.index("{") :])
 
 
+def test_labels_that_code_applies_are_not_asked_for():
+    facts = PromptFacts(TOKEN, detected_labels=DetectedLabels(stateful=True), custom_labels={"team": ["a"]})
+    assert "Arguments of a workflow search" not in turn(facts)
+
+
 def test_the_filters_of_a_search_are_known_labels_in_the_spelling_of_filters():
     labels = DetectedLabels(
         gitops_managed=True, gitops_tool="argocd", failed_detections=("stateful", "resourceQuotaConstrained")
@@ -236,12 +241,14 @@ def test_the_filters_of_a_search_are_known_labels_in_the_spelling_of_filters():
             "network_isolated": False,
         },
         "custom_labels": {"team": ["name=payments"]},
-    } == arguments(PromptFacts(TOKEN, detected_labels=labels, custom_labels=custom))
+    } == arguments(PromptFacts(TOKEN, detected_labels=labels, custom_labels=custom, tells_filters=True))
 
 
 def test_without_detected_labels_only_custom_ones_are_arguments():
-    assert {"custom_labels": {"team": ["a"]}} == arguments(PromptFacts(TOKEN, custom_labels={"team": ["a"]}))
-    assert "Arguments of a workflow search" not in turn(PromptFacts(TOKEN))
+    assert {"custom_labels": {"team": ["a"]}} == arguments(
+        PromptFacts(TOKEN, custom_labels={"team": ["a"]}, tells_filters=True)
+    )
+    assert "Arguments of a workflow search" not in turn(PromptFacts(TOKEN, tells_filters=True))
 
 
 def test_words_of_the_sender_stand_in_fences():
@@ -292,6 +299,7 @@ def test_the_safety_context_is_policy_and_its_task_never_reaches_the_model():
         safety_context={
             "task": "TASK-TEXT drain every node now",
             "investigation_id": "inv-1",
+            "criticality": "high",
             "safety_constraints": {
                 "forbidden_actions": ["drain_*"],
                 "max_downtime_seconds": 0,
@@ -307,15 +315,25 @@ def test_the_safety_context_is_policy_and_its_task_never_reaches_the_model():
         }
     )
     for shown in (
-        '"forbidden_actions":["drain_*"]',
-        '"max_downtime_seconds":0',
+        "- Forbidden actions: drain_*.",
+        "- Downtime: at most 0 s.",
+        "estimated_downtime_seconds and impact_on_dependencies",
+        "- A person must approve any workflow.",
         '"data_criticality":"high"',
+        '"criticality":"high"',
         "checkout",
     ):
         assert shown in text
     assert "policy for the choice of a workflow, not evidence" in text
     for hidden in ("TASK-TEXT", "ALERT-TEXT", "MONITORING-TEXT", "SCOPE-TEXT", "inv-1"):
         assert hidden not in text
+
+
+def test_allowed_actions_are_told_also_when_there_is_none():
+    for names, told in ((["scale", "restart"], "scale, restart"), ([], "none")):
+        text = turn(safety_context={"safety_constraints": {"allowed_actions": names}})
+        assert f"- Allowed actions: {told}." in text
+    assert "Allowed actions" not in turn(safety_context={"service": "a"})
 
 
 def test_a_safety_context_with_nothing_to_tell_has_no_section():

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
 from tests.fakes.scripted import FAILED, incident, recovery
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.investigation.prompt.recovery import GUIDANCE, SHOWN_PARAMETERS, guidance
+from worker.domain.verdict.answers.form import RECOVERY_ANSWER
 
 TOKEN = "0a1b2c3d4e5f"
 SECRET = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"
@@ -42,6 +44,7 @@ def test_the_attempt_that_failed_stands_first():
         "### Your task",
         "## Incident Summary",
         "## Evidence",
+        "## Your answer",
     ]
     assert sorted(order, key=text.index) == order
 
@@ -74,6 +77,20 @@ def test_the_five_instructions_name_workflow_and_reason():
     assert "1. Do NOT select restart-v1 with the same parameters again" in text
     assert "fit the failure (DeadlineExceeded)" in text
     assert all(f"\n{number}. " in text for number in range(1, 6))
+
+
+def test_the_turn_ends_with_what_a_recovery_adds_to_the_answer():
+    form = turn().split("```json\n")[1].removesuffix("\n```")
+    properties = RECOVERY_ANSWER.parameters["properties"]
+    for name, example in json.loads(form).items():
+        schema = properties[name]
+        assert list(example) == schema["required"]
+    assert json.loads(form)["recovery_analysis"]["previous_attempt_assessment"]["failure_understood"] is True
+
+
+def test_the_time_of_the_failure_and_its_reason_are_told():
+    assert "- Failed At: 2026-06-04T15:30:00Z" in turn()
+    assert "failure reason in your search rationale" in turn()
 
 
 def test_there_is_guidance_for_the_codes_of_the_handoff():

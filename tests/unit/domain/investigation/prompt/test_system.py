@@ -31,7 +31,8 @@ def tools_as_sent():
                 "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
             }
             for t in (*(tool.spec for tool in TOOLS), RECOVERY_ANSWER)
-        ]
+        ],
+        separators=(",", ":"),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.answers import CANONICAL, answer_with, content, read, workflow_with
+from tests.fakes.answers import CANONICAL, answer_with, content, read, unreadable, workflow_with
+from worker.domain.verdict.answers.answer import Unreadable
 from worker.domain.verdict.answers.parse import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
 from worker.domain.verdict.problems import ProblemKind
 
@@ -118,20 +119,54 @@ def test_no_strategies_choose_nothing():
     assert (answer.selected_workflow, answer.workflow_stated) == (None, True)
 
 
-def test_recommended_actions_are_no_workflows():
+def test_the_recommended_action_of_the_first_rank_is_a_choice():
     answer = read(
         {
             "root_cause": "Memory limit (512Mi) insufficient for current load",
             "confidence": 0.92,
             "recommendations": [
-                {"action": "scale_deployment", "priority": 1, "risk_level": "low"},
                 {"action": "increase_memory_limit", "priority": 2, "risk_level": "medium"},
+                {
+                    "action": "scale_deployment",
+                    "priority": 1,
+                    "details": {"replicas": 5},
+                    "rationale": "relief without downtime",
+                    "estimated_downtime_seconds": 0,
+                    "risk_level": "low",
+                    "impact_on_dependencies": "minimal",
+                },
             ],
         }
     )
     assert (answer.summary, answer.confidence) == ("Memory limit (512Mi) insufficient for current load", 0.92)
-    assert (answer.selected_workflow, answer.workflow_stated) == (None, False)
-    assert answer.notes == ("the recommendations name actions, not workflows of the catalog",)
+    assert answer.workflow_stated
+    assert answer.selected_workflow == AnsweredWorkflow(
+        "scale_deployment",
+        confidence=0.92,
+        rationale="relief without downtime",
+        estimated_risk="low",
+        estimated_downtime_seconds=0,
+        impact_on_dependencies="minimal",
+        by_action=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("recommendations", "chosen"),
+    [
+        ([{"action": "a"}, {"action": "b"}], "a"),
+        ([{"action": "a"}, {"action": "b", "priority": "1"}], "b"),
+        ([{"name": "no action"}], None),
+    ],
+)
+def test_recommended_actions_without_ranks_come_in_their_order(recommendations, chosen):
+    found = read({"root_cause": "x", "confidence": 0.9, "recommendations": recommendations})
+    assert chosen == (found.selected_workflow.workflow_id if found.selected_workflow else None)
+
+
+def test_two_recommendations_of_the_first_rank_contradict_each_other():
+    ranked = [{"action": "a", "priority": 1}, {"action": "b", "priority": 1}]
+    assert Unreadable.CONTRADICTORY is unreadable(json.dumps({"root_cause": "x", "recommendations": ranked}))
 
 
 def test_a_recommendation_with_an_id_is_a_choice():

@@ -191,6 +191,24 @@ async def test_a_workflow_for_another_kind_has_its_target_looked_up():
     assert ("E1",) == facts.other_target.seen_in
 
 
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        ("drain_node", "drain-v1"),
+        ("drain_nodes", "drain-v1"),
+        ("drain-v1", "drain-v1"),
+        ("restart_workload", None),  # two workflows take it
+        ("delete_node", None),
+    ],
+)
+async def test_an_action_stands_for_the_only_workflow_that_takes_it(action, found):
+    labelled = {"labels": workflow().labels}
+    catalog = MemoryCatalog([workflow(), workflow("other-v1"), workflow("drain-v1", "DrainNode", **labelled)])
+    named = AnsweredWorkflow(action, 0.9, by_action=True)
+    facts = await fact_finder(catalog=catalog).facts_for(answer(selected_workflow=named))
+    assert found == (facts.workflow.workflow_id if facts.workflow else None)
+
+
 async def test_signal_types_are_those_of_the_catalog_and_the_settings():
     facts = await fact_finder(extra_signal_types=frozenset({"DiskSlow"})).facts_for(answer())
     assert {"CrashLoopBackOff", "DiskSlow"} <= facts.signal_types
