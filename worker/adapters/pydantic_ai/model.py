@@ -23,9 +23,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.messages import ModelRequest as ProviderRequest
-from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ToolChoice
-from pydantic_ai.tools import ToolDefinition
 
 from worker.adapters.pydantic_ai.answers import CALL, MAX_BODY_BYTES, CallState, bound_answer
 from worker.adapters.pydantic_ai.failures import MAX_ERROR_CHARS, one_line, translate
@@ -37,6 +35,7 @@ from worker.adapters.pydantic_ai.providers import (
     provider_model,
 )
 from worker.adapters.pydantic_ai.replies import reply_of
+from worker.adapters.pydantic_ai.shortcuts import ToolSets, without_retries
 from worker.domain.values.conversation import (
     ModelRequest,
     Reply,
@@ -98,9 +97,10 @@ class PydanticAIModel:
             *UNBUILT,
             *client_errors(name.partition(":")[0]),
         )
-        self._settings = ModelSettings(max_tokens=max_output_tokens, cache=True)
-        if "max_retries" not in self._model.unsupported_settings:
-            self._settings["max_retries"] = 0
+        self._settings = ModelSettings(
+            max_tokens=max_output_tokens, cache=True, **without_retries(self._model)
+        )
+        self._tools = ToolSets(self._model)
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class PydanticAIModel:
 
     async def _call(self, request: ModelRequest, settings: ModelSettings) -> ModelResponse:
         messages = provider_messages(request.system, request.turns)
-        tools = ModelRequestParameters(function_tools=_definitions(request.tools))
+        tools = self._tools.parameters(request.tools)
         if not self._streams:
             return await model_request(
                 self._model, messages, model_settings=settings, model_request_parameters=tools
@@ -177,18 +177,6 @@ def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
     return GiveUp(
         GiveUpReason.MODEL_REJECTED_REQUEST, f"the request cannot be written: {what}"[:MAX_ERROR_CHARS]
     )
-
-
-def _definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
-    return [
-        ToolDefinition(
-            name=t.name,
-            description=t.description,
-            parameters_json_schema=dict(t.parameters),
-            strict=True if t.is_answer else None,
-        )
-        for t in tools
-    ]
 
 
 def provider_messages(system: str, turns: Sequence[Turn]) -> list[ModelMessage]:

@@ -7,6 +7,7 @@ because some servers do not follow them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,7 +20,8 @@ UNSAID: tuple[Any, ...] = ("", [], {})
 """Defaults that say nothing."""
 
 
-def compact_schema(model: type[BaseModel], *, by_alias: bool = False) -> dict[str, Any]:
+@cache
+def compact_schema(model: type[BaseModel], *, by_alias: bool = False) -> Mapping[str, Any]:
     """The JSON Schema of a model with types, enums, limits, defaults and descriptions, and nothing else."""
     full = model.model_json_schema(by_alias=by_alias)
     schema = {"type": "object", "properties": {}} | _short(full, full.get("$defs", {}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|\s+|[!-/:-@\[-`{-~]+|[^\x00-\x7f]+|.", re.DOTALL)
 LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and are split into longer tokens
@@ -16,9 +17,10 @@ LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and ar
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens the text costs, rather too many than too few. Linear in its length."""
-    return sum(_piece_tokens(piece) for piece in PIECE.findall(text))
+    return sum(map(_piece_tokens, PIECE.findall(text)))
 
 
+@lru_cache(maxsize=16_384)
 def _piece_tokens(piece: str) -> int:
     length, first = len(piece), piece[0]
     if not piece.isascii():
