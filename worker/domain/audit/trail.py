@@ -110,7 +110,7 @@ class AuditTrail:
                 call=call,
                 model=model,
                 prompt_chars=len(request.system) + sum(len(_text(turn)) for turn in request.turns),
-                prompt_preview=_preview(_text(request.turns[-1])),
+                prompt_preview=_turn_preview(request.turns[-1]),
                 tools=tuple(tool.name for tool in request.tools if request.tools_allowed or tool.is_answer),
             )
         )
@@ -141,7 +141,7 @@ class AuditTrail:
                 arguments=_arguments(dict(islice(call.arguments.items(), ARGUMENTS))),
                 succeeded=result.ok,
                 result_chars=len(result.content),
-                result_preview=_preview(result.content),
+                result_preview=result.content[:PREVIEW_CHARS],
             ),
             audit.Outcome.SUCCESS if result.ok else audit.Outcome.FAILURE,
         )
@@ -196,6 +196,11 @@ def _arguments(arguments: dict[str, Any]) -> dict[str, str]:
 
 def _preview(text: str) -> str:
     return preview(text, PREVIEW_CHARS)
+
+
+def _turn_preview(turn: Turn) -> str:
+    """Results of tools were redacted where they were read."""
+    return _text(turn)[:PREVIEW_CHARS] if isinstance(turn, ToolTurn) else _preview(_text(turn))
 
 
 def _text(turn: Turn) -> str:

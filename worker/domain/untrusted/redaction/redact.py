@@ -22,6 +22,7 @@ from worker.domain.untrusted.redaction.names import is_no_secret, secret_kind
 from worker.domain.untrusted.redaction.objects import mask_secret_documents
 from worker.domain.untrusted.redaction.pairs import mask_pairs
 from worker.domain.untrusted.redaction.shapes import (
+    is_plain_name,
     mask_pem_tails,
     mask_prose,
     mask_shapes,
@@ -45,7 +46,7 @@ def redact(text: str) -> str:
 
     Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find nothing.
     """
-    return _until_stable(text, decode=2)
+    return text if is_plain_name(text) else _until_stable(text, decode=2)
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:

@@ -240,6 +240,15 @@ HINTS = tuple(
 """What occurs in the `distinct_words` of every text with a secret of the shape."""
 
 
+PLAIN_NAME = re.compile(r"[a-z0-9.-]*")
+NAME_NEEDLES = tuple(needle for shape in SHAPES for needle in shape.needles if PLAIN_NAME.fullmatch(needle))
+
+
+def is_plain_name(text: str) -> bool:
+    """Whether a text is of the form of a Kubernetes name and of no secret. No key and no value stand in one."""
+    return PLAIN_NAME.fullmatch(text) is not None and not any(needle in text for needle in NAME_NEEDLES)
+
+
 def mask_shapes(text: str, words: str) -> str:
     """The text with every secret of a known shape replaced. `words` are its `distinct_words`."""
     for shape in dict.fromkeys([shape for hint, shape in HINTS if hint in words]):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from worker.domain.untrusted.redaction.pairs import FORMS, MAX_KEYS, SecretKeys, mask_pairs, mask_with
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.untrusted.redaction.shapes import HINTS, SHAPES
+from worker.domain.untrusted.redaction.shapes import HINTS, SHAPES, is_plain_name, mask_shapes
 from worker.domain.untrusted.redaction.words import distinct_words, folded, lines_with, mask_lines
 
 PIECES = [
@@ -72,3 +72,19 @@ def test_lines_are_masked_in_place():
 def test_ordinary_lines_stay_as_they_are():
     line = '2026-05-11T21:42:10Z level=info msg="request served" path=/api/v1/orders status=200 took=12ms\n'
     assert redact(line * 1_000) == line * 1_000
+
+
+@given(
+    st.from_regex(r"[a-z0-9.-]{0,60}", fullmatch=True)
+    | st.sampled_from(["sk-a1b2", "glpat-x", "hvs.x", "xoxb-1"])
+)
+def test_a_plain_name_is_no_secret(text):
+    assert not is_plain_name(text) or mask_shapes(text, distinct_words(text)) == text
+
+
+@pytest.mark.parametrize(
+    "secret", ["xoxb-123456789012-abcdefghijkl", "glpat-abcdefghijklmnop12", "hvs.abcdefghijklmnopqr"]
+)
+def test_a_secret_in_lower_case_is_no_plain_name(secret):
+    assert not is_plain_name(secret)
+    assert secret not in redact(secret)
