@@ -36,7 +36,7 @@ from worker.domain.investigation.toolbox.tool import ToolContext
 from worker.domain.investigation.toolbox.toolbox import Toolbox
 from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.journal.alignment import Alignment, check_alignment
-from worker.domain.journal.run import Run, progress_of, unanswered
+from worker.domain.journal.run import Progress, Run, progress_of, unanswered
 from worker.domain.journal.steps import done
 from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact
@@ -98,16 +98,23 @@ class Analysis:
 
     async def without_answer(self, run: Run, ending: Ending) -> AnalysisResult:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
-        evidence, rules = (
-            EvidenceLog(progress_of(run.steps).evidence, self._outside.clock.now),
-            Corroborated(),
-        )
+        found, rules = progress_of(run.steps), Corroborated()
+        evidence = EvidenceLog(found.evidence, self._outside.clock.now)
+        finding = await self._finding(run, found, evidence)
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
         now, observe = self._outside.clock.now(), self._rules.observe
-        result = unanswered(run, ending, now, rules, evidence.items, observe=observe)
+        result = unanswered(run, ending, now, rules, evidence.items, finding=finding, observe=observe)
         await run.conclude(result)
         return result
+
+    async def _finding(self, run: Run, found: Progress, evidence: EvidenceLog) -> Accepted | None:
+        """What is right about an answer that was paid for before the request ended without one."""
+        if found.answer is None or found.opening is None:
+            return None
+        facts = _fact_finder(run, found.opening, evidence, self._outside, self._rules)
+        verdict = (await _judge(found.answer, facts)).verdict
+        return verdict if isinstance(verdict, Accepted) else verdict.partial
 
     async def _analyse(self, run: Run) -> tuple[AnalysisResult, Mapping[str, Any]]:
         """The pipeline. Also returns what the history needs to know about the result."""
@@ -115,6 +122,7 @@ class Analysis:
         opening = await self._opening(run)
         evidence = EvidenceLog(opening.evidence, outside.clock.now)
         found = await investigate(_investigation(run, opening, evidence, outside, rules))
+        run.finding = found.accepted or found.partial
         corroborated = await self._corroborate(run, found.accepted, evidence)
         alignment = await check_alignment(
             run, found, corroborated, evidence.items, outside, partial(self._would_run, run, found)
@@ -261,35 +269,22 @@ def _investigation(
     run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
 ) -> Investigation:
     """What the loop between model and tools works with."""
-    request, context, received = run.request, base_context(run.request), run.request.received_time
-    lookback = Lookback(outside.history, outside.cluster, received) if outside.history else None
+    request, received = run.request, run.request.received_time
+    fact_finder = _fact_finder(run, opening, evidence, outside, rules)
     toolbox = Toolbox(
         offered_tools(outside.metrics, outside.external),
         ToolContext(
             cluster=outside.cluster,
             catalog=outside.catalog,
             now=received,
-            labels=context,
+            labels=fact_finder.context,
             redact=redact,
-            lookback=lookback,
+            lookback=fact_finder.lookback,
             metrics=outside.metrics,
             told_changes_of=changes_told(opening.evidence),
         ),
         evidence,
         fence_token=opening.fence_token,
-    )
-    fact_finder = FactFinder(
-        cluster=outside.cluster,
-        catalog=outside.catalog,
-        evidence=evidence,
-        signal=signal_resource(request),
-        requested_names=requested_names(request),
-        context=context,
-        safety=request.safety_context,
-        failed=failed_execution(request),
-        extra_signal_types=rules.signal_types,
-        lookback=lookback,
-        failed_sources=opening.failed_sources,
     )
     return Investigation(
         model=outside.model,
@@ -307,6 +302,26 @@ def _investigation(
         limits=rules.limits,
         tries=rules.tries,
         urgency=run.accepted.delivery.urgency,
+    )
+
+
+def _fact_finder(
+    run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
+) -> FactFinder:
+    """What looks up the facts by which answers to this request are judged."""
+    request, received = run.request, run.request.received_time
+    return FactFinder(
+        cluster=outside.cluster,
+        catalog=outside.catalog,
+        evidence=evidence,
+        signal=signal_resource(request),
+        requested_names=requested_names(request),
+        context=base_context(request),
+        safety=request.safety_context,
+        failed=failed_execution(request),
+        extra_signal_types=rules.signal_types,
+        lookback=Lookback(outside.history, outside.cluster, received) if outside.history else None,
+        failed_sources=opening.failed_sources,
     )
 
 

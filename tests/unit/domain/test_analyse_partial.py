@@ -6,11 +6,13 @@ import pytest
 
 from schemas.analysis import HumanReviewReason as Reason
 from schemas.analysis import Status
+from tests.fakes.fixed_clock import START
 from tests.fakes.memory_catalog import MemoryCatalog, workflow
 from tests.fakes.memory_model import calls, final, says
 from tests.fakes.scripted import LOOK, World, answer, cause, chosen, incident
 from worker.domain.analyse import Rules
-from worker.domain.values.errors import Retry, RetryReason
+from worker.domain.journal.run import unanswered
+from worker.domain.values.errors import Halted, HaltReason, Retry, RetryReason
 from worker.domain.values.limits import Limits
 from worker.domain.verdict.outcome import Ending
 
@@ -100,3 +102,67 @@ async def test_a_run_that_ends_before_the_next_answer(ending, reason, status):
     assert_the_cause_is_kept(result, reason, status)
     assert "get_resource" in {item.source for item in result.evidence}
     assert result.detected_labels is not None
+
+
+def halting(said, halt):
+    """A world in which the request is halted as soon as the model has answered."""
+
+    def script(request, number):
+        world.halt = halt
+        return final(said)
+
+    world = World.with_script(script)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("halt", "ending", "reason"),
+    [
+        (HaltReason.CANCELLED, Ending(cancelled=True), Reason.OPERATOR_ESCALATION),
+        (HaltReason.EXPIRED, Ending(expired=True), Reason.DECISION_EXPIRED),
+    ],
+)
+@pytest.mark.parametrize("said", [UNKNOWN, answer()], ids=["rejected", "accepted"])
+@pytest.mark.parametrize("successor", [False, True], ids=["the same run", "a successor"])
+async def test_an_answer_that_was_paid_for_is_kept_when_the_request_is_halted(
+    halt, ending, reason, said, successor
+):
+    world = halting(said, halt)
+    run = await world.open(incident())
+    with pytest.raises(Halted):
+        await world.analysis().run(run)
+    if successor:
+        run = await world.open(incident(), "run-2")
+    result = await world.analysis().without_answer(run, ending)
+    assert_the_cause_is_kept(result, reason)
+    assert 1 == result.usage.llm_calls
+
+
+async def test_rejected_answers_are_told_with_their_time_when_the_request_is_halted():
+    world = World.saying(final(UNKNOWN), final(UNKNOWN), DOWN)
+    with pytest.raises(Retry):
+        await world.analyse()
+    run = await world.open(incident(), "run-2")
+    world.clock.advance(60)
+    result = await world.analysis().without_answer(run, Ending(cancelled=True))
+    assert [1, 2] == [attempt.attempt for attempt in result.validation_attempts]
+    assert all("no-such-v1" in attempt.errors[0] for attempt in result.validation_attempts)
+    assert ["no-such-v1"] * 2 == [attempt.workflow_id for attempt in result.validation_attempts]
+    assert {START} == {attempt.timestamp for attempt in result.validation_attempts}
+
+
+async def test_a_dead_letter_keeps_what_the_run_has_concluded():
+    world = World.saying(final(answer()), policy=None)
+    run = await world.open(incident())
+    with pytest.raises(AttributeError):
+        await world.analysis().run(run)
+    result = unanswered(run, Ending(dead_letter="internal_error: boom"), world.clock.now())
+    assert_the_cause_is_kept(result, Reason.INVESTIGATION_INCONCLUSIVE, Status.FAILED)
+
+
+async def test_a_spent_budget_is_told_with_what_was_wrong():
+    world = World.saying(final(UNKNOWN), calls(LOOK), rules=Rules(limits=Limits(llm_calls=2)))
+    result = await world.analyse()
+    assert "budget" in result.human_review_detail
+    assert result.validation_attempts[-1].errors[0] in result.human_review_detail
+    assert "no-such-v1" in result.validation_attempts[0].errors[0]

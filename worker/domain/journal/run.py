@@ -21,17 +21,17 @@ from pydantic import ValidationError
 
 from schemas import audit
 from schemas.analysis import AnalysisResult, Approval
-from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from worker.domain.audit.trail import AuditTrail
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.investigation.loop import NOT_RUN, TOO_MANY
-from worker.domain.investigation.opening import OPENING_STEP
+from worker.domain.investigation.opening import OPENING_STEP, Opening
 from worker.domain.investigation.prompt import PROMPT_VERSION
-from worker.domain.investigation.steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS
+from worker.domain.investigation.steps import ASKED, SAVED_REFUSAL, SAVED_TOOLS, SavedRefusal
 from worker.domain.journal.second_view import SECOND_VIEW_STEP
 from worker.domain.journal.steps import done, flaw, unconfirmed, usable
 from worker.domain.untrusted.evidence import Evidence
+from worker.domain.values.conversation import Reply
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import AuditRecord, Clock, Events, JournalRun, Signer, Step
@@ -49,11 +49,12 @@ from worker.domain.values.step_kinds import (
     TRIED,
     UNREADABLE,
 )
+from worker.domain.verdict.answers.reply import answer_text, is_final
 from worker.domain.verdict.approval.policy import merge_approval, observed
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude
 from worker.domain.verdict.result import Ingredients, build
-from worker.domain.verdict.verdict import Accepted
+from worker.domain.verdict.verdict import Accepted, Attempt, Rejected
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
@@ -93,6 +94,8 @@ class Run:
         self._past = usable(self.steps)
         self._recorded: list[AuditRecord] = []
         self._tail, self._lost_tail = _last_event(self.steps)
+        self.finding: Accepted | None = None
+        """What this run has concluded so far: a result that it ends without keeps it."""
         self.trail = AuditTrail(self, events, clock, accepted, max_attempts=max_attempts, signer=signer)
 
     @property
@@ -212,11 +215,13 @@ def unanswered(
     corroborated: Corroborated | None = None,
     evidence: Sequence[Evidence] | None = None,
     *,
+    finding: Accepted | None = None,
     observe: bool = False,
 ) -> AnalysisResult:
-    """A result without an accepted answer: with what the runs have found and spent so far, and the diagnosis by rules.
+    """A result that no answer decides: with what the runs have found and spent so far, and the diagnosis by rules.
 
-    `evidence` is that of the runs unless given. `observe`: the worker runs in observe mode.
+    `evidence` is that of the runs unless given. `finding` is what passed its checks, if it is known better than from the
+    journal. `observe`: the worker runs in observe mode.
     """
     found, conclusion = progress_of(run.steps), conclude(ending)
     approval = merge_approval(Approval(required=False), conclusion.approval_factors)
@@ -229,9 +234,10 @@ def unanswered(
             approval=observed(approval) if observe else approval,
             completed_at=completed_at,
             corroborated=corroborated or Corroborated(),
-            accepted=found.partial,
+            accepted=finding or run.finding or found.partial,
+            attempts=found.attempts,
             evidence=found.evidence if evidence is None else evidence,
-            detected_labels=found.detected_labels,
+            detected_labels=found.opening.detected_labels if found.opening else None,
             spent=spent_of(run.steps),
             notes=run.notes,
         )
@@ -240,11 +246,17 @@ def unanswered(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the steps of unfinished runs have found. `partial` is what is right about the last rejected answer."""
+    """What the steps of unfinished runs have found.
 
+    `partial` is what is right about the last rejected answer whose cause passed its checks, `attempts` are the rejected
+    answers, `answer` is the last one when its verdict is not recorded.
+    """
+
+    opening: Opening | None = None
     evidence: tuple[Evidence, ...] = ()
-    detected_labels: DetectedLabels | None = None
     partial: Accepted | None = None
+    attempts: tuple[Attempt, ...] = ()
+    answer: Reply | None = None
 
 
 def progress_of(steps: Sequence[Step]) -> Progress:
@@ -254,14 +266,25 @@ def progress_of(steps: Sequence[Step]) -> Progress:
         with contextlib.suppress(ValidationError):
             if step.kind == OPENING:
                 opening = OPENING_STEP.validate_json(step.data)
-                found = replace(found, evidence=opening.evidence, detected_labels=opening.detected_labels)
+                found = replace(found, opening=opening, evidence=opening.evidence)
             elif step.kind == TOOLS:
                 more = SAVED_TOOLS.validate_json(step.data).evidence
                 found = replace(found, evidence=(*found.evidence, *more))
+            elif step.kind == LLM:
+                reply = ASKED.validate_json(step.data).reply
+                found = replace(found, answer=reply if is_final(reply) else None)
             elif step.kind == CLAIM and step.data:
-                partial = SAVED_REFUSAL.validate_json(step.data).partial
-                found = replace(found, partial=partial or found.partial)
+                found = _with_refusal(found, SAVED_REFUSAL.validate_json(step.data))
     return found
+
+
+def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
+    """The progress with the verdict on its last answer. One that the model was only told about is no attempt."""
+    text = answer_text(found.answer) if found.answer else ""
+    verdict = Rejected(saved.problems, saved.partial)
+    attempt = Attempt(len(found.attempts) + 1, verdict, text, saved.workflow_id, saved.at)
+    attempts = found.attempts if saved.told else (*found.attempts, attempt)
+    return replace(found, partial=saved.partial or found.partial, attempts=attempts, answer=None)
 
 
 def spent_of(steps: Sequence[Step]) -> Spent:

@@ -123,6 +123,8 @@ def _reviews(
         yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, " ".join((said, *ending.doubts))
     if ending.stop is not None:
         detail = f"{ending.stop}: {ending.stop_detail}" if ending.stop_detail else f"{ending.stop}."
+        if isinstance(ending.verdict, Rejected) and ending.verdict.problems:
+            detail = f"{detail.removesuffix('.')}. {_last_rejection(ending.verdict)[1]}"
         yield HumanReviewReason.INVESTIGATION_INCONCLUSIVE, detail
     if ending.expired:
         yield (
