@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,3 +140,13 @@ async def _show_waiting(what: str) -> None:
         return
     with console.status(f"waiting for {what}"):
         await asyncio.Event().wait()
+
+
+async def until_interrupted(ready: str) -> int:
+    """Print what was started, and wait for SIGINT or SIGTERM. Returns the exit code."""
+    typer.echo(ready)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    return 0

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from worker.app.cli.alertmanager import alertmanager
 from worker.app.cli.audit import audit
 from worker.app.cli.catalog import catalog
 from worker.app.cli.console import Commands, Json, print_json
@@ -76,6 +77,7 @@ app.command(rich_help_panel=TRY)(demo)
 app.command(name="eval", rich_help_panel=TRY)(evaluate)
 app.command(rich_help_panel=RUN)(worker)
 app.command(rich_help_panel=RUN)(provision)
+app.command(rich_help_panel=RUN)(alertmanager)
 app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
 app.command(rich_help_panel=REQUESTS)(submit)
 app.command(rich_help_panel=REQUESTS)(watch)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import Json, listening_on, run, waiting_for
+from worker.app.cli.console import Json, listening_on, run, until_interrupted, waiting_for
 
 HOST = "127.0.0.1"
 
@@ -85,7 +83,7 @@ async def _up(case_dir: Path | None, catalog: Path | None, *, as_json: bool) -> 
             "model": "offline analyst (rules, no language model)" if services.offline else services.llm.model,
             "worker": f"http://{HOST}:{port}/readyz",
         }
-        return await _until_interrupted(json.dumps(facts) if as_json else UP.format(**facts))
+        return await until_interrupted(json.dumps(facts) if as_json else UP.format(**facts))
 
 
 @sandbox.command()
@@ -103,7 +101,7 @@ async def _nats(port: int, *, provisioned: bool) -> int:
     async with nats_server(port=port or -1) as server:
         if provisioned:
             await _provision(server.url)
-        return await _until_interrupted(_json(url=server.url))
+        return await until_interrupted(_json(url=server.url))
 
 
 async def _provision(url: str) -> None:
@@ -135,8 +133,8 @@ async def _cluster(directory: Path, port: int, kubeconfig: Path | None) -> int:
     async with serve(directory, port=port) as url:
         if kubeconfig is not None:
             write_kubeconfig(kubeconfig, url)
-            return await _until_interrupted(_json(url=url, kubeconfig=str(kubeconfig)))
-        return await _until_interrupted(_json(url=url))
+            return await until_interrupted(_json(url=url, kubeconfig=str(kubeconfig)))
+        return await until_interrupted(_json(url=url))
 
 
 @sandbox.command()
@@ -150,7 +148,7 @@ async def _analyst(port: int) -> int:
 
     _require_free(port)
     async with serve(port=port) as url:
-        return await _until_interrupted(_json(url=url))
+        return await until_interrupted(_json(url=url))
 
 
 def _json(**facts: str) -> str:
@@ -161,13 +159,3 @@ def _require_free(port: int) -> None:
     """Raises ReportedError, in one line: a server that cannot have its port reports it with its whole log."""
     with listening_on(HOST, port, "choose another with --port"):
         socket.create_server((HOST, port)).close()
-
-
-async def _until_interrupted(ready: str) -> int:
-    """Print what was started, and wait."""
-    typer.echo(ready)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await stop.wait()
-    return 0

@@ -14,6 +14,7 @@ from worker.app.settings.environment import (
     read_text,
 )
 from worker.app.settings.groups import (
+    AlertmanagerSettings,
     AuditSettings,
     CatalogSettings,
     Group,
@@ -32,6 +33,7 @@ from worker.app.settings.groups import (
 
 __all__ = [
     "PREFIX",
+    "AlertmanagerSettings",
     "AuditSettings",
     "CatalogSettings",
     "ConfigurationError",

@@ -55,6 +55,7 @@ class Settings(BaseSettings):
     catalog: groups.CatalogSettings = groups.CatalogSettings()
     history: groups.HistorySettings = groups.HistorySettings()
     prometheus: groups.PrometheusSettings = groups.PrometheusSettings()
+    alertmanager: groups.AlertmanagerSettings = groups.AlertmanagerSettings()
     mcp: groups.McpSettings = groups.McpSettings()
     policy: groups.PolicySettings = groups.PolicySettings()
     audit: groups.AuditSettings = groups.AuditSettings()

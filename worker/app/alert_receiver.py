@@ -1,0 +1,192 @@
+"""Receives webhooks of Alertmanager and publishes requests, for platforms without a gateway of their own.
+
+An answer of 200 means that every alert is published, known already or about nothing that can be analysed; 503 lets
+Alertmanager send the notification again. Nothing is decided twice: an alert that could not be published keeps its request
+until it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from schemas.taxonomy import RequestKind
+from worker.domain.alerts.request import alert_id, is_incident, request_of, storm_request
+from worker.domain.alerts.resource import address_of, resource_of
+from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
+from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_webhook
+from worker.domain.cluster.fields import mapping, mappings, text
+from worker.domain.cluster.owners import owner_chain
+from worker.domain.intake.decode import InvalidRequest, decode
+from worker.domain.values.errors import ClusterError, ReportedError
+from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
+from worker.domain.values.ports import Clock, Cluster
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+KEPT = 50_000
+OWNER_SECONDS = 60.0
+MANY_NODES = 2_000
+Publish = Callable[[bytes], Awaitable[object]]
+"""Publishes the body of a request. Raises ReportedError when it is not known to be stored."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertDefaults:
+    """What is said of an alert whose labels do not say it."""
+
+    environment: str = "unknown"
+    cluster_name: str = ""
+
+
+@dataclass(slots=True)
+class AlertReceiver:
+    """Makes requests of alerts. `counts` says how many alerts were published, duplicates, and so on."""
+
+    cluster: Cluster
+    publish: Publish
+    clock: Clock
+    defaults: AlertDefaults = AlertDefaults()
+    rule: StormRule = field(default_factory=StormRule)
+    counts: Counter[str] = field(default_factory=Counter)
+    _storms: Stormwatch = field(init=False)
+    _requests: OrderedDict[str, bytes | None] = field(default_factory=OrderedDict)
+    """By alert: the request that is still to be published, None when there is nothing left to do."""
+    _owners: OrderedDict[ObjectRef, tuple[float, ObjectRef]] = field(default_factory=OrderedDict)
+    _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._storms = Stormwatch(self.rule)
+
+    async def receive(self, webhook: Webhook) -> None:
+        """Publish what is new. Raises ReportedError as soon as one cannot be published: send all of them again."""
+        if webhook.truncated:
+            log.warning(
+                "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
+            )
+        async with self._one_by_one:
+            for alert in filter(is_incident, webhook.alerts):
+                await self._take(alert)
+
+    async def _take(self, alert: Alert) -> None:
+        name = alert_id(alert)
+        if name not in self._requests:
+            self._requests[name] = await self._decide(alert)
+            while len(self._requests) > KEPT:
+                self._requests.popitem(last=False)
+        if (body := self._requests[name]) is not None:
+            await self.publish(body)
+            self.counts["published"] += 1
+            self._requests[name] = None
+
+    async def _decide(self, alert: Alert) -> bytes | None:
+        """The request to publish, None when there is none."""
+        target = await self._target(alert)
+        if target is None:
+            self.counts["no_resource"] += 1
+            log.warning("alert_without_resource", alert=alert.name, labels=sorted(alert.labels))
+            return None
+        decision, storm = self._storms.decide(alert.name, target, self.clock.now())
+        body = request_of(
+            alert, target, environment=self.defaults.environment, cluster_name=self.defaults.cluster_name
+        )
+        if storm is not None:
+            window = f"{int(self.rule.window.total_seconds())}s"
+            log.warning("alert_storm", alert=alert.name, type=storm.type, alerts=storm.alerts)
+            return self._checked(storm_request(body, storm, window=window, now=self.clock.now()))
+        if decision is not Decision.PUBLISH:
+            self.counts[str(decision)] += 1
+            return None
+        return self._checked(body)
+
+    def _checked(self, body: dict[str, Any]) -> bytes | None:
+        """A request that a worker would reject is not sent: sending it again would not help."""
+        encoded = json.dumps(body).encode()
+        found = decode(encoded, RequestKind.INCIDENT, self.clock.now())
+        if isinstance(found, InvalidRequest):
+            self.counts["invalid"] += 1
+            log.error("alert_invalid", alert=body["signal_type"], errors=[str(e) for e in found.errors[:3]])
+            return None
+        return encoded
+
+    async def _target(self, alert: Alert) -> ObjectRef | None:
+        """What the alert is about, as far up as it is owned: ten pods of a Deployment are one incident."""
+        found = resource_of(alert.labels)
+        if (found is None or found.kind == "Namespace") and (host := address_of(alert.labels)):
+            found = await self._node(host) or found
+        if found is None or found.kind not in {"Pod", "ReplicaSet", "Job"}:
+            return found
+        kept = self._owners.get(found)
+        if kept is not None and self.clock.monotonic() - kept[0] < OWNER_SECONDS:
+            return kept[1]
+        root = (await owner_chain(self.cluster, found)).root
+        self._owners[found] = self.clock.monotonic(), root
+        while len(self._owners) > KEPT:
+            self._owners.popitem(last=False)
+        return root
+
+    async def _node(self, host: str) -> ObjectRef | None:
+        """The node with this address or name, for alerts of node-exporter."""
+        try:
+            nodes = await self.cluster.list(ListQuery("Node", limit=MANY_NODES))
+        except ClusterError as e:
+            log.warning("nodes_unreadable", error=e.message)
+            return None
+        named = (
+            mapping(node.get("metadata")).get("name") for node in nodes.items if host in _addresses(node)
+        )
+        return next((ObjectRef("Node", text(name)) for name in named), None)
+
+
+def _name(node: Manifest) -> str:
+    return text(mapping(node.get("metadata")).get("name"))
+
+
+def _addresses(node: Manifest) -> set[str]:
+    listed = mappings(mapping(node.get("status")).get("addresses"))
+    return {_name(node)} | {text(entry.get("address")) for entry in listed}
+
+
+@asynccontextmanager
+async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> AsyncIterator[int]:
+    """`POST /webhook` with the token as bearer, and `GET /livez`. Yields the port. Raises OSError."""
+
+    async def webhook(request: web.Request) -> web.Response:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if token and not (scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())):
+            return web.json_response({"error": "a bearer token is needed"}, status=401)
+        try:
+            received = read_webhook(await request.read())
+        except InvalidWebhook as e:
+            log.warning("webhook_invalid", reason=str(e))
+            return web.json_response({"error": str(e)}, status=400)
+        try:
+            await receiver.receive(received)
+        except ReportedError as e:
+            log.warning("alerts_not_published", reason=str(e))
+            return web.json_response({"error": str(e)}, status=503)
+        return web.json_response(dict(receiver.counts))
+
+    async def livez(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.router.add_post("/webhook", webhook)
+    app.router.add_get("/livez", livez)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,67 @@
+"""`rca alertmanager`: requests from the webhooks of Alertmanager."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from worker.app.cli.console import connection, listening_on, run, until_interrupted
+
+if TYPE_CHECKING:
+    from worker.app.settings import AlertmanagerSettings
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+def alertmanager() -> None:
+    """Receive webhooks of Alertmanager (version 4) and publish a request for each new alert.
+
+    Finds the object of an alert by its labels and its owners in the cluster, publishes an alert about the same object
+    once, and makes one request of a storm. POST /webhook with RCA_ALERTMANAGER__TOKEN as bearer.
+    """
+    run(_receive())
+
+
+async def _receive() -> int:
+    from schemas.subjects import Subjects
+    from schemas.taxonomy import RequestKind
+    from worker.app import logs
+    from worker.app.alert_receiver import AlertDefaults, AlertReceiver, serve
+    from worker.app.client import RequestClient
+    from worker.app.settings import load
+    from worker.app.wiring.clock import SystemClock
+    from worker.app.wiring.outside import open_cluster, within_scope
+    from worker.domain.alerts.storm import StormRule
+
+    settings = load()
+    own = settings.alertmanager
+    _require_token(own)
+    logs.configure(settings.log.level, json_lines=settings.log.json_lines)
+    async with AsyncExitStack() as stack:
+        nc = await stack.enter_async_context(connection(settings.nats, name="rca-alertmanager"))
+        client = RequestClient(nc, Subjects(settings.nats.prefix))
+        receiver = AlertReceiver(
+            within_scope(await open_cluster(settings, stack), settings.kubernetes),
+            lambda body: client.submit(body, RequestKind.INCIDENT),
+            SystemClock(),
+            AlertDefaults(own.environment, settings.worker.cluster_name),
+            StormRule(timedelta(seconds=own.window_seconds), own.storm_alerts, own.storm_objects),
+        )
+        with listening_on(
+            own.host, own.port, "choose another with RCA_ALERTMANAGER__HOST and RCA_ALERTMANAGER__PORT"
+        ):
+            port = await stack.enter_async_context(
+                serve(receiver, own.host, own.port, own.token.get_secret_value())
+            )
+        return await until_interrupted(f"listening on http://{own.host}:{port}/webhook")
+
+
+def _require_token(settings: AlertmanagerSettings) -> None:
+    """Raises ConfigurationError: whoever reaches the port can have incidents analysed, which costs money."""
+    from worker.app.settings import ConfigurationError
+
+    if settings.host not in LOOPBACK and not settings.token.get_secret_value():
+        raise ConfigurationError(
+            f"RCA_ALERTMANAGER__TOKEN is needed to listen on {settings.host}: set it here and in Alertmanager's http_config"
+        )

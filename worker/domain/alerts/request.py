@@ -1,0 +1,87 @@
+"""An alert as a request for analysis, in the words of a producer (docs/producers.md).
+
+The same alert always gives the same request: a re-sent notification is recognised by its remediation id, by the server for
+an hour and by workers after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from schemas.taxonomy import Priority, Severity, normalize_severity
+from worker.domain.alerts.storm import Storm
+from worker.domain.alerts.webhook import Alert
+from worker.domain.values.objects import ObjectRef
+
+SOURCE = "prometheus-alertmanager"
+NO_INCIDENT = "none"
+"""The severity of alerts that only show that alerting works (`Watchdog`, `InfoInhibitor` of kube-prometheus)."""
+PRIORITY = {Severity.CRITICAL: Priority.P1, Severity.HIGH: Priority.P1, Severity.LOW: Priority.P3}
+TEXT_CHARS, LISTED = 8_000, 200
+
+
+def is_incident(alert: Alert) -> bool:
+    """Whether it fires, and is meant for somebody."""
+    return alert.status == "firing" and alert.labels.get("severity", "").lower() != NO_INCIDENT
+
+
+def alert_id(alert: Alert) -> str:
+    """The remediation id: one for each time that an alert with these labels begins to fire."""
+    labels = "\n".join(f"{name}={value}" for name, value in sorted(alert.labels.items()))
+    mark = (
+        alert.fingerprint if alert.fingerprint.isalnum() else hashlib.sha256(labels.encode()).hexdigest()[:16]
+    )
+    return f"am-{mark}-{alert.began.astimezone(UTC):%Y%m%dT%H%M%S}"
+
+
+def request_of(alert: Alert, target: ObjectRef, *, environment: str, cluster_name: str) -> dict[str, Any]:
+    """The body of an incident request. The publisher validates it like that of any producer."""
+    labels, annotations = alert.labels, alert.annotations
+    severity = normalize_severity(labels.get("severity", "")) or Severity.UNKNOWN
+    name = alert_id(alert)
+    summary = annotations.get("summary") or annotations.get("message") or alert.name
+    return {
+        "incident_id": name,
+        "remediation_id": name,
+        "signal_type": alert.name or "UnnamedAlert",
+        "signal_source": SOURCE,
+        "severity": severity,
+        "resource_kind": target.kind,
+        "resource_name": target.name,
+        "resource_namespace": target.namespace,
+        "resource_api_version": target.api_version,
+        "error_message": summary[:TEXT_CHARS],
+        "description": annotations.get("description", "")[:TEXT_CHARS],
+        "environment": labels.get("environment") or labels.get("env") or environment,
+        "priority": _priority(labels.get("priority", ""), severity),
+        "cluster_name": labels.get("cluster") or cluster_name,
+        "firing_time": alert.began.isoformat(),
+        "first_seen": alert.began.isoformat(),
+        "signal_labels": dict(labels),
+        "signal_annotations": {key: text[:TEXT_CHARS] for key, text in annotations.items()},
+    }
+
+
+def storm_request(body: dict[str, Any], storm: Storm, *, window: str, now: datetime) -> dict[str, Any]:
+    """One request for a whole storm, from that of the alert that made it one."""
+    objects = [
+        f"{o.kind}/{o.namespace}/{o.name}" if o.namespace else f"{o.kind}/{o.name}" for o in storm.objects
+    ]
+    mark = hashlib.sha256(f"{body['signal_type']}\n{body['resource_namespace']}".encode()).hexdigest()[:16]
+    name = f"am-storm-{mark}-{now:%Y%m%dT%H%M%S}"
+    return body | {
+        "incident_id": name,
+        "remediation_id": name,
+        "is_storm": True,
+        "storm_type": storm.type,
+        "storm_window": window,
+        "storm_alert_count": storm.alerts,
+        "affected_resources": objects[:LISTED],
+    }
+
+
+def _priority(given: str, severity: Severity) -> str:
+    word = given.upper()
+    return word if word in set(Priority) else PRIORITY.get(severity, Priority.P2)
