@@ -27,7 +27,7 @@ from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2
-"""How often a suspect that was due may go on before it yields again: to begin, and to make one call."""
+"""A suspect that has waited long enough passes two checks before it yields again: it begins, and makes one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,16 @@ class Admission:
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
 
-    # --- for the pumps
+    # --- for pull requests
 
     async def admit(self, urgency: int) -> bool:
         """Wait until a message may be pulled. Returns True if it had to wait."""
-        if self._may_ask(urgency):
+        if self._may_pull(urgency):
             return False
-        await self._until(lambda: self._may_ask(urgency))
+        await self._until(lambda: self._may_pull(urgency))
         return True
 
-    def _may_ask(self, urgency: int) -> bool:
+    def _may_pull(self, urgency: int) -> bool:
         blocked = bool(self._paused) or (self.blocked and self._probing is not None)
         return may_overtake(self._load(), urgency) and not blocked and not self._stopping.is_set()
 

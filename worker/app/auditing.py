@@ -1,4 +1,4 @@
-"""Checks and exports the audit events of a prefix: from the streams, or from a file of exported ones."""
+"""Checks and exports the audit events of a prefix: from its streams, or from a file of exported events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH = 1_000
 """Messages that an export holds in memory and writes at once."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
 Progress = Callable[[int, int], None]
-"""Told how many messages of how many were read; of a file, how many bytes."""
+"""Called with the number of messages read so far and the number of all; for a file, with bytes."""
 
 
 class _ResultFacts(BaseModel):

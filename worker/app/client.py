@@ -1,6 +1,6 @@
-"""The other side of the subjects: publish a request, follow its steps, wait for what becomes of it.
+"""The producer's side: publish a request, follow its steps, wait for its outcome.
 
-Used by `rca submit`, `rca demo` and `rca eval`. Speaks only the published contract, as any producer would.
+For the commands that submit requests. It uses only the published contract, as any producer would.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """The request could not be served."""
+    """The request could not be served: why, in the words of its dead letter."""
 
     reason: str
     error: str
@@ -71,7 +71,7 @@ def readable_key(body: bytes, kind: RequestKind) -> str | None:
 
 
 def lane_of(body: bytes) -> Lane | None:
-    """The lane of the priority a body states; None lets the default lane have it."""
+    """The lane of the priority in a body; None stands for the default lane."""
     try:
         return Lane(str(json.loads(body)["priority"]).lower())
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -85,7 +85,7 @@ class RequestClient:
         self._nc, self._subjects = nc, subjects
 
     async def submit(self, body: bytes, kind: RequestKind) -> Submitted:
-        """Publish as it is. The same bytes again within the stream's window are stored once."""
+        """Publish a body as it is. Within the duplicate window of the stream, equal bodies are stored once."""
         subject = self._subjects.request(kind, lane_of(body))
         key = readable_key(body, kind)
         msg_id = f"submit-{kind}-{hashlib.sha256(body).hexdigest()}"
@@ -109,7 +109,7 @@ class RequestClient:
         subscriptions = [
             await self._nc.subscribe(subject, cb=waiter.on_message) for subject in waiter.subjects()
         ]
-        await self._nc.flush()  # who may not listen is told before anything is published
+        await self._nc.flush()  # a missing permission is reported before anything is published
         try:
             yield waiter
         finally:
@@ -117,7 +117,7 @@ class RequestClient:
                 await subscription.unsubscribe()
 
     async def stored_result(self, kind: RequestKind, key: str) -> AnalysisResult | None:
-        """A result that is there already."""
+        """The stored result; None when there is none, or the server does not say."""
         js = self._nc.jetstream(timeout=PUBLISH_SECONDS)
         try:
             message = await js.get_last_msg(self._subjects.results_stream, self._subjects.result(kind, key))
@@ -161,7 +161,7 @@ class RequestClient:
             await subscription.unsubscribe()
 
     async def outcome(self, waiter: Waiter, submitted: Submitted, timeout_seconds: float) -> Outcome | None:
-        """What became of the request; None after the timeout. A result that was there before counts as well."""
+        """The outcome of the request; None after the timeout. A result that was stored before counts as well."""
         loop = asyncio.get_running_loop()
         waiter.submitted, end = submitted, loop.time() + timeout_seconds
         found = await self._found(waiter)
@@ -177,7 +177,7 @@ class RequestClient:
         return found
 
     async def _found(self, waiter: Waiter) -> Outcome | None:
-        """What was heard, or else what is stored."""
+        """The outcome that was received, or else the stored one."""
         if found := waiter.found():
             return found
         if not waiter.key or (stored := await self.stored_result(waiter.kind, waiter.key)) is None:
@@ -188,7 +188,7 @@ class RequestClient:
 
 @dataclass(slots=True)
 class Waiter:
-    """Collects what is said about one request."""
+    """Collects what is published about one request."""
 
     subject_names: Subjects
     kind: RequestKind
@@ -201,13 +201,13 @@ class Waiter:
     letters: list[dict[str, str]] = field(default_factory=list)
 
     def subjects(self) -> list[str]:
-        """What to listen to."""
+        """The subjects on which outcomes of the request are published."""
         names = self.subject_names
         listened = [names.validation_request(), names.dead_letter(">")]
         return [*listened, names.result(self.kind, self.key)] if self.key else listened
 
     async def on_message(self, msg: Msg) -> None:
-        """Sort a message by its subject."""
+        """Take a message, by its subject."""
         if msg.subject == self.subject_names.validation_request():
             self.rejections.append(ValidationFailure.model_validate_json(msg.data))
         elif msg.subject.startswith(self.subject_names.dead_letter("")):
@@ -217,7 +217,7 @@ class Waiter:
         self.changed.set()
 
     def add(self, result: AnalysisResult) -> None:
-        """A result for the key. One that answers another request under the same key is none for this one."""
+        """Take a result, unless it answers another request with the same key."""
         if result.request_digest == self.digest:
             self.results.append(result)
 

@@ -1,4 +1,4 @@
-"""The ways a message ends: answered, refused, or among the dead letters. Each is published before it is settled."""
+"""The ways a message ends: answered, rejected, or dead-lettered. What became of it is published before it is settled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Closing:
-    """Publishes what became of messages, and says how they are settled then. Raises Unavailable, LostClaim."""
+    """Publishes what became of a message and returns its settlement. Raises Unavailable, LostClaim."""
 
     def __init__(
         self, events: Events, clock: Clock, metrics: WorkerMetrics, *, observe: bool = False
@@ -46,7 +46,7 @@ class Closing:
         self._events, self._clock, self._metrics, self._observe = events, clock, metrics, observe
 
     async def answer(self, result: AnalysisResult, run: Run) -> Settlement:
-        """Publish the result unless it is published already; either way the message is done, and so is the journal."""
+        """Publish the result, unless the request has one already. Then its journal is deleted and the message acknowledged."""
         accepted = run.accepted
         stored = await self._events.result(result, replace_failed=accepted.replayed)
         if stored.request_digest != accepted.digest:
@@ -70,9 +70,9 @@ class Closing:
             log.warning("journal_not_deleted", request=run.accepted.key, error=short(e))
 
     async def dead_letter(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
-        """First the `failed` result, by the same fence as any other; then the dead letter; then the end.
+        """Publish a `failed` result, once like any other, and then the dead letter.
 
-        A successor finds both in the journal, and does the same again.
+        Both are stored in the journal before: a worker that takes over publishes the same again.
         """
         accepted = run.accepted
         step = dead_letter_step(run.steps, accepted.delivery.message)
@@ -83,7 +83,7 @@ class Closing:
         if stored.request_digest != accepted.digest:
             return await self.conflict(accepted, answered(stored))
         if stored.status is not Status.FAILED:
-            return ACK  # somebody has answered it after all
+            return ACK  # another run has answered it
         letter = _letter(
             accepted.delivery,
             DeadLetterReason(step.notes["reason"]),
@@ -97,7 +97,7 @@ class Closing:
         return term(f"dead letter: {letter.reason}")
 
     async def dead_letter_again(self, stored: AnalysisResult, accepted: AcceptedRequest) -> Settlement:
-        """Write the letter for a stored `failed` result. Within the deduplication window it is written once."""
+        """Write the dead letter for a stored `failed` result, once within the deduplication window."""
         detail = stored.human_review_detail
         reason = next((r for r in DeadLetterReason if f"{r}:" in detail), DeadLetterReason.INTERNAL_ERROR)
         letter = _letter(accepted.delivery, reason, detail)
@@ -129,7 +129,7 @@ class Closing:
         return result, run.steps[-1]
 
     async def conflict(self, accepted: AcceptedRequest, why: str) -> Settlement:
-        """The key belongs to another request: the answer to that one must not pass for the answer to this one."""
+        """Reject a request whose key belongs to another one, whose result must not pass for the result of this one."""
         request, key = accepted.request, accepted.key
         error = FieldError(
             path="remediation_id",
@@ -142,7 +142,7 @@ class Closing:
         return await self.reject(rejected, accepted.body, accepted.delivery)
 
     async def reject(self, rejected: InvalidRequest, body: bytes, delivery: Delivery) -> Settlement:
-        """Publish everything that is wrong with a message, with the start of it."""
+        """Publish everything that is wrong with a message, with an excerpt from its beginning."""
         errors = tuple(e.model_copy(update={"got": redact(e.got)}) for e in rejected.errors)
         failure = ValidationFailure(
             code=rejected.code,
@@ -177,7 +177,7 @@ def short(problem: Exception) -> str:
 
 
 def _read(step: Step | None) -> AnalysisResult | None:
-    """The `failed` result in a step; None when there is none, or none that this version can read."""
+    """The `failed` result in a step; None without one that this version can read."""
     if step is not None:
         with contextlib.suppress(ValidationError):
             return AnalysisResult.model_validate_json(step.data)

@@ -43,12 +43,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HandlerRules:
-    """How requests are taken and when they are given up.
+    """When a request is run again, and when it is given up.
 
     `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
-    death of a process in which nothing else ran. Pauses up to `hold_seconds` are waited for with the message in hand.
-    `probe_seconds` is the first pause between two tries of a model that refuses all calls, and for how long what it
-    has refused meanwhile goes back to the queue.
+    death of a process in which nothing else ran. During pauses up to `hold_seconds` the worker keeps the message.
+    `probe_seconds` is the first pause between two tries of a model that rejects every call.
     """
 
     analysis: Rules
@@ -62,9 +61,9 @@ class HandlerRules:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Not settled: run again after so many seconds, with the message in hand. `run` is the last one.
+    """The message stays with the worker and runs again after so many seconds. `run` is the name of its last run.
 
-    `for_model`: not before the model answers the request that probes it.
+    `for_model`: it runs again when the model has answered the request that probes it.
     """
 
     seconds: float
@@ -141,13 +140,13 @@ class FailedRuns:
         return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
 
     async def _escalated(self, run: Run, why: str) -> Settlement:
-        """End this request with a result that a human must look at: the model gives it no answer."""
+        """Publish a result that is escalated to a human, since the model gives no answer to this request."""
         log.error("model_gave_up", error=why)
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
         return await self._closing.answer(await self._without_answer(run, ending), run)
 
     async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
-        """No call succeeds at the moment. One request probes the model, the others wait and no further one begins."""
+        """Every call fails at the moment: one request probes the model, the others wait, and no further one begins."""
         message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
         await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
@@ -162,7 +161,7 @@ class FailedRuns:
         return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
-        """A bug, ours or a library's: retried a few times, then dead-lettered."""
+        """Run a request again after an internal error; dead-letter it after the last allowed one."""
         attempt = counts.errors + 1
         if attempt >= self._rules.max_failures:
             return await self._closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))

@@ -1,8 +1,9 @@
-"""What happens to one message: decoded, looked up, analysed, published, settled. The only place that catches everything.
+"""What happens to one message, from delivery to settlement: decode, look up, analyse, publish, acknowledge.
 
-The life of a request: reject what cannot be read; ack what has its result; begin a journal run, which fences every
-older one; analyse; publish the result once; ack. A message is settled only after what became of it is confirmed.
-What may pass soon is waited for with the message in hand, kept by heartbeats.
+A message that cannot be read is rejected, and one that has its result is acknowledged. For any other a run begins in
+the journal, which fences every older run of the same request; the request is analysed, its result is published once, and
+the message is acknowledged last. Nothing is settled before the server has confirmed what became of it. During short
+pauses the worker keeps the message by heartbeats. This is the only place that catches every exception.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class RequestHandler:
         )
 
     async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
-        """The settlement of one message. Of the hostile `headers` only the mark of a replayed dead letter is read."""
+        """Settle one message. Its headers are not trusted: only the mark of a replayed dead letter is read."""
         with (
             self._metrics.running.track_inprogress(),
             structlog.contextvars.bound_contextvars(stream=delivery.stream, sequence=delivery.sequence),
@@ -117,9 +118,9 @@ class RequestHandler:
                 self._admission.release(delivery.message)
 
     async def exhausted(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> None:
-        """A message that the server delivers no more: it becomes a dead letter, unless it was answered before.
+        """Dead-letter a message that the server does not deliver again, unless its request has been answered.
 
-        Raises LostClaim when somebody works on it after all, Unavailable.
+        Raises LostClaim when another run works on it after all, Unavailable.
         """
         accepted = await self._accept(body, headers, delivery)
         if isinstance(accepted, InvalidRequest):
@@ -128,7 +129,7 @@ class RequestHandler:
         run = await self._look_up(accepted)
         if isinstance(run, Settlement):
             return
-        error = f"delivered {delivery.deliveries} times without an end"
+        error = f"delivered {delivery.deliveries} times and never settled"
         async with self._started(run, alone=False):
             try:
                 if done(run, RESULT):
@@ -191,7 +192,7 @@ class RequestHandler:
                 return await self._serve(run, counts)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
-        """The run to be begun, or what is to be done about a request that has its result or is another message's."""
+        """The run to begin; or the settlement, where the request has its result or its key belongs to another message."""
         stored = await self._ports.results.find(accepted.kind, accepted.key)
         if stored is not None and stored.request_digest != accepted.digest:
             return await self._closing.conflict(accepted, answered(stored))
@@ -206,9 +207,8 @@ class RequestHandler:
         if stored is not None and not (
             accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
         ):
-            if (
-                accepted.delivery.deliveries > 1
-            ):  # its letter may not be written, and the journal that says so is gone
+            if accepted.delivery.deliveries > 1:
+                # The worker may have died before it wrote the letter, and the journal that said so has expired.
                 return await self._closing.dead_letter_again(stored, accepted)
             log.info("already_answered", request=accepted.key)
             return ACK
@@ -232,7 +232,7 @@ class RequestHandler:
         return run
 
     async def _proceed(self, accepted: AcceptedRequest) -> None:
-        """Called before each paid call. Raises Halted or Preempted when it must not be made."""
+        """Check before each paid call whether it may be made. Raises Halted or Preempted if not."""
         expires_at = accepted.request.expires_at
         if expires_at is not None and self._ports.clock.has_passed(expires_at):
             raise Halted(HaltReason.EXPIRED)
@@ -244,7 +244,7 @@ class RequestHandler:
             raise Preempted(PreemptReason.OPEN_FILES)
 
     async def _not_ours(self, accepted: AcceptedRequest, run: Run) -> Settlement | None:
-        """What is to be done about a request whose key another message works for."""
+        """The settlement of a message whose key another message was accepted for; None when this one may run."""
         last = owner(run.steps)
         if last is None:
             return None
@@ -254,7 +254,7 @@ class RequestHandler:
             )
         if last.message.matches(accepted.delivery.message) and finished(run.steps):
             log.info("already_answered", request=accepted.key)
-            return ACK  # its result was stored, and was deleted since
+            return ACK  # its result was stored, and has expired since
         if last.message.matches(accepted.delivery.message) or dead_letter_step(run.steps, last.message):
             return None
         if not await self._is_queued(last.message, accepted):
@@ -275,7 +275,7 @@ class RequestHandler:
 
     @contextlib.asynccontextmanager
     async def _started(self, run: Run, *, alone: bool) -> AsyncIterator[None]:
-        """Start the run. When it is cancelled or the broker fails, record that it was released and did not die."""
+        """Start the run. If it is cancelled or the broker fails, record that it was released, so it does not count as dead."""
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
             yield
@@ -284,10 +284,11 @@ class RequestHandler:
             raise
 
     async def _release(self, run: Run, *, is_cancelled: bool) -> None:
-        """Record that a run ended in an orderly way, however long the broker is away, or the run would count as dead.
+        """Record that the run ended in an orderly way. Tried for as long as the process lives: else it counts as dead.
 
-        A worker that shuts down cancels its runs twice: the first time it asks them to end, and only the second ends
-        this. Raises LostClaim: a run that was replaced must not give back what another one has now.
+        A worker that shuts down cancels its runs twice. The first cancellation leaves this some seconds for a broker that
+        returns, the second one ends it. Raises LostClaim when another run has replaced this one, so that nobody returns a
+        message that now belongs to the other.
         """
         for _ in range(RELEASE_TRIES if run.begun else 0):
             try:

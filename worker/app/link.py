@@ -1,7 +1,7 @@
-"""What a connection to NATS says beside the calls made on it: why it cannot be made, what is denied, that it is over.
+"""What nats-py reports about a connection besides the results of calls: why it fails, what is denied, that it has ended.
 
-A connection that the server refuses is over at once: neither credentials nor trust come right by trying again, and a
-process that is started anew reads its files anew. Everything else is tried again for ever.
+A connection that the server refuses ends at once: trying again mends neither credentials nor certificates, and a process
+that is started again reads their files again. After any other failure nats-py tries again for ever.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(slots=True)
 class BrokerLink:
-    """The state of one connection. Denials are logged, once each, unless somebody is called for them."""
+    """The state of one connection. Each denial is logged once, or `on_denied` is called for it."""
 
     client: Client | None = None
-    """Once there is one."""
+    """None until the first connection is made."""
     problem: str = ""
-    """Why the newest try to connect failed."""
+    """Why the last try to connect failed."""
     denied: str = ""
-    """The newest denial, for who gets no answer."""
+    """The last denial: it explains why a call gets no answer."""
     over: str = ""
-    """Why there will be no connection any more."""
+    """Why the connection has ended for good."""
     on_denied: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it is over."""
+    """Set together with `over`."""
     closing: bool = False
-    """It is we who end it."""
+    """This process closes the connection: what nats-py reports then is no fault."""
     _logged: set[str] = field(default_factory=set)
 
     def made(self, client: Client) -> Client:
-        """There is a connection; what stood in its way is of the past."""
+        """Note that the connection is made, and forget why earlier tries failed."""
         self.client, self.problem = client, ""
         return client
 
     async def on_error(self, error: Exception) -> None:
-        """For nats-py. Raises an error that is the end, which ends `connect` too."""
+        """Callback of nats-py. Raises an error that trying again cannot mend, which also ends `connect`."""
         if denial := denied(error):
             if not self.closing:
                 self._deny(denial)
@@ -62,7 +62,7 @@ class BrokerLink:
             raise error
 
     async def on_closed(self) -> None:
-        """For nats-py: it does not try again, as when the server ends the connection of a JWT that has expired."""
+        """Callback of nats-py when it does not try again, as after the expiry of a JWT."""
         if self.closing or self.over:
             return
         error = self.client.last_error if self.client else None
@@ -70,17 +70,17 @@ class BrokerLink:
         self._end(said or f"the NATS server has ended the connection: {error or self.problem}")
 
     async def on_reconnected(self) -> None:
-        """For nats-py: what was wrong is no longer."""
+        """Callback of nats-py."""
         self.problem = self.denied = ""
 
     def because(self, text: str) -> str:
-        """The text, with what the server has denied or why it cannot be reached, if that is known."""
+        """The text, followed by what the server has denied or why it cannot be reached, if that is known."""
         why = self.denied or self.problem
         return f"{text} ({why})" if text and why else text
 
     def _deny(self, denial: str) -> None:
         if self.on_denied:
-            self.denied = self.denied or denial  # the first: others follow from it
+            self.denied = self.denied or denial  # the first one: it causes the others
             self.on_denied()
             return
         self.denied = denial
@@ -94,7 +94,7 @@ class BrokerLink:
 
 
 def denied(error: Exception) -> str:
-    """What the server does not permit; empty for any other problem."""
+    """What the server does not permit, for a person to read; empty for any other problem."""
     found = DENIAL.search(str(error)) if isinstance(error, nats.errors.Error) else None
     if found is None:
         return ""
@@ -105,7 +105,7 @@ def denied(error: Exception) -> str:
 
 
 def refusal(error: BaseException) -> str:
-    """What to do about a server that refuses us, or that we refuse; empty for any other problem."""
+    """Why server and client refuse each other, and which setting to check; empty for any other problem."""
     said = str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return (

@@ -1,4 +1,4 @@
-"""What an operator does beside the workers: look after dead letters, cancel requests."""
+"""What an operator does: list, replay and drop dead letters, cancel requests, look up their state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OperationError(ReportedError):
 
 
 class State(enum.StrEnum):
-    """What is known of a request. `begun`: it has steps in the journal, and no result yet."""
+    """What is known about a request. `begun`: it has steps in the journal and no result yet."""
 
     WAITING = "waiting"
     BEGUN = "begun"
@@ -37,9 +37,9 @@ class State(enum.StrEnum):
 
 
 def read_key(text: str) -> str:
-    """The request key that a person means: a request key, or a remediation id in plain text.
+    """The request key in what a person typed, which is a request key or a remediation id in plain text.
 
-    What can be a key is one: `rr-1.2` is the second recovery of `rr-1`. Raises OperationError for a text that is neither.
+    A text that can be a key is one: `rr-1.2` is the second recovery of `rr-1`. Raises OperationError if it is neither.
     """
     if KEY.fullmatch(text):
         return text
@@ -84,14 +84,14 @@ class Operations:
         return [letter async for letter in self._letters.all()]
 
     async def letter(self, letter_id: int) -> StoredLetter:
-        """One of them. Raises OperationError when there is none with this id."""
+        """The dead letter with this id. Raises OperationError when there is none."""
         found = await self._letters.read(letter_id)
         if found is None:
             raise OperationError(f"there is no dead letter {letter_id}; `rca dlq list` shows them")
         return found
 
     async def replay(self, letter_id: int) -> StoredLetter:
-        """Send its request again. Raises OperationError when nobody would take it."""
+        """Send its request again. Raises OperationError when its subject has another prefix, since no worker would take it."""
         letter = await self.letter(letter_id)
         if self._subjects.parse_request(letter.origin_subject) is None:
             raise OperationError(
@@ -101,7 +101,7 @@ class Operations:
         return letter
 
     async def drop(self, letter_id: int) -> StoredLetter:
-        """Delete it; its `failed` result stays."""
+        """Delete a dead letter. The `failed` result of its request stays."""
         letter = await self.letter(letter_id)
         await self._letters.drop(letter)
         return letter
@@ -111,7 +111,7 @@ class Operations:
         return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
-        """Have a request stopped. Returns its result if it has one already; then nothing is done.
+        """Cancel a request. Returns its result if it has one already; then nothing is cancelled.
 
         `token` is unique for each call.
         """
@@ -121,7 +121,7 @@ class Operations:
         return stored
 
     async def state(self, key: str) -> State:
-        """What is known of a request. Reads the queue message by message: cancel first, then ask."""
+        """What is known about a request. This reads the queue message by message, so cancel before you ask."""
         steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):

@@ -1,8 +1,8 @@
-"""Remediation history from our own broker: results we published, joined with outcomes that executors published.
+"""Remediation history on NATS: results of the workers, joined with the outcomes that executors published.
 
-One entry of the KV bucket per resource holds its results of the last 90 days, written by compare-and-set. What came of
-them is read from the outcomes stream when it is asked for: the newest message of `rca.outcome.<request key>` is all
-that is known, whether the executor wrote once or again after its assessment. No consumer has to keep up with it.
+The KV bucket has one entry for each resource, with its results of the last 90 days, written by compare-and-set. Their
+outcomes are read from the outcomes stream on demand: the last message of `rca.outcome.<request key>` counts, as an
+executor may publish again after its assessment. So no consumer has to keep up with the stream.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Book:
-    """Everything that is kept of one resource, oldest first. The names are for people who look into the bucket."""
+class _Entry:
+    """The entry of one resource, its remediations oldest first. The names are for people who look into the bucket."""
 
     v: int
     kind: str
@@ -40,7 +40,7 @@ class _Book:
     remediations: tuple[PastRemediation, ...] = ()
 
 
-BOOK = TypeAdapter(_Book)
+ENTRY = TypeAdapter(_Entry)
 
 
 class NatsHistory:
@@ -50,24 +50,27 @@ class NatsHistory:
         self._records, self._outcomes, self._subjects = records, outcomes, subjects
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
-        """Everything that is known. The hashes are compared by who asks, so `spec_hash` is not waited for."""
+        """The last remediations of a resource. The caller compares the hashes, so `spec_hash` is not awaited.
+
+        Raises HistoryUnavailable.
+        """
         del spec_hash
-        book, _ = await self._read(target)
-        newest = book.remediations[-MAX_JOINED:]
+        entry, _ = await self._read(target)
+        newest = entry.remediations[-MAX_JOINED:]
         try:
             return Past(tuple(await together([self._joined(item, target) for item in newest])))
         except Unavailable as error:
             raise _unavailable(target, error) from error
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
-        """Keep a result; again with the same content changes nothing."""
+        """Store a remediation, or replace the one with its id. Raises HistoryUnavailable."""
         for _ in range(WRITE_ATTEMPTS):
-            book, sequence = await self._read(target)
-            if remediation in book.remediations:
+            entry, sequence = await self._read(target)
+            if remediation in entry.remediations:
                 return
-            others = [item for item in book.remediations if item.id != remediation.id]
-            body = BOOK.dump_json(
-                replace(book, remediations=(*others, remediation)[-MAX_KEPT:]), exclude_defaults=True
+            others = [item for item in entry.remediations if item.id != remediation.id]
+            body = ENTRY.dump_json(
+                replace(entry, remediations=(*others, remediation)[-MAX_KEPT:]), exclude_defaults=True
             )
             subject = self._subject(target)
             try:
@@ -79,29 +82,31 @@ class NatsHistory:
                 raise _unavailable(target, error) from error
             if stored.body == body:
                 return
-        raise HistoryUnavailable(f"the history of {target} is written by many at once")
+        raise HistoryUnavailable(
+            f"the history of {target} was changed by others at each of {WRITE_ATTEMPTS} attempts"
+        )
 
     def _subject(self, target: ObjectRef) -> str:
         key = history_key(target.kind, target.namespace, target.name)
         return f"$KV.{self._subjects.history_bucket}.{key}"
 
-    async def _read(self, target: ObjectRef) -> tuple[_Book, int]:
+    async def _read(self, target: ObjectRef) -> tuple[_Entry, int]:
         try:
             stored = await self._records.newest(self._subject(target))
         except Unavailable as error:
             raise _unavailable(target, error) from error
-        empty = _Book(FORMAT, target.kind, target.namespace, target.name)
+        empty = _Entry(FORMAT, target.kind, target.namespace, target.name)
         if stored is None or not stored.body:  # deleted by a KV client
             return empty, stored.sequence if stored else 0
         try:
-            book = BOOK.validate_json(stored.body)
+            entry = ENTRY.validate_json(stored.body)
         except ValidationError as error:
             raise HistoryUnavailable(f"the history of {target} is not readable") from error
-        if book.v != FORMAT:
+        if entry.v != FORMAT:
             raise HistoryUnavailable(
-                f"the history of {target} has format {book.v}, this version reads {FORMAT}"
+                f"the history of {target} has format {entry.v}, this version reads {FORMAT}"
             )
-        return book, stored.sequence
+        return entry, stored.sequence
 
     async def _joined(self, item: PastRemediation, target: ObjectRef) -> PastRemediation:
         stored = await self._outcomes.newest(self._subjects.outcome(item.id))
@@ -116,7 +121,7 @@ class NatsHistory:
 
 
 def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: ObjectRef) -> PastRemediation:
-    """The executor knows best what it ran, and the spec of what it acted on, if that is the resource itself."""
+    """Prefer what the executor reports: what it ran, and the spec of what it acted on if that is the resource itself."""
     acted = outcome.target
     on_target = target.same_as(ObjectRef(acted.kind, acted.name, acted.namespace))
     as_chosen = outcome.workflow_id == item.workflow_id
