@@ -193,9 +193,15 @@ DRILLS = (
     ),
     Drill(
         "full",
-        "56 requests of 300 KB for a store of 16 MiB",
-        "those above the limit refused at the door, lost 0 of those accepted",
+        "three times 56 requests of 300 KB for a store of 16 MiB",
+        "those above the limit refused at the door, lost 0 of those accepted, journal deleted",
         streams.store_full,
+    ),
+    Drill(
+        "disk",
+        "the disk of the server is full (ENOSPC) with 4 runs in flight; freed, and the server restarted later",
+        "readiness says so <= 15 s, lost 0",
+        streams.disk_full,
     ),
     Drill(
         "ack-wait",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy
@@ -16,9 +18,11 @@ from tests.drills.accounts import stream_messages, until
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.table import Outcome, lost_and_twice
 from tests.drills.workers import Worker
-from worker.adapters.nats.layout import wanted
+from worker.sandbox.nats_server import NatsServer
 
-NOT_READY = 503
+NOT_READY, READY = 503, 200
+JOURNAL_LEFT_BYTES = 1_000
+"""For a request that is answered."""
 SEEN_SECONDS = 15.0
 """A fault is visible in readiness within this time."""
 START_SECONDS = 10.0
@@ -186,34 +190,95 @@ async def ack_wait_changed(ground: Ground, *, ack_wait_seconds: float = 3.0) -> 
     )
 
 
-async def store_full(ground: Ground, *, requests: int = 56, store_mebibytes: int = 16) -> Outcome:
-    """More requests than the store has room for, sent before a worker runs."""
-    async with stage(ground, "full", ack_wait_seconds=10.0) as s:
-        js = s.nc.jetstream(timeout=10)
-        items = wanted(s.subjects, ack_wait_seconds=10.0, store_bytes=store_mebibytes << 20)
-        for item in items:
-            if not item.stream:
-                config = (await js.stream_info(item.name)).config
-                await js.update_stream(replace(config, max_bytes=item.config["max_bytes"]))
-        refused = 0
-        for number in range(requests):
-            try:
-                await s.publish(f"full-{number}", patience_seconds=0.0, description="x" * 300_000)
-            except NatsError:
-                refused += 1
-        accepted = len(s.accepted)
+async def store_full(
+    ground: Ground, *, requests: int = 56, store_mebibytes: int = 16, rounds: int = 3
+) -> Outcome:
+    """Again and again more requests than the store has room for, sent while no worker runs."""
+    refused, said, settled = 0, "", True
+    async with stage(ground, "full", ack_wait_seconds=10.0, store_mebibytes=store_mebibytes) as s:
+        for turn in range(rounds):
+            for number in range(requests):
+                try:
+                    await s.publish(f"full-{turn}-{number}", patience_seconds=0.0, description="x" * 300_000)
+                except NatsError:
+                    refused += 1
+            [worker] = await s.start(1)
+            settled = settled and await s.settled(len(s.accepted), 120)
+            said = await worker.reason()
+            await worker.stop()
+        journal = (await s.nc.jetstream(timeout=10).stream_info(f"KV_{s.subjects.journal_bucket}")).state
+        account, accepted = await s.account(), len(s.accepted)
+    left = journal.bytes / max(1, accepted)
+    return Outcome(
+        settled
+        and refused > 0
+        and accepted >= rounds
+        and left < JOURNAL_LEFT_BYTES
+        and account.clean
+        and not account.dead,
+        f"{refused} of {rounds * requests} requests of 300 KB refused at the door, {accepted} accepted and answered, "
+        f"{left:.0f} bytes of journal left for each, readiness afterwards {one_word(said)}, {lost_and_twice(account)}",
+    )
+
+
+async def disk_full(ground: Ground, *, megabytes: int = 48, incidents: int = 4) -> Outcome:
+    """The disk of the server is full while requests run. It is freed, and the server is restarted later."""
+    disk = ground.directory / "full-disk"
+    disk.mkdir()
+    if not await _mount(disk, megabytes):
+        return Outcome(passed=True, measured="not played: it needs the right to mount a file system (root)")
+    server = NatsServer(disk / "server")
+    try:
+        await server.start()
+        return await _without_space(ground, server, disk / "ballast", incidents)
+    finally:
+        await server.stop()
+        await _run("umount", "--lazy", str(disk))
+
+
+async def _without_space(ground: Ground, server: NatsServer, ballast: Path, incidents: int) -> Outcome:
+    async with stage(ground, "disk", servers=[server], ack_wait_seconds=10.0, slots=incidents) as s:
+        await s.plan(latency_seconds=3.0)
         [worker] = await s.start(1)
-        settled = await s.settled(accepted, 120)
-        said = await worker.reason()
-        again = "full-again"
-        await s.publish(again, description="x" * 300_000)
-        settled = settled and await s.settled(accepted + 1, 60)
+        await s.publish_all(f"disk-{n}" for n in range(incidents))
+        await until(lambda: len(s.calls()) >= incidents, 30)
+        filling = asyncio.create_task(_fill(ballast))
+        seen = await seconds_until_said(worker, "restart the NATS server")
+        logged = len(worker.events("stream_refuses"))
+        filling.cancel()
+        await asyncio.to_thread(ballast.unlink)
+        await asyncio.sleep(5.0)
+        resumed = await worker.readiness() == READY
+        await server.stop()
+        await server.start()
+        settled = await s.settled(incidents, 120)
         account = await s.account()
     return Outcome(
-        settled and refused > 0 and accepted > 0 and account.clean and not account.dead,
-        f"{refused} of {requests} requests of 300 KB refused at the door, {accepted} accepted and answered, readiness "
-        f"afterwards {one_word(said)}, {lost_and_twice(account)}",
+        seen <= SEEN_SECONDS and logged > 0 and settled and account.clean and not account.dead,
+        f"readiness and log say after {seen:.1f} s that the server must be restarted, resumed without it "
+        f"{'yes' if resumed else 'no'}, results afterwards {account.expected - len(account.lost)} of {account.expected}, "
+        f"outstanding calls paid again {account.outstanding_paid_again}, {lost_and_twice(account)}",
     )
+
+
+async def _mount(directory: Path, megabytes: int) -> bool:
+    return await _run("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(directory)) == 0
+
+
+async def _run(*command: str) -> int:
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        return await process.wait()
+    return 1
+
+
+async def _fill(path: Path) -> None:
+    """Take all the space there is, and whatever becomes free."""
+    with path.open("wb", buffering=0) as file:
+        for size in itertools.cycle((1 << 20, 4096, 1)):
+            with contextlib.suppress(OSError):
+                file.write(bytes(size))
+            await asyncio.sleep(0.001)
 
 
 def one_word(said: str) -> str:

@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamFill:
-    """Bytes of a stream, and its limit; 0 for none."""
+    """Bytes of a stream, and the limit at which it refuses messages; 0 for none."""
 
     stored: int
     limit: int
@@ -86,7 +86,9 @@ class StreamWatch:
                 if each.item.stream == self.queue:
                     self.waiting[lane] = each.info.get("num_pending", 0)
             elif each.info:
-                limit = max(0, each.info["config"].get("max_bytes", 0))
+                config = each.info["config"]
+                refuses = config.get("discard") == "new"  # else old messages make room for new ones
+                limit = max(0, config.get("max_bytes", 0)) if refuses else 0
                 self.usage[each.item.name] = StreamFill(each.info["state"]["bytes"], limit)
         shares = {name: usage.share for name, usage in self.usage.items()}
         full = [f"{name} is full" for name, share in shares.items() if share > FULL and name != self.queue]

@@ -1,0 +1,65 @@
+"""What readiness and log say of a stream that does not do what it is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.fixed_clock import FixedClock
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
+from worker.adapters.nats.stream import UNCONFIRMED, FencedStream
+from worker.adapters.nats.stream_faults import StreamFaults
+from worker.app.server_clock import ServerClock
+from worker.app.stream_watch import StreamWatch
+from worker.domain.values.errors import Unavailable
+
+
+@pytest.mark.slow
+async def test_a_server_that_answers_and_confirms_no_write_must_be_restarted(own_server):
+    """As after ENOSPC, which a stream without acknowledgements looks like."""
+    await own_server.js.add_stream(name="MUTE", subjects=["mute.>"], no_ack=True)
+    told = list[str]()
+    faults = StreamFaults(told.append)
+    stream = FencedStream(own_server.nc, "MUTE", patience_seconds=7.0, faults=faults)
+    with pytest.raises(Unavailable):
+        await stream.add("mute.1", b"x", msg_id="1")
+    assert f"MUTE refuses to write: {UNCONFIRMED}" == faults.problem() == told[-1]
+    assert len(told) == len(set(told))  # each once, however often it is tried
+
+
+async def test_a_full_stream_is_told_until_a_write_succeeds(own_server):
+    config = (await own_server.js.stream_info("RCA_AUDIT")).config
+    await own_server.js.update_stream(config.evolve(max_bytes=1))
+    faults = StreamFaults()
+    stream = FencedStream(own_server.nc, "RCA_AUDIT", patience_seconds=0.1, faults=faults)
+    with pytest.raises(Unavailable):
+        await stream.add("rca.audit.policy.decided", b"x", msg_id="1")
+    assert "RCA_AUDIT refuses to write" in faults.problem()
+    await own_server.js.update_stream(config)
+    await stream.add("rca.audit.policy.decided", b"x", msg_id="1")
+    assert "" == faults.problem()
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "says"),
+    [
+        ("RCA_DLQ", "rca.dlq.x", "problem"),
+        ("RCA_REQUESTS", "rca.request.incident", "notice"),
+        ("RCA_VALIDATION", "rca.validation.request", ""),
+    ],
+)
+async def test_a_full_stream_is_a_problem_unless_producers_hold_or_old_messages_make_room(
+    own_server, name, subject, says
+):
+    subjects = own_server.subjects
+    items = wanted(subjects, ack_wait_seconds=2.0, store_bytes=1 << 20)
+    await provision(own_server.nc, items)
+    limit = next(item.config["max_bytes"] for item in items if item.name == name)
+    for _ in range(3 if says else 30):
+        await own_server.js.publish(subject, bytes(int(limit * 0.33)))
+    watch = StreamWatch(items, ServerClock(FixedClock()), subjects.requests_stream)
+    await watch.look(own_server.nc)
+    assert {"problem": bool(watch.problem), "notice": bool(watch.notice)} == {
+        each: each == says for each in ("problem", "notice")
+    }
+    assert (watch.usage[name].share > 0.9) is bool(says)
