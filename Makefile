@@ -62,8 +62,9 @@ schemas: install ## Write schemas/v1 anew from the models
 bench: install ## Measure what an incident costs in CPU
 	$(BIN)/python -m tests.bench
 
-eval: install ## Score the rules of diagnosis: right answers borne out, wrong ones refused
+eval: install ## Score the rules of diagnosis, and what the shipped policy lets pass (3 min)
 	$(BIN)/python -m tests.eval_corroboration
+	$(BIN)/python -m tests.eval_gate
 
 drills: install ## Kill, freeze, cut off and flood real processes; print the table (15 min)
 	$(BIN)/python -m tests.drills

@@ -63,6 +63,7 @@ class Case:
     expected: dict[str, Any]
     objects: Sequence[Manifest]
     workflows: Sequence[str]
+    folder: Path
 
     @property
     def accepted(self) -> list[str]:
@@ -133,7 +134,7 @@ def cases(catalog: dict[str, Workflow]) -> Iterator[Case]:
         )
         name = folder.name if folder.name != "case" else folder.parent.name
         workflows = [w for w in expected["workflows"]["acceptable"] if w in catalog]
-        yield Case(name, signal, incident, expected, read_objects(folder), workflows)
+        yield Case(name, signal, incident, expected, read_objects(folder), workflows, folder)
 
 
 def right_variants(case: Case) -> Iterator[Variant]:

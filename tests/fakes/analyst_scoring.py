@@ -28,7 +28,7 @@ from worker.domain.values.conversation import (
     UserTurn,
 )
 from worker.domain.values.delivery import Delivery
-from worker.domain.values.ports import ExternalTools, Outside
+from worker.domain.values.ports import ExternalTools, Outside, Policy
 from worker.sandbox.analyst.respond import respond
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -191,6 +191,7 @@ async def analyse(
     catalog: FileCatalog,
     model: AnalystModel,
     external: ExternalTools | None = None,
+    policy: Policy | None = None,
 ) -> AnalysisResult:
     """One request through enrichment, loop, verdict and policy."""
     request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
@@ -208,7 +209,7 @@ async def analyse(
         cluster=cluster,
         catalog=catalog,
         model=model,
-        policy=MemoryPolicy(),
+        policy=policy or MemoryPolicy(),
         clock=StillClock(),
         jitter=lambda: 0.5,
         external=external,

@@ -90,7 +90,14 @@ SHIPPED = {
     "recovery": ({"recovery_attempt": 1}, "earlier remediation"),
     "recovery in staging": ({"recovery_attempt": 2, "environment": "staging"}, None),
     "third recovery in staging": ({"recovery_attempt": 3, "environment": "staging"}, "recovery attempt 3"),
-    "cleaning in staging": ({"environment": "staging", "action_type": "CleanupPVC"}, "hard to undo"),
+    "cleaning a claim in staging": (
+        {"environment": "staging", "action_type": "CleanupPVC", "acted_on": ObjectRef("PersistentVolumeClaim", "data", "shop")}, "may delete what"),
+    "restoring a backup in staging": ({"environment": "staging", "action_type": "RestoreDatabase"}, "hard to undo"),
+    "restoring a claim in staging": (
+        {"environment": "staging", "action_type": "RestoreConfig", "acted_on": ObjectRef("PersistentVolumeClaim", "data", "shop")}, "hard to undo"),
+    "restoring a ConfigMap in staging": (
+        {"environment": "staging", "action_type": "RestoreConfigMap", "affected": ObjectRef("ConfigMap", "conf", "shop")}, None),
+    "cleaning a node in staging": ({"environment": "staging", "action_type": "CleanupNode", "affected": NODE}, None),
     "deletion in staging": ({"environment": "staging", "action_type": "DeletePersistentVolumeClaim"}, "hard to undo"),
     "injection in staging": ({"environment": "staging", "injection_suspected": True}, None),
     "unverified in staging": ({"environment": "staging", "unverified": True}, "could not check"),

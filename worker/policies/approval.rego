@@ -82,9 +82,16 @@ risk_factors contains {"score": 60, "reason": reason} if {
 
 # Cannot be undone by doing the opposite: approval in every environment.
 risk_factors contains {"score": 80, "reason": reason} if {
-	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink", "cleanup", "clean_up"}
+	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink"}
 	startswith(action, word)
+	not restores_configuration
 	reason := sprintf("%v is hard to undo", [action])
+}
+
+risk_factors contains {"score": 80, "reason": reason} if {
+	startswith(action, "clean")
+	some kind in kinds & stateful_kinds
+	reason := sprintf("%v may delete what a %v holds", [action, kind])
 }
 
 risk_factors contains {"score": 80, "reason": "the catalog declares the workflow as high risk"} if {
@@ -179,6 +186,12 @@ is_production if not lower(object.get(input, "environment", "")) in non_producti
 
 # What the cause lies in, and what the workflow changes: mostly the same.
 kinds := {kind | some name in {"affected_resource", "remediation_target"}; kind := input[name].kind}
+
+# Brings back an object without data of its own, other than from a backup.
+restores_configuration if {
+	startswith(action, "restore_config")
+	kinds == {"ConfigMap"}
+}
 
 takes_capacity if {
 	startswith(action, "scale_")

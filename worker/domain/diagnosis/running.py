@@ -38,7 +38,9 @@ def running_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) ->
 def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
     """Whether the end still matters: lately for a container that fails, just now for one that is well again."""
     at = moment(ended.get("finishedAt"))
-    return facts.now is None or at is None or facts.now - at <= (RECENT if container.failing else JUST_NOW)
+    if facts.now is None or at is None:
+        return container.failing
+    return facts.now - at <= (RECENT if container.failing else JUST_NOW)
 
 
 def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef) -> Diagnosis:

@@ -25,7 +25,7 @@ from worker.domain.values.limits import Spent
 from worker.domain.values.ports import Catalog, Model, Outside
 from worker.domain.values.step_kinds import SHADOW
 from worker.domain.values.workflows import SelectionContext, Workflow, WorkflowSummary
-from worker.domain.verdict.corroboration import Corroborated
+from worker.domain.verdict.corroboration import Corroborated, without_settled_doubts
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable
 
 MAX_WORKFLOWS = 40
@@ -37,7 +37,8 @@ OTHERWISE = (
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What was found. `verdict` is the last one, marked as misaligned where planted text may have led it astray.
+    """What was found. `verdict` is the last one, without the doubts that the cluster has settled, marked as misaligned where
+    planted text may have led it astray.
 
     `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the id of the
     evidence. `checked` is everything that was checked for them. `problem` says why the second model made no choice; empty when it did or was not asked.
@@ -94,8 +95,9 @@ async def check_alignment(
     raises.
     """
     checked = [*free_texts(run.request), *evidence]
-    alignment = Alignment(found.verdict, corroborated, found.spent, injections(checked), checked)
-    accepted, model = found.accepted, outside.shadow
+    verdict = without_settled_doubts(found.verdict, corroborated)
+    alignment = Alignment(verdict, corroborated, found.spent, injections(checked), checked)
+    accepted, model = verdict if isinstance(verdict, Accepted) else None, outside.shadow
     if (
         accepted is None
         or model is None

@@ -27,8 +27,9 @@ from worker.domain.diagnosis.settled import settled_since
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
+from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.origins import parameter_origins
-from worker.domain.verdict.verdict import Accepted, actionable
+from worker.domain.verdict.verdict import Accepted, Verdict, actionable
 
 SOURCE = "corroboration"
 MAX_CAUSES = 5
@@ -41,7 +42,7 @@ class Corroborated:
     """What the rules made of an answer, or of the cluster without one, and how many reads it took.
 
     `contradictions` speak against an answer that finds nothing to do: causes that the cluster states, and that nothing states the end. `facts` are what was read
-    to judge an answer.
+    to judge an answer. `signals` are the signal types of the state that bears the answer out.
     """
 
     corroboration: Corroboration | None = None
@@ -50,6 +51,7 @@ class Corroborated:
     origins: Mapping[str, ParameterOrigin] = field(default_factory=dict)
     reads: int = 0
     facts: ClusterFacts | None = None
+    signals: tuple[str, ...] = ()
 
     @property
     def silent(self) -> bool:
@@ -92,6 +94,7 @@ class Corroborator:
             origins=parameter_origins(accepted, verdict.finding if verdict.borne_out else None, facts),
             reads=len(facts.answers),
             facts=facts,
+            signals=verdict.finding.signals if verdict.finding and verdict.borne_out else (),
         )
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
@@ -120,6 +123,20 @@ class Corroborator:
         _keep(facts, evidence)
         causes = tuple(map(_cause, found[:MAX_CAUSES])) or (_nothing_stated(self.signal),)
         return Corroborated(causes=causes, reads=len(facts.answers))
+
+
+def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verdict | None:
+    """The verdict without a doubt that the state of the cluster has settled.
+
+    A workflow is made for the signal if it is made for the state that bears the answer out, whatever the answer calls it.
+    """
+    if not isinstance(verdict, Accepted) or verdict.workflow is None:
+        return verdict
+    made_for = {signal.lower() for signal in verdict.workflow.labels.get("signal_type", ())}
+    if made_for.isdisjoint(signal.lower() for signal in found.signals):
+        return verdict
+    kept = (f for f in verdict.approval_factors if f.code != FactorCode.WORKFLOW_FOR_OTHER_SIGNAL)
+    return replace(verdict, approval_factors=tuple(kept))
 
 
 def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, before: datetime) -> str:
