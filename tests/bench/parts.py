@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
+from tests.bench.busy import busy_namespace
 from tests.bench.postgres import postgres_table
 from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
@@ -188,6 +189,8 @@ async def main() -> None:
         ("redact 1 MB of logs", redaction),
     ):
         print(f"{name:45} {await measure():10.3f} ms CPU", flush=True)
+    growth = "memory after 13 incidents among 2,000 pods"
+    print(f"{growth:45} {await busy_namespace():10.1f} MiB", flush=True)
     await found_first()
     await postgres_table()
 

@@ -84,7 +84,8 @@ class MemoryCluster:
             page = self._snapshot.list(resource, options)
         except ApiFailure as failure:
             raise _error(failure) from failure
-        items = tuple(_whole(resource, item) for item in page["items"])
+        whole = (_whole(resource, item) for item in page["items"])
+        items = tuple(whole if query.keep is None else filter(None, map(query.keep, whole)))
         return Listing(items, complete="continue" not in page["metadata"])
 
     async def logs(self, query: LogQuery) -> bytes:

@@ -12,7 +12,7 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import LOGS, OBJECTS, TOKEN, connecting, names, reason_of, small_api
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.domain.values.errors import ClusterReason
-from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, ObjectRef
+from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.sandbox.cluster_server import SnapshotApi
 from worker.sandbox.cluster_store import Snapshot
@@ -144,6 +144,18 @@ class TestList:
             assert (1_000, False) == (len(listing.items), listing.complete)
             assert names(listing) == sorted(names(listing))
             assert (await cluster.list(ListQuery("Event", limit=1_500))).complete
+
+    async def test_only_what_is_kept_of_a_long_list_is_held(self, large: tuple[Cluster, Cluster]) -> None:
+        def keep(found: Manifest) -> Manifest | None:
+            name = found["metadata"]["name"]
+            return {"metadata": {"name": name}} if name.endswith("00") else None
+
+        for cluster in large:
+            listing = await cluster.list(ListQuery("Event", limit=1_500, keep=keep))
+            assert (12, True) == (len(listing.items), listing.complete)
+            assert not (await cluster.list(ListQuery("Event", limit=1_100, keep=keep))).complete
+            nothing = await cluster.list(ListQuery("Event", limit=1_100, keep=lambda _: None))
+            assert Listing((), complete=False) == nothing
 
     @pytest.mark.parametrize(
         "query", [ListQuery("Pod", label_selector="a in"), ListQuery("Pod", field_selector="a=1")]

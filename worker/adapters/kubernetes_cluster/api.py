@@ -83,6 +83,7 @@ class ApiReader:
         self._jitter = jitter
         self._sleep = sleep
         self._slots = asyncio.Semaphore(limits.connections)
+        self._decoding = asyncio.Lock()
         configuration = access.configuration
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.connection_pool_maxsize = limits.connections
@@ -107,7 +108,9 @@ class ApiReader:
     ) -> tuple[Manifest, int]:
         """A JSON object and its size in bytes. Raises ClusterError, BodyTooLargeError."""
         limit = self._limits.body_bytes
-        return await self._send(path, params, accept, lambda content: _read_object(content, limit), deadline)
+        return await self._send(
+            path, params, accept, lambda content: self._read_object(content, limit), deadline
+        )
 
     async def text_tail(self, path: str, params: Params, keep_bytes: int) -> bytes:
         """The last bytes of a text, holding no more than those in memory. Raises ClusterError."""
@@ -177,20 +180,21 @@ class ApiReader:
                 raise _TransientError(error, _seconds(answer.headers.get("Retry-After", "")))
             raise error
 
+    async def _read_object(self, content: aiohttp.StreamReader, limit: int) -> tuple[Manifest, int]:
+        """Large answers are decoded one at a time: as objects they need ten times the memory."""
+        body = bytearray()
+        async for chunk in content.iter_chunked(CHUNK_BYTES):
+            body += chunk
+            if len(body) > limit:
+                raise BodyTooLargeError
+        if len(body) <= DECODE_INLINE_BYTES:
+            return _decode(body), len(body)
+        async with self._decoding:
+            return await asyncio.to_thread(_decode, body), len(body)
+
 
 def _seconds(text: str) -> float | None:
     return float(text) if text.isdecimal() and len(text) < 10 else None
-
-
-async def _read_object(content: aiohttp.StreamReader, limit: int) -> tuple[Manifest, int]:
-    body = bytearray()
-    async for chunk in content.iter_chunked(CHUNK_BYTES):
-        body += chunk
-        if len(body) > limit:
-            raise BodyTooLargeError
-    if len(body) <= DECODE_INLINE_BYTES:
-        return _decode(body), len(body)
-    return await asyncio.to_thread(_decode, body), len(body)
 
 
 def _decode(body: bytearray) -> Manifest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +18,11 @@ from worker.adapters.kubernetes_cluster.failures import ExpiredListError
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
 from worker.adapters.kubernetes_cluster.served import JSON
 from worker.domain.values.errors import ClusterError, ClusterReason
-from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
+from worker.domain.values.objects import Keep, KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 
 PAGE_ITEMS = 500
+LARGE_PAGE_ITEMS: Mapping[str, int] = {"Pod": 250}
+"""For kinds whose objects are large: a page is held ten times over while it is decoded."""
 MAX_LIST_ITEMS = 5_000
 MAX_LIST_BYTES = 32 * 1024 * 1024
 MAX_SELECTOR_CHARS = 1_024
@@ -118,21 +120,22 @@ class KubernetesCluster:
         info = await self._readable(query.kind, query.api_version)
         path = collection_path(info, query.namespace)
         selectors = _selectors(query)
-        pages = _Pages(info, max(1, min(query.limit, MAX_LIST_ITEMS)))
+        pages = _Pages(info, max(1, min(query.limit, MAX_LIST_ITEMS)), query.keep)
         deadline = self._api.deadline()
         while not pages.done:
             try:
                 document, size = await self._api.json(path, [*selectors, *pages.params()], deadline=deadline)
                 pages.add(document, size)
+                del document  # not while the next page is read
             except BodyTooLargeError as error:
-                if not pages.smaller() and not pages.items:
+                if not pages.smaller() and not pages.read:
                     message = "an object of this list is too large to be read: get it by name"
                     raise ClusterError(ClusterReason.UNAVAILABLE, message) from error
             except ExpiredListError as expired:
-                if not pages.resume(expired.token) and not pages.items:
+                if not pages.resume(expired.token) and not pages.read:
                     raise
             except ClusterError:
-                if not pages.items:
+                if not pages.read:
                     raise
                 pages.stop()
         return Listing(tuple(pages.items), complete=pages.complete)
@@ -177,22 +180,24 @@ class KubernetesCluster:
 
 
 class _Pages:
-    """Pages of one list, read so far."""
+    """Pages of one list: `read` objects so far, of which `items` are kept."""
 
-    def __init__(self, info: KindInfo, limit: int) -> None:
+    def __init__(self, info: KindInfo, limit: int, keep: Keep = None) -> None:
         self.items: list[Manifest] = []
+        self.read = 0
+        self._keep = keep
         self.done = False
         self.complete = True
         self._info = info
         self._limit = limit
-        self._page = min(limit, PAGE_ITEMS)
+        self._page = min(limit, LARGE_PAGE_ITEMS.get(info.kind, PAGE_ITEMS))
         self._bytes_left = MAX_LIST_BYTES
         self._token = ""
         self._resumed = False
 
     def params(self) -> list[tuple[str, str | int]]:
         """Query of the next page."""
-        params: list[tuple[str, str | int]] = [("limit", min(self._page, self._limit - len(self.items)))]
+        params: list[tuple[str, str | int]] = [("limit", min(self._page, self._limit - self.read))]
         return [*params, ("continue", self._token)] if self._token else params
 
     def add(self, document: Manifest, size: int) -> None:
@@ -202,16 +207,18 @@ class _Pages:
             items = []
         if not isinstance(items, list) or not all(_is_object(item) for item in items):
             raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a list of Kubernetes objects")
-        room = self._limit - len(self.items)
+        room = self._limit - self.read
         filled = {"apiVersion": self._info.api_version, "kind": self._info.kind}
-        self.items += [{**filled, **item} for item in items[:room]]
+        whole = ({**filled, **item} for item in items[:room])
+        self.items += whole if self._keep is None else filter(None, map(self._keep, whole))
+        self.read += len(items[:room])
         self._token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
         self._bytes_left -= size
         if len(items) > room:
             self.stop()
         elif not self._token:
             self.done = True
-        elif len(self.items) >= self._limit or self._bytes_left <= 0 or not items:
+        elif self.read >= self._limit or self._bytes_left <= 0 or not items:
             self.stop()
 
     def smaller(self) -> bool:
@@ -230,6 +237,7 @@ class _Pages:
         self._resumed, self._token = True, token
         if not token:
             self.items.clear()
+            self.read = 0
         return True
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ Times stand in different fields depending on who wrote the event: `lastTimestamp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,7 @@ from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.selectors import selector_of
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ClusterError, ClusterReason
-from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
+from worker.domain.values.objects import Keep, Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
 from worker.domain.values.tokens import estimate_tokens
@@ -74,7 +74,6 @@ def happenings(events: Iterable[Manifest]) -> list[Happening]:
 def read_event(event: Manifest) -> Happening:
     """One event of either API. Missing parts become empty; its type defaults to Normal."""
     series = mapping(event.get("series"))
-    about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
     times = [
         found
         for value in (
@@ -96,14 +95,20 @@ def read_event(event: Manifest) -> Happening:
         count=max(counts),
         type=one_line(text(event.get("type")), 20) or "Normal",
         reason=one_line(text(event.get("reason")), 60).replace(" ", "") or "Unknown",
-        about=ObjectRef(
-            kind=text(about.get("kind")) or "Object",
-            name=text(about.get("name")) or "unknown",
-            namespace=text(about.get("namespace")) if text(about.get("kind")) != "Node" else "",
-            api_version=text(about.get("apiVersion")),
-            uid=text(about.get("uid")),
-        ),
+        about=_named(event),
         message=one_line(message, MAX_MESSAGE),
+    )
+
+
+def _named(event: Manifest) -> ObjectRef:
+    """What the event is about."""
+    about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
+    return ObjectRef(
+        kind=text(about.get("kind")) or "Object",
+        name=text(about.get("name")) or "unknown",
+        namespace=text(about.get("namespace")) if text(about.get("kind")) != "Node" else "",
+        api_version=text(about.get("apiVersion")),
+        uid=text(about.get("uid")),
     )
 
 
@@ -190,6 +195,14 @@ MAX_EVENTS = 5_000
 MAX_OBJECTS = 16
 """How many objects are asked for their events by name, where a namespace has more than that."""
 AT_ONCE = 8
+EVENT_HEAD = frozenset({"name", "namespace", "uid", "creationTimestamp"})
+EVENT_FIELDS = frozenset(
+    {
+        *("apiVersion", "kind", "type", "reason", "message", "note", "involvedObject", "regarding", "series"),
+        *("count", "deprecatedCount", "eventTime", "firstTimestamp", "lastTimestamp"),
+        *("deprecatedFirstTimestamp", "deprecatedLastTimestamp"),
+    }
+)
 NODE_NEWS = frozenset({"NodeNotReady", "NodeNotSchedulable", "Shutdown"})
 """Reasons of Normal events of a node that matter to pods on it."""
 
@@ -223,7 +236,8 @@ async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
     """
     if about.name and about.kind and about.kind not in WORKLOADS:
         return _read([await _list_events(cluster, about)], [about])
-    everything = await _list_events(cluster, ObjectRef("" if about.name else about.kind, "", about.namespace))
+    listed = ObjectRef("" if about.name else about.kind, "", about.namespace)
+    everything = await _list_events(cluster, listed, _keep_about([about]))
     if everything.error or not everything.gap:
         return _read([everything], [about])
     if about.name:
@@ -243,7 +257,7 @@ async def read_events_around(
 
     Never raises ClusterError.
     """
-    everything = await _list_events(cluster, ObjectRef("", "", namespace))
+    everything = await _list_events(cluster, ObjectRef("", "", namespace), _keep_about(objects))
     if everything.error or not everything.gap:
         return _read([everything], objects)
     made, gap = await _made_by(cluster, workload) if workload else ([], "")
@@ -292,7 +306,27 @@ def _read(answers: Sequence[_Listed], about: Sequence[ObjectRef], gap: str | Non
     return EventsRead(kept, answers[0].gap if gap is None else gap, answers[0].error)
 
 
-async def _list_events(cluster: Cluster, about: ObjectRef, *, warnings: bool = False) -> _Listed:
+def event_facts(event: Manifest) -> Manifest:
+    """What `read_event` reads of an event: a long list of events is held without the rest."""
+    head = {key: value for key, value in meta(event).items() if key in EVENT_HEAD}
+    return {**{key: value for key, value in event.items() if key in EVENT_FIELDS}, "metadata": head}
+
+
+def _keep_about(objects: Sequence[ObjectRef]) -> Callable[[Manifest], Manifest | None]:
+    known: dict[ObjectRef, bool] = {}
+
+    def keep(event: Manifest) -> Manifest | None:
+        named = _named(event)
+        if named not in known:
+            known[named] = any(_concerns(named, ref) for ref in objects)
+        return event_facts(event) if known[named] else None
+
+    return keep
+
+
+async def _list_events(
+    cluster: Cluster, about: ObjectRef, keep: Keep = event_facts, *, warnings: bool = False
+) -> _Listed:
     """The events of an object, of a kind, or all of them, in one namespace or in all.
 
     Both APIs show the same events: the second one is asked where the first one refuses.
@@ -305,7 +339,9 @@ async def _list_events(cluster: Cluster, about: ObjectRef, *, warnings: bool = F
             "type": "Warning" if warnings else "",
         }
         selector = ",".join(f"{name}={value}" for name, value in terms.items() if value)
-        query = ListQuery("Event", about.namespace, version, field_selector=selector, limit=MAX_EVENTS)
+        query = ListQuery(
+            "Event", about.namespace, version, field_selector=selector, limit=MAX_EVENTS, keep=keep
+        )
         try:
             listing = await cluster.list(query)
         except ClusterError as error:
@@ -314,7 +350,7 @@ async def _list_events(cluster: Cluster, about: ObjectRef, *, warnings: bool = F
                 break
             continue
         where = f"in {about.namespace}" if about.namespace else "in all namespaces"
-        gap = "" if listing.complete else f"events {where} beyond the first {len(listing.items)} by name"
+        gap = "" if listing.complete else f"events {where} that come later by name"
         return _Listed(listing.items, gap)
     return _Listed(error=errors[0])
 
@@ -343,7 +379,10 @@ async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef],
 
 def concerns(happening: Happening, about: ObjectRef) -> bool:
     """Whether an event is about the object, or about what a controller made for it, by name."""
-    named = happening.about
+    return _concerns(happening.about, about)
+
+
+def _concerns(named: ObjectRef, about: ObjectRef) -> bool:
     if about.kind and not about.name:
         return named.kind == about.kind
     if not about.name:

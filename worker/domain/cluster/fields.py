@@ -67,6 +67,14 @@ def pod_template(manifest: Any) -> dict[str, Any]:
     return mapping(dig(manifest, "spec", "template"))
 
 
+def without_managers(manifest: Manifest) -> Manifest:
+    """The object without `metadata.managedFields`, half of what a long list of pods holds."""
+    head = meta(manifest)
+    if "managedFields" not in head:
+        return manifest
+    return {**manifest, "metadata": {key: head[key] for key in head if key != "managedFields"}}
+
+
 def reference(manifest: Any) -> ObjectRef:
     """The name of an object as a whole, with empty strings for what it does not say."""
     head = meta(manifest)

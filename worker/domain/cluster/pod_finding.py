@@ -17,6 +17,7 @@ from worker.domain.cluster.fields import (
     reference,
     strings,
     text,
+    without_managers,
 )
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name, built_in
 from worker.domain.cluster.owners import OwnerChain, owner_chain, owners_of
@@ -66,7 +67,12 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
     namespace = start.home
     if not namespace:
         return Pods()
-    listing = await cluster.list(ListQuery("Pod", namespace))
+
+    def keep(pod: Manifest) -> Manifest | None:
+        wanted = _is_custom(start) or pod_failing(pod) or _belongs(pod, target, workload)
+        return without_managers(pod) if wanted else None
+
+    listing = await cluster.list(ListQuery("Pod", namespace, keep=keep))
     own = listing if listing.complete else await _selected(cluster, workload or target, listing)
     down = await descent(cluster, start, own.items) if _is_custom(start) else Descent()
     chosen = [pod for pod in own.items if name_of(pod) in down.pods or _belongs(pod, target, workload)]
@@ -74,7 +80,8 @@ async def find_pods(cluster: Cluster, target: OwnerChain, workload: OwnerChain |
         chosen.append(pod)
     around = listing.items
     if not listing.complete:
-        around += (await cluster.list(ListQuery("Pod", namespace, field_selector=NOT_RUNNING))).items
+        waiting = ListQuery("Pod", namespace, field_selector=NOT_RUNNING, keep=without_managers)
+        around += (await cluster.list(waiting)).items
     mine = {name_of(pod) for pod in chosen}
     others = {name_of(pod): pod for pod in around if name_of(pod) not in mine and pod_failing(pod)}
     return Pods(
@@ -95,7 +102,8 @@ async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) ->
     selector = selector_text(pod_selector(workload.root_manifest))
     if not selector:
         return listing
-    return await cluster.list(ListQuery("Pod", workload.root.namespace, label_selector=selector))
+    query = ListQuery("Pod", workload.root.namespace, label_selector=selector, keep=without_managers)
+    return await cluster.list(query)
 
 
 def worst_first(pods: Sequence[Manifest]) -> tuple[Manifest, ...]:

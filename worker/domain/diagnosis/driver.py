@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from worker.domain.cluster.events import MAX_EVENTS, event_facts
+from worker.domain.cluster.fields import without_managers
 from worker.domain.cluster.kinds import is_secret
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.values.errors import ClusterError, ClusterReason
-from worker.domain.values.objects import Listing, ListQuery, ObjectRef
+from worker.domain.values.objects import Keep, Listing, ListQuery, ObjectRef
 from worker.domain.values.ports import Cluster
 
+KEPT: Mapping[str, Keep] = {"Event": event_facts, "Pod": without_managers}
+"""What rules read of kinds of which there may be thousands."""
 Conclusion = TypeVar("Conclusion")
 
 
@@ -72,7 +76,15 @@ class Investigator:
                 question.kind,
                 question.namespace,
                 question.api_version,
-                field_selector=f"spec.nodeName={question.node}" if question.node else "",
-                limit=self.budget.page,
+                field_selector=_selector(question),
+                limit=MAX_EVENTS if question.kind == "Event" else self.budget.page,
+                keep=KEPT.get(question.kind),
             )
         )
+
+
+def _selector(question: Question) -> str:
+    kind, _, name = question.about.partition("/")
+    if name:
+        return f"involvedObject.kind={kind},involvedObject.name={name}"
+    return f"spec.nodeName={question.node}" if question.node else ""

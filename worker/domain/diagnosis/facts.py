@@ -41,18 +41,24 @@ DEPENDED_ON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty)."""
+    """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty).
+
+    `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object.
+    """
 
     kind: str
     namespace: str = ""
     name: str = ""
     api_version: str = ""
     node: str = ""
+    about: str = ""
 
     def __str__(self) -> str:
         """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`."""
         if self.name:
             return str(ObjectRef(self.kind, self.name, self.namespace))
+        if self.about:
+            return f"events of {self.about} in namespace {self.namespace}"
         place = (
             f"node {self.node}"
             if self.node
@@ -114,22 +120,30 @@ class ClusterFacts:
         return Objects(complete=answer is Presence.ABSENT)
 
     def events(self, namespace: str, *refs: ObjectRef) -> tuple[Happening, ...]:
-        """Events of a namespace about any of the objects, by kind and name, oldest first."""
+        """Events of a namespace about any of the objects, by kind and name, oldest first.
+
+        Where the namespace has more events than are read at once, the objects are asked for by name.
+        """
+        listed = self.list("Event", namespace)
         found = self._events.get(namespace)
         if found is None:
-            listed = self.list("Event", namespace)
             found = tuple(happenings(listed.items))
             if listed.items or listed.complete:
                 self._events[namespace] = found
         wanted = {(ref.kind, ref.name) for ref in refs}
-        return tuple(e for e in found if (e.about.kind, e.about.name) in wanted)
+        known = tuple(e for e in found if (e.about.kind, e.about.name) in wanted)
+        if listed.complete or not listed.items:
+            return known
+        answers = [self._ask(_events_of(namespace, ref)) for ref in refs]
+        items = [item for answer in answers if isinstance(answer, Listing) for item in answer.items]
+        return tuple(happenings(items)) or known
 
     @property
     def unsettled(self) -> bool:
         """Whether what a workload may depend on is not all known: not read for the budget, forbidden, timed out or cut."""
         asked = {**dict.fromkeys(self.open, Presence.UNKNOWN), **self.answers}
         return any(
-            question.kind in DEPENDED_ON
+            (question.kind in DEPENDED_ON or question.about)
             and (a is Presence.UNKNOWN or (isinstance(a, Listing) and not a.complete))
             for question, a in asked.items()
         )
@@ -167,3 +181,7 @@ class ClusterFacts:
 def refs(manifests: Iterable[Manifest]) -> tuple[ObjectRef, ...]:
     """References of the objects."""
     return tuple(reference(m) for m in manifests)
+
+
+def _events_of(namespace: str, ref: ObjectRef) -> Question:
+    return Question("Event", namespace, "", API_VERSIONS["Event"], about=f"{ref.kind}/{ref.name}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 Manifest = dict[str, Any]
@@ -48,9 +49,16 @@ class KindInfo:
     namespaced: bool
 
 
+Keep = Callable[[Manifest], Manifest | None] | None
+"""What is kept of each object of a list, None for nothing of it; without one, all of all objects is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Objects of one kind. An empty namespace means all namespaces; selectors are in the API's own syntax."""
+    """Objects of one kind. An empty namespace means all namespaces; selectors are in the API's own syntax.
+
+    `keep` sees the objects page by page, so that a long list does not have to be held as a whole.
+    """
 
     kind: str
     namespace: str = ""
@@ -58,6 +66,7 @@ class ListQuery:
     label_selector: str = ""
     field_selector: str = ""
     limit: int = 500
+    keep: Keep = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

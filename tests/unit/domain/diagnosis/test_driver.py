@@ -4,6 +4,7 @@ import asyncio
 
 from tests.fakes.manifests import NOW, deployment, event, pod
 from tests.fakes.memory_cluster import MemoryCluster
+from worker.domain.cluster.events import MAX_EVENTS
 from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question
 from worker.domain.diagnosis.structure import ref_to
@@ -120,3 +121,23 @@ def test_questions_are_told_in_words():
     assert str(Question("Pod", "shop")) == "Pod objects of namespace shop"
     assert str(Question("Pod", node="w1")) == "Pod objects of node w1"
     assert str(Question("Node")) == "Node objects of the cluster"
+
+
+async def test_events_of_a_busy_namespace_are_asked_for_by_name():
+    noise = [event(pod("aaa"), "Noise", str(n), key=str(n)) for n in range(MAX_EVENTS)]
+    news = event(pod("zzz"), "FailedMount", "no such secret")
+    cluster, facts = MemoryCluster([*noise, news]), ClusterFacts()
+    wanted = ref_to("Pod", "zzz", "shop")
+    found = await Investigator(cluster).conclude(facts, lambda f: f.events("shop", wanted))
+    assert [item.reason for item in found] == ["FailedMount"]
+    assert not facts.unsettled
+    selectors = [call.query.field_selector for call in cluster.calls]
+    assert selectors == ["", "involvedObject.kind=Pod,involvedObject.name=zzz"]
+
+
+async def test_events_that_no_list_reaches_leave_the_facts_unsettled():
+    noise = [event(pod("zzz"), "Noise", str(n), key=str(n)) for n in range(MAX_EVENTS + 1)]
+    facts = ClusterFacts()
+    wanted = ref_to("Pod", "zzz", "shop")
+    await Investigator(MemoryCluster(noise)).conclude(facts, lambda f: f.events("shop", wanted))
+    assert facts.unsettled
