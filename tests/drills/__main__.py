@@ -99,7 +99,9 @@ DRILLS = (
         "the P0 waits for <= 1 call of them, nothing runs beside a suspect",
         deaths.p0_suspects,
     ),
-    Drill("storm", "2,000 P3 queued, a P0 arrives", "P0 starts <= 1 s later", load.storm),
+    Drill(
+        "storm", "2,000 P3 queued, a P0 arrives", "P0 starts <= 1 s later than in an idle worker", load.storm
+    ),
     Drill(
         "bad-model",
         "model 50 % 529, 10 % hang, 5 % cut",
@@ -217,8 +219,8 @@ DRILLS = (
     ),
     Drill(
         "files",
-        "`ulimit -n 64`, all lanes full",
-        "fewer slots, said at once, no failure for lack of files, no gaps",
+        "`ulimit -n 64`, all lanes full; then all but 3 descriptors are gone",
+        "fewer slots, said <= 15 s, no failed analysis, no gaps",
         machine.few_files,
     ),
 )

@@ -22,19 +22,24 @@ FEW = 5.0
 
 
 async def storm(ground: Ground, *, queued: int = 2_000, urgent: int = 5, workers: int = 2) -> Outcome:
-    """A full P3 lane, all its slots busy; then a P0 arrives. Several times, the slowest counts."""
+    """A full P3 lane, all its slots busy; then a P0 arrives. Several times, the slowest counts.
+
+    What it waits for in an idle worker is the machine's, and is measured before.
+    """
     storming = {"RCA_WORKER__SLOTS_P3": "16", "RCA_LLM__MAX_CONCURRENT": "8"}
     async with stage(ground, "storm", ack_wait_seconds=30.0, slots=2, **storming) as s:
         await s.plan(latency_seconds=0.5)
-        await s.publish_all((f"storm-{n}" for n in range(queued)), Lane.P3, at_once=50)
         await s.start(workers)
-        await until(lambda: len(s.calls()) >= 6 * workers, 60)
+        idle = [await _time_to_first_call(s, f"idle-{number}") for number in range(urgent)]
+        await s.publish_all((f"storm-{n}" for n in range(queued)), Lane.P3, at_once=50)
+        calls = len(s.calls())
+        await until(lambda: len(s.calls()) >= calls + 6 * workers, 60)
         waits = [await _time_to_first_call(s, f"urgent-{number}") for number in range(urgent)]
         waiting = await s.count(s.subjects.requests_stream)
     return Outcome(
-        max(waits) <= 1.0 and waiting > queued // 2,
+        max(waits) <= max(idle) + 1.0 and waiting > queued // 2,
         f"first call of a P0 after {max(waits):.2f} s at most, {statistics.median(waits):.2f} s in the middle of "
-        f"{urgent}; {waiting} P3 waiting",
+        f"{urgent}, idle {max(idle):.2f} s; {waiting} P3 waiting",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,9 @@ from tests.drills.stage import Ground, stage
 from tests.drills.streams import SEEN_SECONDS, seconds_until_said
 from tests.drills.table import Outcome, lost_and_twice
 from tests.processes import COMMAND
+
+LEFT = 3
+"""Descriptors that a worker has left for the answer of readiness."""
 
 
 async def wrong_clock(ground: Ground, *, ahead_seconds: float = 7_200.0, incidents: int = 6) -> Outcome:
@@ -50,7 +54,7 @@ async def wrong_clock(ground: Ground, *, ahead_seconds: float = 7_200.0, inciden
 
 
 async def few_files(ground: Ground, *, limit: int = 64, incidents: int = 20) -> Outcome:
-    """All lanes full in a worker that may open 64 files."""
+    """All lanes full in a worker that may open 64 files. Then most of these are gone while requests are analysed."""
     async with stage(ground, "files", ack_wait_seconds=10.0) as s:
         await s.plan(latency_seconds=1.0, looks=2)
         worker = s.worker("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *COMMAND, "worker")
@@ -68,14 +72,27 @@ async def few_files(ground: Ground, *, limit: int = 64, incidents: int = 20) -> 
 
         await until(at_work, 120)
         settled = await s.settled(incidents, 60)
+        few, asked = [f"few-{n}" for n in range(len(Lane))], len(s.calls())
+        await s.publish_all(few)
+        await until(lambda: len(s.calls()) > asked, 30)
+        left_over = int((await worker.metrics())["process_open_fds"]) + LEFT
+        resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (left_over, limit))
+        seen = await seconds_until_said(worker, "files: ")
+        resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        settled = settled and await s.settled(incidents + len(few), 60)
         account = await s.account()
-        faults = sum(
-            len(worker.events(name)) for name in ("analysis_failed", "run_released", "open_files_low")
-        )
+        faults = len(worker.events("analysis_failed"))
         gaps = sum("unknown: " in note for r in await stored_results(s.nc, s.subjects) for note in r.notes)
     return Outcome(
-        settled and said and not faults and not gaps and peak < limit and account.clean and not account.dead,
-        f"readiness says so {'at once' if said else 'NOT'}, at most {peak:.0f} files open, failures for lack of files "
-        f"{faults}, gaps {gaps}, results {account.expected - len(account.lost)} of {account.expected}, "
+        settled
+        and said
+        and seen <= SEEN_SECONDS
+        and not faults
+        and not gaps
+        and peak < limit
+        and account.clean
+        and not account.dead,
+        f"said {'at once' if said else 'NOT'}, at most {peak:.0f} files open; with {LEFT} descriptors left said after "
+        f"{seen:.1f} s; failed analyses {faults}, gaps {gaps}, results {account.expected - len(account.lost)} of {account.expected}, "
         f"{lost_and_twice(account)}",
     )

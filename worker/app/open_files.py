@@ -25,6 +25,7 @@ FEWEST = 64
 LOW, ENOUGH = 8, 16
 """Fewer free descriptors than the first pause the intake; it resumes with the second number."""
 DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+PLENTY = 1 << 20
 FILES = "files"
 """Under which the intake is paused."""
 
@@ -79,26 +80,27 @@ def raise_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (ValueError, OSError):  # macOS says "unlimited" and allows less
             return soft
-    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+    return hard if hard != resource.RLIM_INFINITY else PLENTY
 
 
-def open_files() -> int | None:
-    """How many file descriptors are open; None when the system does not say, as when none is left to look."""
+def files_left() -> int:
+    """How many more files this process may open; 0 when not even the list of its open files can be read."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     for directory in DESCRIPTORS:
         try:
-            return sum(1 for _ in Path(directory).iterdir()) - 1  # without that of the look itself
+            used = sum(1 for _ in Path(directory).iterdir()) - 1  # without that of the look itself
         except OSError:
             continue
-    return None
+        return max(0, limit - used) if limit != resource.RLIM_INFINITY else PLENTY
+    return 0
 
 
 @dataclass(slots=True)
 class FileWatch:
     """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty when all is well."""
 
-    limit: int
     admission: Admission
-    used: Callable[[], int | None] = open_files
+    left: Callable[[], int] = files_left
     problem: str = ""
 
     async def run(self) -> None:
@@ -109,15 +111,12 @@ class FileWatch:
 
     def look(self) -> None:
         """Look once."""
-        used = self.used()
-        left = self.limit - used if used is not None else 0
+        left = self.left()
         if left >= (ENOUGH if self.problem else LOW):
             if self.problem:
                 log.info("open_files_enough", left=left)
             self.problem = ""
         elif not self.problem:
-            self.problem = (
-                f"{max(left, 0)} of {self.limit} file descriptors are left; no further request begins"
-            )
-            log.error("open_files_low", left=left, limit=self.limit)
+            self.problem = f"only {left} file descriptors are left; no further request begins"
+            log.error("open_files_low", left=left)
         self.admission.pause(FILES, self.problem)

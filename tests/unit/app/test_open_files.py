@@ -19,7 +19,7 @@ from worker.app.open_files import (
     LOW,
     FileBudget,
     FileWatch,
-    open_files,
+    files_left,
     raise_limit,
 )
 from worker.domain.values.errors import is_resource_fault
@@ -49,17 +49,17 @@ def test_a_usual_limit_allows_everything_and_a_tiny_one_no_worker():
 
 def test_the_limit_of_this_process_is_raised_and_its_open_files_are_counted():
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == raise_limit()
-    before = open_files()
+    before = files_left()
     with open(__file__, "rb"), open(__file__, "rb"):  # noqa: PTH123 - what is counted is that they are open
-        assert before + 2 == open_files()
+        assert before - 2 == files_left()
 
 
 def test_while_few_are_left_the_intake_is_paused():
-    admission, used = Admission(FixedClock()), [0]
-    watch = FileWatch(64, admission, lambda: used[0])
+    admission, left = Admission(FixedClock()), [0]
+    watch = FileWatch(admission, lambda: left[0])
     seen = []
-    for number in (64 - LOW, 65 - LOW, 65 - ENOUGH, 64 - ENOUGH, None, 10):
-        used[0] = number
+    for number in (LOW, LOW - 1, ENOUGH - 1, ENOUGH, 0, 1_000):
+        left[0] = number
         watch.look()
         seen.append((bool(watch.problem), admission.is_paused_by(FILES)))
     assert [(False,) * 2, (True,) * 2, (True,) * 2, (False,) * 2, (True,) * 2, (False,) * 2] == seen

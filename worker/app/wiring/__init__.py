@@ -101,7 +101,7 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
         slots = {lane.value: settings.worker.lane_slots(lane) for lane in Lane}
         if few := files.notice(slots):
             log.warning("open_files_limited", reason=few)
-        file_watch = FileWatch(files.limit, admission)
+        file_watch = FileWatch(admission)
         await stack.enter_async_context(supervisor.running("open files", file_watch.run()))
         streams = StreamWatch(wanted_streams(settings), clock, subjects.requests_stream)
 
