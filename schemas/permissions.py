@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.subjects import EXHAUSTED, Lane, Subjects
+from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 
 API: Final = "$JS.API"
 INBOX: Final = "_INBOX"
@@ -207,7 +207,8 @@ def streams(s: Subjects) -> tuple[str, ...]:
 
 def _durables(s: Subjects) -> Iterable[tuple[str, str]]:
     """Of the worker: (stream, durable)."""
-    return [*((s.requests_stream, lane.value) for lane in Lane), (s.dlq_stream, EXHAUSTED)]
+    lanes = ((s.requests_stream, lane.value) for lane in Lane)
+    return [*lanes, (s.dlq_stream, EXHAUSTED), (s.outcomes_stream, OUTCOMES)]
 
 
 def _all_durables(s: Subjects) -> list[str]:

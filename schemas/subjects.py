@@ -38,6 +38,9 @@ DEFAULT_LANE: Final = Lane.P2
 EXHAUSTED: Final = "exhausted"
 """Durable on the dead letters: advisories about requests that the server delivers no more."""
 
+OUTCOMES: Final = "outcomes"
+"""Durable on the outcomes: each is checked once, so that a bad one is rejected like any other message."""
+
 
 class Header(enum.StrEnum):
     """Headers of our own (`Nats-*` is the server's), of CloudEvents 1.0 in binary mode, and of W3C trace context."""

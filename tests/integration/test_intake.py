@@ -26,7 +26,7 @@ async def acknowledge(body, headers, delivery):
 
 
 async def handlers(nc):
-    return Handlers(acknowledge, acknowledge)
+    return Handlers(acknowledge, {EXHAUSTED: acknowledge})
 
 
 class Broken(Admission):
@@ -49,8 +49,7 @@ def intake_on(server, *, open_handlers=handlers, admission=None):
         link=link,
         stream=subjects.requests_stream,
         lanes=[LaneConsumer(Lane.P2, subjects.lane_subjects(Lane.P2), 1)],
-        dlq_stream=subjects.dlq_stream,
-        advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        others={subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1)},
         open_handlers=open_handlers,
         admission=admission or Admission(FixedClock()),
         streams=StreamWatch((), ServerClock(FixedClock())),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from schemas.analysis import AnalysisResult, HumanReviewReason, Status
+from schemas.export import sample_files
 from schemas.failure import ValidationFailure
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
@@ -143,3 +144,20 @@ async def test_what_cannot_be_read_is_reported_and_taken_off_the_queue(body, tmp
     assert isinstance(failure, ValidationFailure)
     assert failure.errors
     assert [] == run.llm.requests
+
+
+async def test_a_bad_outcome_is_rejected_like_any_other_message(tmp_path):
+    good = sample_files()["remediation-outcome"]
+    async with running(lambda request, number: final(ANSWER), CASE, tmp_path) as run:
+        rejected = await run.nc.subscribe("rca.validation.request")
+        stream = run.nc.jetstream()
+        await stream.publish("rca.outcome.rr-1", json.dumps(good).encode())
+        await stream.publish("rca.outcome.rr-1", json.dumps(good | {"outcome": "great"}).encode())
+        failure = ValidationFailure.model_validate_json((await rejected.next_msg(timeout=60)).data)
+    assert ("schema", "outcome", "RCA_OUTCOMES", 2) == (
+        failure.code,
+        failure.path,
+        failure.origin_stream,
+        failure.origin_sequence,
+    )
+    assert "rr-1" == failure.request_key

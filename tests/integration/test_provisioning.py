@@ -147,7 +147,7 @@ def test_lanes_share_all_request_subjects_without_overlap():
 async def test_everything_is_created_once(bare):
     items = wanted(Subjects())
     names = {f"RCA_{name}" for name in STREAMS} | {name.format("RCA") for name in BUCKETS}
-    names |= {*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"}
+    names |= {*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted", "RCA_OUTCOMES/outcomes"}
     looked = await provision(bare.nc, items, apply=False)
     assert {(name, Action.WOULD_CREATE) for name in names} == {(f.name, f.action) for f in looked}
     assert await bare.js.streams_info() == []
@@ -193,7 +193,7 @@ async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_k
         "$JS.API.CONSUMER.CREATE.RCA_REQUESTS.p1", json.dumps(body).encode(), timeout=PATIENCE_SECONDS
     )
     found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=7)))
-    updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted"]
+    updated = [*(f"RCA_REQUESTS/{lane}" for lane in Lane), "RCA_DLQ/exhausted", "RCA_OUTCOMES/outcomes"]
     assert [Difference(name, Action.UPDATED, "ack_wait") for name in updated] == found
     after = json.loads(
         (await case.nc.request("$JS.API.CONSUMER.INFO.RCA_REQUESTS.p1", b"", timeout=PATIENCE_SECONDS)).data

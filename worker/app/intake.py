@@ -48,10 +48,10 @@ class IntakeError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Who decides about requests and about advisories of exhausted ones, and loops that run beside the lanes."""
+    """Who decides about requests and, by their durables, about other messages; and loops that run beside the lanes."""
 
     requests: MessageHandler
-    advisories: MessageHandler
+    others: Mapping[str, MessageHandler] = field(default_factory=dict)
     loops: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
 
 
@@ -60,15 +60,14 @@ class Intake:
     """The lanes of one worker. `problem` says what it waits for before it can start.
 
     `needs` are by the system that readiness names them under: while another one than NATS is missing, `trouble` is silent.
-    `advisories` is the durable on `dlq_stream`. `servers` are named while nobody answers.
+    `others` are the durables on other streams, by the stream. `servers` are named while nobody answers.
     """
 
     broker: NatsBroker
     link: BrokerLink
     stream: str
     lanes: Sequence[LaneConsumer]
-    dlq_stream: str
-    advisories: LaneConsumer
+    others: Mapping[str, LaneConsumer]
     open_handlers: Callable[[Client], Awaitable[Handlers]]
     admission: Admission
     streams: StreamWatch
@@ -139,15 +138,16 @@ class Intake:
             )
             for lane in self.lanes
         )
-        self.pumps.append(
+        self.pumps.extend(
             Pump(
                 nc,
-                self.dlq_stream,
-                self.advisories,
-                handlers.advisories,
+                stream,
+                consumer,
+                handlers.others[consumer.durable],
                 removes_acked=False,
                 ack_wait_seconds=self.ack_wait_seconds,
             )
+            for stream, consumer in self.others.items()
         )
         self._follow_ack_waits(self.streams.ack_waits)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.subjects import EXHAUSTED, Lane, Subjects
+from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 
 Config = dict[str, Any]
 
@@ -49,7 +49,7 @@ def wanted(
     return [
         *streams,
         *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
-        _exhausted(subjects, int(ack_wait_seconds * SECOND)),
+        *_readers(subjects, int(ack_wait_seconds * SECOND)),
     ]
 
 
@@ -155,15 +155,22 @@ def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
     ]
 
 
-def _exhausted(s: Subjects, ack_wait: int) -> Wanted:
-    """Reads the advisories about requests that are delivered no more. For ever: there is no second net below it."""
-    return Wanted(
-        {
-            "durable_name": EXHAUSTED,
-            "filter_subjects": [s.max_deliveries_advisory()],
-            "ack_policy": "explicit",
-            "ack_wait": ack_wait,
-            "max_deliver": -1,
-        },
-        stream=s.dlq_stream,
-    )
+def _readers(s: Subjects, ack_wait: int) -> list[Wanted]:
+    """Of advisories about requests that are delivered no more, and of outcomes. For ever: there is no net below them."""
+    read = [
+        (s.dlq_stream, EXHAUSTED, s.max_deliveries_advisory()),
+        (s.outcomes_stream, OUTCOMES, s.outcome(">")),
+    ]
+    return [
+        Wanted(
+            {
+                "durable_name": durable,
+                "filter_subjects": [subject],
+                "ack_policy": "explicit",
+                "ack_wait": ack_wait,
+                "max_deliver": -1,
+            },
+            stream=stream,
+        )
+        for stream, durable, subject in read
+    ]

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from nats.aio.client import Client
 
-from schemas.subjects import EXHAUSTED, Lane, Subjects
+from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
@@ -21,12 +21,14 @@ from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
+from worker.app.closing import Closing
 from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import NATS, Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
 from worker.app.open_files import FileBudget, FileWatch, raise_limit
+from worker.app.outcome_check import OutcomeCheck
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
 from worker.app.settings import ConfigurationError, Settings
@@ -54,6 +56,7 @@ from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
+from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
 
 log = structlog.stdlib.get_logger(__name__)
@@ -132,7 +135,9 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                 jitter=random.random,
             )
             stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)
-            return Handlers(handler, stranded, {"sweep": stranded.run, "track record": records.run})
+            outcomes = OutcomeCheck(Closing(ports.events, clock, metrics), subjects)
+            others: dict[str, MessageHandler] = {EXHAUSTED: stranded, OUTCOMES: outcomes}
+            return Handlers(handler, others, {"sweep": stranded.run, "track record": records.run})
 
         intake = _intake(
             settings,
@@ -283,8 +288,10 @@ def _intake(
         link=link,
         stream=subjects.requests_stream,
         lanes=[LaneConsumer(lane, subjects.lane_subjects(lane), slots[lane]) for lane in Lane],
-        dlq_stream=subjects.dlq_stream,
-        advisories=LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+        others={
+            subjects.dlq_stream: LaneConsumer(EXHAUSTED, (subjects.max_deliveries_advisory(),), 1),
+            subjects.outcomes_stream: LaneConsumer(OUTCOMES, (subjects.outcome(">"),), 1),
+        },
         open_handlers=open_handlers,
         admission=admission,
         needs=needs,

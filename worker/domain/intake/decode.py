@@ -1,4 +1,4 @@
-"""A message body becomes a request, or a list of everything that is wrong with it. Nothing else, and no exception.
+"""A message body becomes a request or an outcome, or a list of everything that is wrong with it. Never an exception.
 
 The body comes from outside: its size, depth and numbers are bounded before they cost anything. What is read is I-JSON
 (RFC 7493): UTF-8 without a byte order mark, no key twice, no NaN, no unpaired surrogates; and integers fit in 64 bits,
@@ -32,8 +32,9 @@ from schemas.fields import (
     member,
 )
 from schemas.incident import IncidentRequest
+from schemas.outcome import RemediationOutcome
 from schemas.recovery import RecoveryRequest
-from schemas.subjects import request_key
+from schemas.subjects import Subjects, request_key
 from schemas.taxonomy import RequestKind
 
 Request = IncidentRequest | RecoveryRequest
@@ -94,6 +95,32 @@ def decode(
 
     With `cluster_name`, requests that name another cluster are rejected.
     """
+    data = _read_object(body, kind)
+    return data if isinstance(data, InvalidRequest) else _validate(data, kind, received_at, cluster_name)
+
+
+def decode_outcome(body: bytes, subject: str, subjects: Subjects) -> RemediationOutcome | InvalidRequest:
+    """Read what an executor published on `subject` about a remediation."""
+    data = _read_object(body, None)
+    if isinstance(data, InvalidRequest):
+        return data
+    try:
+        outcome = RemediationOutcome.model_validate(data)
+    except ValidationError as e:
+        details = e.errors(include_url=False)
+        return _rejected(ValidationCode.SCHEMA, map(_field_error, details), data, None)
+    if subject != (expected := subjects.outcome(outcome.request_key)):
+        error = FieldError(
+            path="remediation_id",
+            expected=f"the ids of its subject {subject}: publish this one on {expected}",
+            got=_got(outcome.remediation_id),
+        )
+        return _rejected(ValidationCode.SCHEMA, [error], data, None)
+    return outcome
+
+
+def _read_object(body: bytes, kind: RequestKind | None) -> dict[str, Any] | InvalidRequest:
+    """The JSON object of a body. `kind` is that of the request; None when the message names it."""
     if len(body) > MAX_BODY_BYTES:
         expected = f"at most {MAX_BODY_BYTES} bytes: shorten error_message, description or labels"
         return _unreadable(ValidationCode.TOO_LARGE, expected, f"{len(body)} bytes", body)
@@ -106,12 +133,10 @@ def decode(
     if _deeper_than(text, MAX_DEPTH):
         expected = f"at most {MAX_DEPTH} levels of nesting"
         return _unreadable(ValidationCode.TOO_DEEP, expected, "more", body)
-    return _decode_text(text, kind, received_at, cluster_name)
+    return _object_of(text, kind)
 
 
-def _decode_text(
-    text: str, kind: RequestKind, received_at: datetime, cluster_name: str
-) -> Decoded | InvalidRequest:
+def _object_of(text: str, kind: RequestKind | None) -> dict[str, Any] | InvalidRequest:
     if text.startswith(BOM):
         return _unreadable(ValidationCode.NOT_JSON, "no byte order mark", "U+FEFF", text.encode())
     try:
@@ -136,7 +161,7 @@ def _decode_text(
             data,
             kind,
         )
-    return _validate(data, kind, received_at, cluster_name)
+    return data
 
 
 def _validate(
@@ -304,8 +329,11 @@ def _bounded(items: Iterable[Any], more: Callable[[int], Any]) -> tuple[Any, ...
 
 
 def _rejected(
-    code: ValidationCode, errors: Iterable[FieldError], data: Mapping[str, Any], kind: RequestKind
+    code: ValidationCode, errors: Iterable[FieldError], data: Mapping[str, Any], kind: RequestKind | None
 ) -> InvalidRequest:
+    kind = kind or (
+        RequestKind.RECOVERY if data.get("kind") == RequestKind.RECOVERY else RequestKind.INCIDENT
+    )
     listed = _bounded(
         errors, lambda more: FieldError(path="", expected=f"no errors: {more} more are not listed")
     )
