@@ -389,6 +389,22 @@ def test_compose_asks_the_offline_analyst_unless_told_otherwise():
     assert f"{port}), 2)" in SERVICES["analyst"]["healthcheck"]["test"][-1]
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_of_compose_is_hardened(name):
+    service = SERVICES[name]
+    assert service["user"] == "65532:65532"
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "pids_limit", "cpus"} <= set(service)
+    assert not {"privileged", "cap_add", "pid", "ipc", "devices"} & set(service)
+
+
+def test_the_volume_of_nats_gets_its_owner_first():
+    assert SERVICES["nats"]["depends_on"]["volume"]["condition"] == "service_completed_successfully"
+    assert SERVICES["volume"]["volumes"] == ["nats:/data"]
+    assert "install -d -o rca -g rca /sandbox /data" in DOCKERFILE
+
+
 def test_compose_publishes_on_loopback_only():
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert published
@@ -411,7 +427,8 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 
 
 def test_the_image_is_built_from_locked_packages_and_runs_as_nobody():
-    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.12-slim"}
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON}"}
+    assert "ARG PYTHON=python:3.12-slim\n" in DOCKERFILE
     fetching = [line for line in DOCKERFILE.splitlines() if re.search(r"pip\b.* (?:install|wheel) ", line)]
     assert fetching
     assert all("--require-hashes" in line or "--no-index" in line for line in fetching)
