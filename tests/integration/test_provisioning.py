@@ -267,13 +267,13 @@ async def test_streams_without_limits_get_them_and_limits_follow_the_setting(cas
     assert await limit("RCA_AUDIT") == -1
     for mebibytes in (100, 50, 200):
         await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2, store_bytes=mebibytes << 20))
-        assert await limit("RCA_AUDIT") == (mebibytes << 20) * 36 // 100
+        assert await limit("RCA_AUDIT") == (mebibytes << 20) * 34 // 100
     await case.js.publish("rca.audit.policy.decided", bytes(500_000))
     items = wanted(case.subjects, ack_wait_seconds=2, store_bytes=1 << 20)
     assert {("RCA_AUDIT", Action.DRIFT)} == {
         (each.name, each.action) for each in await provision(case.nc, items) if each.action is Action.DRIFT
     }
-    assert (await limit("RCA_AUDIT"), await case.count("RCA_AUDIT")) == ((200 << 20) * 36 // 100, 1)
+    assert (await limit("RCA_AUDIT"), await case.count("RCA_AUDIT")) == ((200 << 20) * 34 // 100, 1)
 
 
 @pytest.mark.parametrize(("offered", "fits"), [("10MB", False), ("200MB", True)])

@@ -62,9 +62,9 @@ def _shares(s: Subjects) -> dict[str, int]:
     """
     return {
         s.requests_stream: 8,
-        s.results_stream: 14,
+        s.results_stream: 16,
         s.validation_stream: 4,
-        s.audit_stream: 36,
+        s.audit_stream: 34,
         s.dlq_stream: 12,
         s.outcomes_stream: 3,
         f"KV_{s.journal_bucket}": 10,

@@ -65,9 +65,10 @@ def provision(
     ] = "",
     json_output: Json = False,
 ) -> None:
-    """Create or update streams, consumers and buckets. Never deletes or shrinks anything.
+    """Create or update streams, consumers and buckets. Never deletes anything.
 
-    Exit code 1 if something differs that was not corrected.
+    A byte limit is lowered only where what is stored fits. Exit code 1 if something differs that was not corrected, or if
+    the byte limits are more than the server offers.
     """
     run(_provision(check=check, monitoring_url=monitoring_url, as_json=json_output))
 
