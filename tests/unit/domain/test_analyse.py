@@ -176,8 +176,8 @@ async def test_a_spent_budget_needs_a_person_and_says_which():
     world = World.saying(says("-", usage=CallUsage(input_tokens=90_000)))
     result = await world.analyse()
     assert (REVIEW, Reason.INVESTIGATION_INCONCLUSIVE) == (result.status, result.human_review_reason)
-    assert "input tokens used up (180000 of 150000)" in result.human_review_detail
-    assert (1, 2) == (len(result.validation_attempts), world.model.calls)  # the first reply was no attempt
+    assert "input tokens used up (90000 of 150000, the next call may take 90" in result.human_review_detail
+    assert (0, 1) == (len(result.validation_attempts), world.model.calls)  # the first reply was no attempt
 
 
 async def test_without_a_catalog_no_workflow_is_chosen():

@@ -164,8 +164,11 @@ class LlmSettings(Group):
     """After so many failures in a row a model is not called for a while."""
     breaker_seconds: float = Field(15.0, gt=0)
     """How long it is not called at first; twice as long each time it fails again, up to 8 times as long."""
-    max_output_tokens: int = Field(4_096, ge=256)
-    """Longest answer of one call, in tokens."""
+    max_output_tokens: int = Field(16_000, ge=256)
+    """Longest answer of one call, in tokens, with what a reasoning model thinks before it."""
+    context_tokens: int | None = Field(None, ge=32_000)
+    """Window of the model in tokens, input and answer together. Older tool results leave the conversation before it is full;
+    without it, once the provider refuses. At most a quarter of it is kept for the answer."""
     call_seconds: float = Field(120.0, gt=0)
     """Time limit of one call."""
     max_calls: int = Field(20, ge=4)
@@ -173,11 +176,19 @@ class LlmSettings(Group):
     max_tool_calls: int = Field(40, ge=1)
     """Tool calls for one incident."""
     max_input_tokens: int = Field(150_000, ge=10_000)
-    """Input tokens of all calls for one incident."""
+    """Input tokens of all calls for one incident. Those from the provider's cache count as a tenth."""
     max_cost_usd: float | None = Field(None, gt=0)
     """Cost of one incident in US dollars, for models whose price is known. No limit by default."""
     max_seconds: float = Field(300.0, gt=0)
     """Time limit of one investigation."""
+
+    @property
+    def answer_tokens(self) -> int:
+        """The longest answer that is asked for, within the window of the model."""
+        return min(
+            self.max_output_tokens,
+            self.context_tokens // 4 if self.context_tokens else self.max_output_tokens,
+        )
 
 
 class ShadowSettings(Group):

@@ -27,7 +27,7 @@ def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
                 name,
                 base_url=llm.base_url or None if same else None,
                 api_key=llm.api_key.get_secret_value() or None if same else None,
-                max_output_tokens=llm.max_output_tokens,
+                max_output_tokens=llm.answer_tokens,
                 silence_seconds=llm.silence_seconds if llm.stream else None,
             )
         stack.push_async_callback(model.close)
@@ -50,7 +50,7 @@ def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
             shadow.model,
             base_url=access.base_url or None,
             api_key=shadow.api_key.get_secret_value() or access.api_key.get_secret_value() or None,
-            max_output_tokens=llm.max_output_tokens,
+            max_output_tokens=llm.answer_tokens,
         )
     stack.push_async_callback(model.close)
     rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)

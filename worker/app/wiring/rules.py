@@ -21,6 +21,7 @@ def analysis_rules(settings: Settings) -> Rules:
             cost_usd=llm.max_cost_usd,
             wall_seconds=llm.max_seconds,
             call_seconds=llm.call_seconds,
+            window_tokens=llm.context_tokens - llm.answer_tokens if llm.context_tokens else None,
         ),
         tries=TryRule(llm.max_tries, llm.retry_seconds),
         enrichment_seconds=settings.kubernetes.enrichment_seconds,

@@ -6,8 +6,8 @@ recorded before the next one, so a successor replays every step and pays for not
 
 No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors, and tool
 calls in place of the final answer count as a failed attempt. An answer that cannot be read is no attempt while the model
-only has to be told how to answer: once for each way of being unreadable. A conversation that has become too long for the
-model loses its oldest tool results, once.
+only has to be told how to answer: once for each way of being unreadable. A conversation that becomes too long for the model
+loses its oldest tool results, before the call if the window of the model is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from worker.domain.investigation.models.shrink import shrunk
+from worker.domain.investigation.corrections import (
+    MAX_CALLS_PER_REPLY,
+    NOT_RUN,
+    TOO_MANY,
+    WRAP_UP,
+    correction,
+    refusals,
+)
+from worker.domain.investigation.models.shrink import expected_tokens, fitted, prefix_chars, shrunk
 from worker.domain.investigation.models.tries import TryRule, failed_tries, is_try
 from worker.domain.investigation.steps import (
     ASKED,
@@ -47,23 +55,12 @@ from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, 
 from worker.domain.values.ports import Clock, JournalRun, Model
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
 from worker.domain.verdict.answers.answer import Unreadable
-from worker.domain.verdict.answers.reply import answer_text, is_final, submissions
+from worker.domain.verdict.answers.reply import answer_text, is_final
 from worker.domain.verdict.checks.facts import VerdictFacts
-from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.outcome import Stop
 from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict
 
-MAX_CALLS_PER_REPLY = 12
-WRAP_UP = (
-    "The budget of this investigation is nearly used up. Give the final answer now, from what you know: call "
-    "submit_result and no other tool. If that is not enough, investigation_outcome insufficient_data is a valid answer."
-)
-NOT_RUN = "error: not run: the budget of this investigation is used up; give the final answer"
-TOO_MANY = (
-    f"error: not run: at most {MAX_CALLS_PER_REPLY} tool calls in one reply; ask again for what matters most"
-)
-NOT_RUN_BESIDE_ANSWER = "error: not run: the same reply submitted an answer"
 STOPS = {
     GiveUpReason.CONTEXT_OVERFLOW: Stop.CONTEXT_FULL,
     GiveUpReason.BUDGET_SPENT: Stop.BUDGET_SPENT,
@@ -170,7 +167,7 @@ async def investigate(given: Investigation) -> Investigated:
         judged = await loop.judge_answer(asked.reply)
         if judged.stop or loop.is_over:
             return loop.ended(asked.reply.model, judged.stop, judged.stop_detail)
-        loop.turns.append(_correction(asked.reply, judged.verdict, loop.next_attempt))
+        loop.turns.append(correction(asked.reply, judged.verdict, loop.next_attempt))
     return loop.ended(given.model.name, Stop.BUDGET_SPENT, used_up)
 
 
@@ -187,7 +184,7 @@ class _Loop:
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
         self._facts: VerdictFacts | None = None
         self._partial: Accepted | None = None
-        self._shrunk = False
+        self._shrunk, self._prefix = False, prefix_chars(given.system, given.tools)
         self._spent, self._since = Spent(), given.clock.monotonic()
 
     @property
@@ -222,7 +219,7 @@ class _Loop:
     async def next_reply(self) -> Asked:
         """The next reply of the model: from the journal, or asked for."""
         asked = self._replay.reply() or await self._ask_until_answered()
-        if asked.shrunk:
+        for _ in range(asked.shrunk):
             self.turns, self._shrunk = list(shrunk(self.turns) or self.turns), True
         self.turns.append(asked.reply)
         self._count(self._spent.plus(asked.reply.usage, wall_seconds=asked.wall_seconds))
@@ -315,14 +312,19 @@ class _Loop:
             await given.clock.sleep(pause)
 
     def _request(self) -> ModelRequest:
-        return ModelRequest(
-            system=self._given.system,
-            tools=self._given.tools,
+        """The next request. Raises GiveUp when the budget has no room for it."""
+        given, spent = self._given, self.spent
+        request = ModelRequest(
+            system=given.system,
+            tools=given.tools,
             turns=tuple(self.turns),
-            tools_allowed=not must_wrap_up(self.spent, self._given.limits),
-            urgency=self._given.urgency,
-            deadline_seconds=seconds_for_call(self.spent, self._given.limits),
+            urgency=given.urgency,
+            deadline_seconds=seconds_for_call(spent, given.limits),
         )
+        expected = expected_tokens(self.turns, self._prefix)
+        if used_up := exhausted(spent, given.limits, expected):
+            raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
+        return replace(request, tools_allowed=not must_wrap_up(spent, given.limits, expected))
 
     async def _ask(self, request: ModelRequest) -> Asked:
         """Claim the call, make it, record the reply."""
@@ -338,16 +340,20 @@ class _Loop:
         await given.run.append(LLM, data)
         return read_step(ASKED, data)  # as a successor reads it
 
-    async def _call(self, request: ModelRequest) -> tuple[Reply, bool]:
-        """Call the model. When the conversation is too long for it, shrink it and call once more."""
+    async def _call(self, request: ModelRequest) -> tuple[Reply, int]:
+        """Call the model. A conversation that is too long for it is shrunk, and it is called once more.
+
+        Also returns how often the conversation was shrunk.
+        """
+        request, times = fitted(request, self._given.limits.window_tokens)
         try:
-            return await self._call_in_time(request), False
+            return await self._call_in_time(request), times
         except GiveUp as e:
-            too_long = e.reason is GiveUpReason.CONTEXT_OVERFLOW and not self._shrunk
+            too_long = e.reason is GiveUpReason.CONTEXT_OVERFLOW and not (self._shrunk or times)
             shorter = shrunk(request.turns) if too_long else None
             if shorter is None:
                 raise
-        return await self._call_in_time(replace(request, turns=shorter)), True
+        return await self._call_in_time(replace(request, turns=shorter)), 1
 
     async def _call_in_time(self, request: ModelRequest) -> Reply:
         """Call the model within what earlier tries of this call have left of the time."""
@@ -367,10 +373,11 @@ class _Loop:
         results = await given.toolbox.run_all(allowed)
         spent = replace(self.spent, tool_calls=tool_calls)
         refusal = NOT_RUN if tool_calls >= given.limits.tool_calls else TOO_MANY
-        results = (*results, *_refusals(reply.tool_calls[len(allowed) :], refusal))
+        results = (*results, *refusals(reply.tool_calls[len(allowed) :], refusal))
         for call, result in zip(reply.tool_calls, results, strict=True):
             await given.observer.tool_ran(call, result)
-        note = WRAP_UP if must_wrap_up(spent, given.limits) else ""
+        expected = expected_tokens((*self.turns, ToolTurn(results)), self._prefix)
+        note = WRAP_UP if must_wrap_up(spent, given.limits, expected) else ""
         return Ran(ToolTurn(results, note), spent.wall_seconds)
 
     def _count(self, spent: Spent) -> None:
@@ -379,19 +386,3 @@ class _Loop:
 
     def _is_last(self, attempt: Attempt) -> bool:
         return isinstance(attempt.verdict, Accepted) or attempt.number >= self._given.limits.attempts
-
-
-def _correction(reply: Reply, verdict: Verdict, attempt: str) -> Turn:
-    """What the model is told about a rejected answer: as the result of the call that submitted it, if one did."""
-    text = correction_message(verdict.problems, attempt) if isinstance(verdict, Rejected) else ""
-    if not reply.tool_calls:
-        return UserTurn(text)
-    if not is_final(reply):  # providers refuse a history in which a tool call has no result
-        return ToolTurn(_refusals(reply.tool_calls, NOT_RUN), note=text)
-    first, others = submissions(reply)[0], NOT_RUN_BESIDE_ANSWER
-    results = (_refusals((call,), text if call is first else others)[0] for call in reply.tool_calls)
-    return ToolTurn(tuple(results))
-
-
-def _refusals(calls: Sequence[ToolCall], text: str) -> tuple[ToolResult, ...]:
-    return tuple(ToolResult(call.id, call.name, text, ok=False) for call in calls)

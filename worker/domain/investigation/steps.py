@@ -33,14 +33,14 @@ T = TypeVar("T")
 class Asked:
     """A reply of the model, and what the loop decides by: a successor has another clock and must decide the same.
 
-    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: the conversation
-    before it was shrunk to fit.
+    `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: how often the
+    conversation before it was shrunk to fit.
     """
 
     reply: Reply
     wall_seconds: float
     closing: bool = False
-    shrunk: bool = False
+    shrunk: int = 0
 
 
 @dataclass(frozen=True, slots=True)

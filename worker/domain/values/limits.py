@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 from schemas.usage import Usage
 from worker.domain.values.conversation import CallUsage
 
+CACHED_PRICE = 0.1
+"""What providers charge for an input token from their cache, as a share of the price of a new one."""
 WRAP_UP_SHARE = 0.8
 """From this share of any limit on, the model must answer without further tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds of one request. Money in US dollars; None means no bound of its own."""
+    """Upper bounds of one request. Money in US dollars; None means no bound of its own.
+
+    `input_tokens` counts cached tokens at their price. `window_tokens` is the most input that one call may have; None leaves
+    it to the provider to refuse.
+    """
 
     llm_calls: int = 20
     tool_calls: int = 40
@@ -22,11 +28,15 @@ class Limits:
     wall_seconds: float = 300.0
     attempts: int = 3
     call_seconds: float = 120.0
+    window_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request has cost so far, journaled calls included. `wall_seconds` is the time that runs were at work."""
+    """What a request has cost so far, journaled calls included.
+
+    `wall_seconds` is the time that runs were at work, `last_cost_usd` what the last call cost.
+    """
 
     llm_calls: int = 0
     tool_calls: int = 0
@@ -35,6 +45,12 @@ class Spent:
     output_tokens: int = 0
     cost_usd: float | None = None
     wall_seconds: float = 0.0
+    last_cost_usd: float = 0.0
+
+    @property
+    def charged_tokens(self) -> int:
+        """Input tokens, with cached ones counted at their price."""
+        return self.input_tokens - round((1 - CACHED_PRICE) * self.cached_tokens)
 
     def plus(self, usage: CallUsage, *, wall_seconds: float) -> Spent:
         """After one more call to the model."""
@@ -47,23 +63,27 @@ class Spent:
             output_tokens=self.output_tokens + usage.output_tokens,
             cost_usd=cost,
             wall_seconds=wall_seconds,
+            last_cost_usd=usage.cost_usd or 0.0,
         )
 
 
-def exhausted(spent: Spent, limits: Limits) -> str:
-    """Which limit is used up, as text for the result; empty while something is left of each."""
-    for name, used, limit in _pairs(spent, limits):
-        if used >= limit:
-            return f"{name} used up ({_number(used)} of {_number(limit)})"
+def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
+    """Which limit is used up, as text for the result; empty while there is room of each for a call with so much input."""
+    for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
+        if used >= limit or used + next_call > limit:
+            more = f", the next call may take {_number(next_call)}" if used < limit else ""
+            return f"{name} used up ({_number(used)} of {_number(limit)}{more})"
     return ""
 
 
-def must_wrap_up(spent: Spent, limits: Limits) -> bool:
-    """Whether the next reply must be the final answer. One call is reserved for every attempt at it."""
+def must_wrap_up(spent: Spent, limits: Limits, expected_tokens: int = 0) -> bool:
+    """Whether the next reply must be the final answer: calls are reserved for every attempt at it, and room for this one."""
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(
-        used >= WRAP_UP_SHARE * limit for name, used, limit in _pairs(spent, limits) if name != "LLM calls"
+        used >= WRAP_UP_SHARE * limit or (next_call > 0 and used + 2 * next_call > limit)
+        for name, used, limit, next_call in _budgets(spent, limits, expected_tokens)
+        if name != "LLM calls"
     )
 
 
@@ -72,15 +92,17 @@ def seconds_for_call(spent: Spent, limits: Limits) -> float:
     return max(1.0, min(limits.call_seconds, limits.wall_seconds - spent.wall_seconds))
 
 
-def _pairs(spent: Spent, limits: Limits) -> list[tuple[str, float, float]]:
-    pairs: list[tuple[str, float, float]] = [
-        ("LLM calls", spent.llm_calls, limits.llm_calls),
-        ("input tokens", spent.input_tokens, limits.input_tokens),
-        ("seconds", spent.wall_seconds, limits.wall_seconds),
+def _budgets(spent: Spent, limits: Limits, expected_tokens: int) -> list[tuple[str, float, float, float]]:
+    """Each budget by its name: what is used, the limit, and what the next call may take."""
+    budgets: list[tuple[str, float, float, float]] = [
+        ("LLM calls", spent.llm_calls, limits.llm_calls, 0),
+        ("input tokens", spent.charged_tokens, limits.input_tokens, expected_tokens),
+        ("seconds", spent.wall_seconds, limits.wall_seconds, 0),
     ]
     if limits.cost_usd is not None:
-        pairs.append(("US dollars", spent.cost_usd or 0.0, limits.cost_usd))
-    return pairs
+        next_cost = spent.last_cost_usd if expected_tokens else 0.0
+        budgets.append(("US dollars", spent.cost_usd or 0.0, limits.cost_usd, next_cost))
+    return budgets
 
 
 def _number(value: float) -> str:

@@ -54,6 +54,29 @@ def test_below_that_the_investigation_goes_on(spent):
     assert must_wrap_up(spent, LIMITS) is False
 
 
+@pytest.mark.parametrize(
+    ("spent", "expected", "wraps_up", "ends"),
+    [
+        (Spent(input_tokens=100), 450, False, False),
+        (Spent(input_tokens=100), 451, True, False),  # another call after this one would not fit
+        (Spent(input_tokens=100), 900, True, False),
+        (Spent(input_tokens=100), 901, True, True),
+        (Spent(cost_usd=0.4, last_cost_usd=0.3), 1, False, False),
+        (Spent(cost_usd=0.5, last_cost_usd=0.3), 1, True, False),
+        (Spent(cost_usd=0.75, last_cost_usd=0.3), 1, True, True),
+    ],
+)
+def test_no_call_is_made_that_a_limit_has_no_room_for(spent, expected, wraps_up, ends):
+    assert wraps_up is must_wrap_up(spent, LIMITS, expected)
+    assert ends is bool(exhausted(spent, LIMITS, expected))
+
+
+def test_cached_tokens_count_at_their_price():
+    spent = Spent().plus(CallUsage(input_tokens=2_000, cached_tokens=1_500), wall_seconds=0.0)
+    assert (spent.input_tokens, spent.charged_tokens) == (2_000, 650)
+    assert exhausted(spent, LIMITS) == ""
+
+
 def test_without_a_limit_on_money_any_price_is_paid():
     free = Limits(cost_usd=None)
     assert exhausted(Spent(cost_usd=1e9), free) == ""

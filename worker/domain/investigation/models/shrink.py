@@ -6,13 +6,17 @@ its evidence; only the model no longer reads it, and may call the tool again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from worker.domain.values.conversation import ToolResult, ToolTurn, Turn
+from worker.domain.values.conversation import ModelRequest, Reply, ToolResult, ToolSpec, ToolTurn, Turn
 
 SHARE = 0.5
 """Part of the characters of all tool results that is taken out."""
+
+CHARS_PER_TOKEN, CHARS_PER_TOKEN_REMOVED = 3, 4
+"""How many characters are taken for a token: few where a call must fit, many where room is gained."""
 
 MIN_GAIN_CHARS = 2_000
 """Below it a second call would fail as the first did."""
@@ -41,6 +45,47 @@ def shrunk(turns: Sequence[Turn]) -> tuple[Turn, ...] | None:
                 results.append(result)
         kept.append(replace(turn, results=tuple(results)))
     return tuple(kept) if gained >= MIN_GAIN_CHARS else None
+
+
+def prefix_chars(system: str, tools: Sequence[ToolSpec]) -> int:
+    """Characters of what stands before the conversation."""
+    return len(system) + sum(len(t.description) + len(json.dumps(dict(t.parameters))) for t in tools)
+
+
+def expected_tokens(turns: Sequence[Turn], prefix: int) -> int:
+    """How many input tokens the next call will cost, rather too many than too few: the last call's, and what came since.
+
+    `prefix` are the characters before the conversation, for a first call and where the provider counts nothing.
+    """
+    said = [index for index, turn in enumerate(turns) if isinstance(turn, Reply)]
+    before = turns[said[-1]] if said else None
+    if isinstance(before, Reply) and before.usage.input_tokens:
+        known = before.usage.input_tokens + before.usage.output_tokens
+        return known + _chars(turns[said[-1] + 1 :]) // CHARS_PER_TOKEN
+    return (prefix + _chars(turns)) // CHARS_PER_TOKEN
+
+
+def fitted(request: ModelRequest, window_tokens: int | None) -> tuple[ModelRequest, int]:
+    """The request within the window of the model, as far as shrinking helps, and how often it was shrunk."""
+    expected, times = expected_tokens(request.turns, prefix_chars(request.system, request.tools)), 0
+    while window_tokens is not None and expected > window_tokens:
+        shorter = shrunk(request.turns)
+        if shorter is None:
+            break
+        expected -= (_chars(request.turns) - _chars(shorter)) // CHARS_PER_TOKEN_REMOVED
+        request, times = replace(request, turns=shorter), times + 1
+    return request, times
+
+
+def _chars(turns: Sequence[Turn]) -> int:
+    """Characters of what the turns say to the model."""
+    total = 0
+    for turn in turns:
+        if isinstance(turn, ToolTurn):
+            total += len(turn.note) + sum(len(result.content) for result in turn.results)
+        else:
+            total += len(turn.text)
+    return total
 
 
 def _removed(result: ToolResult) -> ToolResult:

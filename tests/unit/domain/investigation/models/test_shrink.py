@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.memory_model import calls, says
-from worker.domain.investigation.models.shrink import MIN_GAIN_CHARS, shrunk
-from worker.domain.values.conversation import ToolResult, ToolTurn, UserTurn
+from worker.domain.investigation.models.shrink import MIN_GAIN_CHARS, expected_tokens, fitted, shrunk
+from worker.domain.values.conversation import (
+    CallUsage,
+    ModelRequest,
+    ToolResult,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
 
 LOOK = ("get_resource", {"kind": "Pod"})
 
@@ -30,6 +37,28 @@ def test_the_oldest_results_go_until_half_is_gone():
     assert kept[-1] == "x" * 4_000
     assert "4000 characters" in kept[0]
     assert "get_pod_logs" in kept[0]
+
+
+def said(input_tokens, output_tokens=0):
+    return calls(LOOK, usage=CallUsage(input_tokens=input_tokens, output_tokens=output_tokens))
+
+
+def test_what_the_next_call_costs_is_what_the_last_one_did_and_what_came_since():
+    assert expected_tokens([UserTurn("x" * 300)], 600) == 300
+    assert expected_tokens([UserTurn("x" * 300), said(0), tool_turn(300)], 600) == 400
+    assert expected_tokens([UserTurn("x" * 300), said(500, 20), tool_turn(300, note="x" * 30)], 600) == 630
+
+
+@pytest.mark.parametrize(("window", "times"), [(None, 0), (20_000, 0), (14_000, 1), (12_000, 2), (10, 2)])
+def test_a_conversation_is_shrunk_until_it_fits(window, times):
+    turns = (UserTurn("incident"), said(10_000), tool_turn(4_000, 4_000, 4_000, 4_000))
+    request = ModelRequest("system", (ToolSpec("t", "d", {}),), turns)
+    after, shrunk_times = fitted(request, window)
+    assert times == shrunk_times
+    expected = turns
+    for _ in range(times):
+        expected = shrunk(expected)
+    assert after.turns == expected
 
 
 def test_one_turn_that_is_too_long_by_itself_is_shortened_from_its_start():

@@ -198,7 +198,8 @@ async def test_near_the_end_of_a_budget_the_model_is_told_and_then_a_person_gets
     if named:
         assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is result.human_review_reason
         assert named in result.human_review_detail
-        assert result.usage.cost_usd is None or result.usage.cost_usd < limits.cost_usd + usage.cost_usd
+        assert result.usage.cost_usd is None or result.usage.cost_usd <= limits.cost_usd
+        assert result.usage.input_tokens <= limits.input_tokens
     else:
         assert HumanReviewReason.LLM_PARSING_ERROR is result.human_review_reason
     assert world.model.calls <= limits.llm_calls
@@ -206,7 +207,7 @@ async def test_near_the_end_of_a_budget_the_model_is_told_and_then_a_person_gets
 
 async def test_an_answer_within_the_reserve_still_counts():
     usage = CallUsage(input_tokens=10, cost_usd=0.3)
-    world = World.saying(*[calls(LOOK, usage=usage)] * 3, final(answer(), usage=CallUsage(cost_usd=0.05)))
+    world = World.saying(*[calls(LOOK, usage=usage)] * 2, final(answer(), usage=CallUsage(cost_usd=0.35)))
     world.rules = Rules(limits=Limits(cost_usd=1.0))
     result = await world.analyse()
     assert (Status.COMPLETED, pytest.approx(0.95)) == (result.status, result.usage.cost_usd)
