@@ -240,13 +240,19 @@ HINTS = tuple(
 """What occurs in the `distinct_words` of every text with a secret of the shape."""
 
 
-PLAIN_NAME = re.compile(r"[a-z0-9.-]*")
-NAME_NEEDLES = tuple(needle for shape in SHAPES for needle in shape.needles if PLAIN_NAME.fullmatch(needle))
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
+LONGEST_MIXED_NAME = 11
+"""Characters of a name that is too short to be read as base64, whatever its letters."""
+NAME_NEEDLE = re.compile(
+    "|".join(re.escape(n) for shape in SHAPES for n in shape.needles if PLAIN_NAME.fullmatch(n))
+)
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether a text is of the form of a Kubernetes name and of no secret. No key and no value stand in one."""
-    return PLAIN_NAME.fullmatch(text) is not None and not any(needle in text for needle in NAME_NEEDLES)
+    """Whether a text is a name and of no secret's form. No key with a value fits into one."""
+    if PLAIN_NAME.fullmatch(text) is None or not (len(text) <= LONGEST_MIXED_NAME or text.islower()):
+        return False
+    return NAME_NEEDLE.search(text) is None
 
 
 def mask_shapes(text: str, words: str) -> str:
