@@ -1,15 +1,16 @@
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-rest test-all lint format schemas bench eval drills soak lock sbom audit clean
+.PHONY: help install demo test test-rest test-all lint format schemas bench bench-parts eval drills soak lock sbom audit clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV ?= uv
 JOBS ?= 2
+ROUNDS ?= 1
 RESOLVE = $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate
 STAMP := $(VENV)/.installed
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv with everything, from the hash-locked requirements
 
@@ -59,8 +60,11 @@ format: install ## Let ruff format the code
 schemas: install ## Write schemas/v1 anew from the models
 	$(BIN)/python -m schemas.export
 
-bench: install ## Measure what an incident costs in CPU
-	$(BIN)/python -m tests.bench
+bench: install ## Measure what an incident costs, beside what it may cost (5 min; ROUNDS=5 for medians)
+	$(BIN)/python -m tests.bench --rounds $(ROUNDS)
+
+bench-parts: install ## Measure the parts one by one, PostgreSQL and the quality of searches
+	$(BIN)/python -m tests.bench --parts
 
 eval: install ## Score the rules of diagnosis, and what the shipped policy lets pass (3 min)
 	$(BIN)/python -m tests.eval_corroboration

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import json
 import os
+import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from nats.aio.msg import Msg
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.workers import Worker
 from tests.fakes.tokens import real_tokens
+from tests.processes import rca
 
 NAMESPACE, POD, OWNER = "ml-batch", "ml-worker-5584d8b7cb-rn4jl", "ml-worker"
 Turns = Sequence[Sequence[tuple[str, dict[str, Any]]]]
@@ -43,7 +45,7 @@ TURNS: Turns = (
     (("get_workflow", {"workflow_id": "increase-memory-limits-v1"}),),
 )
 WARM_UP = 12
-MIB = 1 << 20
+Measured = dict[str, float]
 
 
 def more_turns(calls: int) -> Turns:
@@ -81,22 +83,24 @@ class Flow:
     first_call_p99: float
 
 
-async def flow(s: Stage, worker: Worker, name: str, incidents: int) -> Flow:
-    """Publish so many incidents at once and wait for their results."""
+async def flow(s: Stage, worker: Worker, name: str, incidents: int, *, every: float = 0.0) -> Flow:
+    """Publish so many incidents, at once or one `every` so many seconds, and wait for their results."""
     there = await s.count(s.subjects.results_stream)
     asked, spent = len(s.calls()), cpu_seconds(worker.pid)
     published: dict[str, float] = {}
     began, rss = time.monotonic(), [resident_mib(worker.pid)]
 
-    async def publish(key: str) -> None:
-        published[key] = time.time()
+    async def publish(number: int) -> None:
+        await asyncio.sleep(number * every)
+        published[key := f"{name}-{number}"] = time.time()
         await s.publish(key)
 
-    await asyncio.gather(*(publish(f"{name}-{n}") for n in range(incidents)))
+    publishing = asyncio.gather(*map(publish, range(incidents)))
     while await s.count(s.subjects.results_stream) < there + incidents:
         rss.append(resident_mib(worker.pid))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
     seconds = time.monotonic() - began
+    await publishing
     first: dict[str, float] = {}
     for call in s.calls()[asked:]:
         first.setdefault(call.key, call.at)
@@ -123,6 +127,7 @@ class Footprint:
     journal_bytes: int
     audit_bytes: int
     result_bytes: int
+    journal_left: int
 
 
 def request_text(body: dict[str, Any]) -> str:
@@ -136,6 +141,84 @@ def shared(before: str, after: str) -> float:
     """The share of the first text that the second begins with."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
     return sum(1 for _ in same) / len(before)
+
+
+async def end_to_end(ground: Ground) -> Measured:
+    """All rows that a worker is needed for."""
+    found = _as_rows(await footprint(ground)) | await _costs(ground)
+    found |= await _throughput(ground, in_flight=50, seconds=0.2, incidents=150)
+    return (
+        found | await _throughput(ground, in_flight=100, seconds=2.0, incidents=200) | await _arrivals(ground)
+    )
+
+
+def _as_rows(found: Footprint) -> Measured:
+    return {
+        "input tokens, first call": found.first_tokens,
+        "input tokens, 6 calls": found.all_tokens,
+        "prefix of a call that repeats the one before": found.prefix,
+        "journal, audit and result, KB": (found.journal_bytes + found.audit_bytes + found.result_bytes)
+        / 1_000,
+        "left in the journal, messages": found.journal_left,
+    }
+
+
+async def _costs(ground: Ground) -> Measured:
+    """CPU, with a model that answers at once and 8 incidents at a time."""
+    spent = {}
+    async with stage(ground, "costs", ack_wait_seconds=30.0, slots=8) as s:
+        await s.plan(turns=TURNS)
+        [worker] = await s.start(1)
+        started, idle = cpu_seconds(worker.pid), resident_mib(worker.pid)
+        await flow(s, worker, "warm-up", WARM_UP)
+        for calls in (6, 5, 20):
+            await s.plan(turns=more_turns(calls))
+            spent[calls] = (await flow(s, worker, f"calls-{calls}", 40)).cpu
+    return {
+        "CPU of an incident, ms": spent[6] * 1_000,
+        "CPU of 20 calls to 5": spent[20] / spent[5],
+        "start to ready, CPU s": started,
+        "rca --help, CPU s": await help_seconds(),
+        "RSS idle, MiB": idle,
+    }
+
+
+async def help_seconds() -> float:
+    """CPU time of `rca --help`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    await rca("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+async def _throughput(ground: Ground, *, in_flight: int, seconds: float, incidents: int) -> Measured:
+    """Many incidents at once in one lane."""
+    async with stage(
+        ground, f"load-{in_flight}", ack_wait_seconds=60.0, RCA_WORKER__SLOTS_P2=str(in_flight)
+    ) as s:
+        await s.plan(turns=TURNS)
+        [worker] = await s.start(1)
+        await flow(s, worker, "warm-up", WARM_UP)
+        await s.plan(turns=TURNS, latency_seconds=seconds)
+        found = await flow(s, worker, "load", incidents)
+    if in_flight == 50:
+        return {"incidents/s, 50 in flight, 200 ms a call": found.rate}
+    ideal = in_flight / (seconds * (len(TURNS) + 1))
+    return {
+        "share of ideal, 100 in flight, 2 s a call": found.rate / ideal,
+        "RSS, 100 in flight, MiB": found.rss,
+    }
+
+
+async def _arrivals(ground: Ground, *, incidents: int = 120) -> Measured:
+    """Incidents that arrive so that 50 are in flight."""
+    async with stage(ground, "arrivals", ack_wait_seconds=60.0, RCA_WORKER__SLOTS_P2="100") as s:
+        await s.plan(turns=TURNS)
+        [worker] = await s.start(1)
+        await flow(s, worker, "warm-up", WARM_UP)
+        await s.plan(turns=TURNS, latency_seconds=2.0)
+        found = await flow(s, worker, "arrival", incidents, every=2.0 * (len(TURNS) + 1) / 50)
+    return {"publish to first call, p99, 50 in flight, ms": found.first_call_p99 * 1_000}
 
 
 async def footprint(ground: Ground) -> Footprint:
@@ -160,6 +243,7 @@ async def footprint(ground: Ground) -> Footprint:
             journal_bytes=sum(written["journal"]),
             audit_bytes=sum(written["audit"]),
             result_bytes=sum(written["result"]),
+            journal_left=await s.count(f"KV_{s.subjects.journal_bucket}"),
         )
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: CPU seconds and counts, which repeat on a busy machine; wall times do not, and are measured for PostgreSQL only.
+"""The parts one by one: CPU seconds and counts, which repeat on a busy machine; wall times for PostgreSQL only.
 
 Each line is the median of several rounds, or the 99th percentile where it says so; the last ones say how well searches find. Nothing here is asserted.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
 from tests.bench.busy import busy_namespace
+from tests.bench.enrichment import Now
 from tests.bench.postgres import postgres_table
 from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
@@ -33,19 +35,6 @@ from worker.domain.verdict.answers.parse import parse_answer
 ROUNDS = 5
 CASES = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent.parent
 CATALOG = corpus_path("catalog/restart-deployment-v1.yaml").parent
-
-
-class Now:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def has_passed(self, moment: datetime) -> bool:
-        return moment <= self.now()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 async def cpu_ms(times: int, work: Callable[[], Awaitable[object]]) -> float:
@@ -164,15 +153,57 @@ async def parsing() -> float:
     return await cpu_ms(50, work)
 
 
-async def redaction() -> float:
-    """1 MB of log lines."""
-    line = '2026-05-11T21:42:10Z level=info msg="request served" path=/api/v1/orders status=200 took=12ms\n'
-    text = line * (1_000_000 // len(line))
+def ordinary_logs(characters: int) -> str:
+    """Log lines of several programs, with numbers and ids that differ."""
+    chance, lines, size = random.Random(1), list[str](), 0
+    while size < characters:
+        number, trace = chance.randrange(100_000), f"{chance.getrandbits(128):032x}"
+        at = (
+            f"2026-05-11T21:{chance.randrange(60):02}:{chance.randrange(60):02}.{chance.randrange(1_000):03}Z"
+        )
+        lines.append(
+            chance.choice(
+                (
+                    f'{at} level=info msg="request served" path=/api/v1/orders status=200 took={number % 97}ms',
+                    f'{{"time":"{at}","level":"INFO","msg":"order placed","traceId":"{trace}","orderId":{number}}}',
+                    f"{at} ERROR [http-nio-8080-exec-{number % 20}] c.e.OrderController : failed to load order {number}",
+                    f"\tat com.example.shop.OrderService.load(OrderService.java:{number % 900})",
+                    f'10.0.{number % 256}.7 - - "GET /api/v1/orders/{number} HTTP/1.1" 200 {number} "-" "curl/8.5"',
+                )
+            )
+        )
+        size += len(lines[-1]) + 1
+    return "\n".join(lines)
 
-    async def work() -> object:
-        return redact(text)
 
-    return await cpu_ms(1, work)
+def seconds_to_redact(text: str) -> float:
+    """CPU time, the median of the rounds."""
+    found = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        redact(text)
+        found.append(time.process_time() - started)
+    return statistics.median(found)
+
+
+def redaction_speed() -> float:
+    """MB/s of ordinary logs."""
+    text = ordinary_logs(1_000_000)
+    return len(text) / seconds_to_redact(text) / 1e6
+
+
+def redaction_growth() -> float:
+    """How many times as long the worst of some hostile texts takes when it is twice as long."""
+    hostile = (
+        "password=x ",
+        "a=",
+        '{"token":"',
+        "eyJ" * 9 + " ",
+        "\\npass\\",
+        "-----BEGIN A-----",
+        "kind: Secret\ndata:\n a: b\n",
+    )
+    return max(seconds_to_redact(one * 8_000) / seconds_to_redact(one * 4_000) for one in hostile)
 
 
 async def main() -> None:
@@ -186,7 +217,6 @@ async def main() -> None:
         ("search 2,000 workflows, p99", searching),
         ("the same by meaning, p99", searching_by_meaning),
         ("embed a query", embedding),
-        ("redact 1 MB of logs", redaction),
     ):
         print(f"{name:45} {await measure():10.3f} ms CPU", flush=True)
     growth = "memory after 13 incidents among 2,000 pods"

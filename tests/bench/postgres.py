@@ -1,4 +1,4 @@
-"""The part of `make bench` about the catalog in PostgreSQL: wall time of look-ups, which are spent in two processes.
+"""The part of `make bench-parts` about the catalog in PostgreSQL: wall time of look-ups, which are spent in two processes.
 
 On a busy machine all of it is more.
 """
