@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.analysis import AnalysisResult
 from schemas.incident import IncidentRequest
+from schemas.recovery import RecoveryRequest
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
@@ -28,7 +29,7 @@ from worker.domain.values.conversation import (
     UserTurn,
 )
 from worker.domain.values.delivery import Delivery
-from worker.domain.values.ports import ExternalTools, Outside, Policy
+from worker.domain.values.ports import ExternalTools, History, Outside, Policy
 from worker.sandbox.analyst.respond import respond
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -192,9 +193,11 @@ async def analyse(
     model: AnalystModel,
     external: ExternalTools | None = None,
     policy: Policy | None = None,
+    history: History | None = None,
 ) -> AnalysisResult:
-    """One request through enrichment, loop, verdict and policy."""
-    request = IncidentRequest.model_validate({"received_time": NOW.isoformat(), **incident})
+    """One request, or a recovery of one, through enrichment, loop, verdict and policy."""
+    kind = RecoveryRequest if "previous_execution" in incident else IncidentRequest
+    request = kind.model_validate({"received_time": NOW.isoformat(), **incident})
     delivery = Delivery("rca.request.incident", "RCA_REQUESTS", "p2", 1, 1, NOW)
     run = Run(
         AcceptedRequest(request, delivery),
@@ -213,6 +216,7 @@ async def analyse(
         clock=StillClock(),
         jitter=lambda: 0.5,
         external=external,
+        history=history,
     )
     return await Analysis(outside, Rules()).run(run)
 

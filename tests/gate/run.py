@@ -17,7 +17,7 @@ from tests.fakes.memory_external import MemoryExternal
 from tests.gate.answers import Claimed
 from worker.domain.values.conversation import CallUsage, Finish, ModelRequest, Reply, ToolCall
 from worker.domain.values.objects import Manifest
-from worker.domain.values.ports import Policy
+from worker.domain.values.ports import History, Policy
 from worker.domain.values.workflows import Workflow
 from worker.sandbox.cluster_files import find_logs
 
@@ -114,7 +114,12 @@ class Judged:
 
 
 async def judge(
-    scene: Scene, claimed: Claimed, environment: str, catalog: Mapping[str, Workflow], policy: Policy
+    scene: Scene,
+    claimed: Claimed,
+    environment: str,
+    catalog: Mapping[str, Workflow],
+    policy: Policy,
+    history: History | None = None,
 ) -> Judged:
     """The result of an incident whose model gives this answer."""
     model = Obedient(claimed, scene)
@@ -127,5 +132,6 @@ async def judge(
         model,
         external,
         policy,
+        history,
     )
     return Judged(result, model.read)
