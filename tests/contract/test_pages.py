@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from schemas.analysis import Status
+from schemas.evidence import ClaimSupport
+from schemas.export import schema_of
 from tests.contract.command_lines import find_command
 from worker.adapters.file_catalog import lint
 from worker.app.settings import documentation
@@ -109,8 +111,33 @@ def test_the_map_of_the_code_names_what_is_there():
     assert [] == [word for word in named if word.endswith(".py") and not (domain / word).exists()]
 
 
+def _section(heading):
+    return (TOP / "docs" / "consumers.md").read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def test_consumers_are_told_every_support_of_a_claim():
+    assert ["support", *map(str, ClaimSupport)] == re.findall(
+        r"^\| `(\w+)` \|", _section("Show why"), re.MULTILINE
+    )
+
+
+def test_the_fields_that_consumers_of_kubernaut_are_led_to_are_there():
+    schema = schema_of("analysis-result")
+    rows = re.findall(r"^\| `.*?\| (.*) \|$", _section("For consumers of Kubernaut"), re.MULTILINE)
+    named = [path.split(".") for row in rows for path in re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", row)]
+    named = [path for path in named if path[0] in schema["properties"]]
+    assert len(named) > 12
+    for path in named:
+        node = schema
+        for name in path:
+            node = node["properties"][name]
+            node = next((form for form in node.get("anyOf", []) if "$ref" in form), node)
+            if "$ref" in node:
+                node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+
+
 def test_consumers_are_told_what_to_do_for_each_status():
-    text = (TOP / "docs" / "consumers.md").read_text()
+    text = _section("Act")
     assert ["status", *map(str, Status)] == re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
 
 
