@@ -70,7 +70,7 @@ eval: install ## Score the rules of diagnosis, and what the shipped policy lets 
 	$(BIN)/python -m tests.eval_corroboration
 	$(BIN)/python -m tests.eval_gate
 
-drills: install ## Kill, freeze, cut off and flood real processes; print the table (15 min)
+drills: install ## Kill, freeze, cut off and flood real processes; print the table (40 min)
 	$(BIN)/python -m tests.drills
 
 soak: install ## A steady stream for 12 min: does a worker grow or leak?

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.drills import broker, deaths, faults, garbage
+from tests.drills import broker, deaths, faults, garbage, machine
 from tests.drills.stage import ground
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -38,6 +38,8 @@ DRILLS = {
     ),
     "poison": lambda on: deaths.poison(on, neighbours=2, workers=1, deaths=1),
     "a bad model": lambda on: faults.bad_model(on, incidents=6, workers=1),
+    "a wrong clock": lambda on: machine.wrong_clock(on, incidents=1),
+    "few open files": lambda on: machine.few_files(on, incidents=8),
     "generated bodies": lambda on: garbage.generated_bodies(on, bodies=1_000, by_hypothesis=50, sample=100),
 }
 
