@@ -41,6 +41,20 @@ WITH_STATUS = frozenset(
 )
 """Kinds whose status is a subresource."""
 
+FURTHER = (
+    (KindInfo("DeviceClass", "resource.k8s.io/v1", "deviceclasses", namespaced=False), ()),
+    (KindInfo("ResourceClaim", "resource.k8s.io/v1", "resourceclaims", namespaced=True), ()),
+    (KindInfo("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates", namespaced=True), ()),
+    (KindInfo("ResourceSlice", "resource.k8s.io/v1", "resourceslices", namespaced=False), ()),
+    (KindInfo("IPAddress", "networking.k8s.io/v1", "ipaddresses", namespaced=False), ("ip",)),
+    (KindInfo("ServiceCIDR", "networking.k8s.io/v1", "servicecidrs", namespaced=False), ()),
+    (
+        KindInfo("VolumeAttributesClass", "storage.k8s.io/v1", "volumeattributesclasses", namespaced=False),
+        ("vac",),
+    ),
+)
+"""Kinds that newer releases serve: a client finds them by discovery."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -55,6 +69,8 @@ class Resource:
     subresources: tuple[str, ...] = ()
     singular: str = ""
     built_in: bool = False
+    selectable: tuple[str, ...] = ()
+    """Fields of a custom resource that its definition offers to field selectors."""
 
     @property
     def api_version(self) -> str:
@@ -73,7 +89,7 @@ class ResourceTable:
     def __init__(self, objects: Iterable[Manifest]) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        for info, short_names in BUILT_IN:
+        for info, short_names in (*BUILT_IN, *FURTHER):
             self._add(_built_in(info, short_names))
         known = list(objects)
         for manifest in known:
@@ -270,4 +286,9 @@ def _from_definition(definition: Manifest) -> Iterable[Resource]:
                 namespaced=spec.get("scope") != "Cluster",
                 short_names=tuple(str(name) for name in names.get("shortNames") or ()),
                 singular=str(names.get("singular") or kind.lower()),
+                selectable=tuple(
+                    str(found.get("jsonPath")).removeprefix(".")
+                    for found in version.get("selectableFields") or ()
+                    if isinstance(found, dict)
+                ),
             )

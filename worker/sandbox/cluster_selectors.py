@@ -7,7 +7,7 @@ knows them. Field selectors follow "Field Selectors": built-in kinds offer a clo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from worker.domain.values.objects import Manifest
@@ -32,6 +32,8 @@ FIELDS_BY_RESOURCE: Mapping[str, frozenset[str]] = {
             "status.nominatedNodeName",
             "status.phase",
             "status.podIP",
+            "status.podIPs",
+            "spec.host",
         }
     ),
     "events": frozenset(
@@ -55,7 +57,12 @@ FIELD_DEFAULTS = {
     "status.replicas": "0",
     "status.successful": "0",
 }
-FIELD_PATHS = {"source": "source.component", "status.successful": "status.succeeded"}
+FIELD_PATHS = {
+    "source": "source.component",
+    "spec.host": "spec.nodeName",
+    "status.podIPs": "status.podIP",
+    "status.successful": "status.succeeded",
+}
 
 LabelTest = Callable[[Mapping[str, str]], bool]
 FieldTest = Callable[[Manifest], bool]
@@ -67,22 +74,33 @@ def label_test(selector: str) -> LabelTest:
     return lambda labels: all(requirement(labels) for requirement in requirements)
 
 
-def field_test(selector: str, resource: str, *, closed: bool) -> FieldTest:
+def field_test(
+    selector: str, resource: str, *, namespaced: bool = True, selectable: Iterable[str] = ()
+) -> FieldTest:
     """What `fieldSelector` asks of a resource (`pods`, `replicasets.apps`). Raises ApiFailure 400.
 
-    `closed`: only the fields which the API server knows for the resource; otherwise any path.
+    Only fields that the API server knows for the resource can be asked for; `selectable` are those that a
+    CustomResourceDefinition names.
     """
     _check_length(selector)
-    known = METADATA_FIELDS | FIELDS_BY_RESOURCE.get(resource, frozenset())
+    own = FIELDS_BY_RESOURCE.get(resource, frozenset()).union(selectable)
+    known = own | (METADATA_FIELDS if namespaced else {"metadata.name"})
     tests = []
     for term in _split_terms(selector):
         key, operator, value = _field_term(term, selector)
-        if closed and key not in known:
-            raise bad_request(f'field label not supported: "{key}"')
+        if key not in known:
+            raise _unsupported(key, own or not namespaced)
         tests.append((key, operator == "!=", value))
     return lambda manifest: all(
         (_field_value(manifest, key) == value) is not negated for key, negated, value in tests
     )
+
+
+def _unsupported(key: str, own: object) -> ApiFailure:
+    """Kinds without fields of their own are converted by a function with a text of its own."""
+    if own:
+        return bad_request(f"field label not supported: {key}")
+    return bad_request(f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def _field_value(manifest: Manifest, key: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from worker.domain.values.objects import Manifest
+from worker.sandbox.cluster_admission import admitted
 from worker.sandbox.cluster_events import CORE, GROUPED, to_core, to_grouped
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 from worker.sandbox.cluster_files import LogKey, find_logs, read_objects
@@ -56,7 +57,7 @@ class Snapshot:
     @classmethod
     def read(cls, directory: Path) -> Snapshot:
         """The snapshot in a directory. Raises SnapshotError."""
-        return cls(read_objects(directory), find_logs(directory))
+        return cls(admitted(read_objects(directory)), find_logs(directory))
 
     def get(self, resource: Resource, namespace: str, name: str) -> Manifest:
         """One object. Raises ApiFailure 404."""
@@ -67,17 +68,25 @@ class Snapshot:
         return found
 
     def list(self, resource: Resource, options: ListOptions) -> dict[str, Any]:
-        """One page as the API's list object; built-in items come without kind and apiVersion, as there.
+        """One page as the API's list object, in the order of the keys in etcd; built-in items come without kind and
+        apiVersion, as there.
 
         Raises ApiFailure 400 for a selector or a token that cannot be read.
         """
         labels = label_test(options.label_selector)
-        fields = field_test(options.field_selector, resource.qualified, closed=resource.built_in)
+        fields = field_test(
+            options.field_selector,
+            resource.qualified,
+            namespaced=resource.namespaced,
+            selectable=resource.selectable,
+        )
         start = _read_token(options.start)
         found = [
             (key, manifest)
-            for key, manifest in sorted(self._objects.get(resource, {}).items())
-            if (not start or key > start)
+            for key, manifest in sorted(
+                self._objects.get(resource, {}).items(), key=lambda item: "/".join(item[0])
+            )
+            if (not start or "/".join(key) > "/".join(start))
             and options.namespace in {"", key[0]}
             and labels(_labels(manifest))
             and fields(manifest)

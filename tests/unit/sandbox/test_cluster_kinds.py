@@ -27,7 +27,7 @@ def _definition(**spec: Any) -> Manifest:
         "names": {"kind": "Fish", "plural": "fishes", "singular": "fish", "shortNames": ["fi"]},
         "versions": [
             {"name": "v1alpha1", "served": True},
-            {"name": "v1", "served": True},
+            {"name": "v1", "served": True, "selectableFields": [{"jsonPath": ".spec.size"}]},
             {"name": "v0", "served": False},
         ],
     }
@@ -36,7 +36,10 @@ def _definition(**spec: Any) -> Manifest:
 
 def test_built_in_resources_are_always_there() -> None:
     table = ResourceTable([])
-    assert set(API_RESOURCES) == {resource.api_version for resource in table}
+    assert {*API_RESOURCES, "resource.k8s.io/v1"} == {resource.api_version for resource in table}
+    assert table.of("networking.k8s.io/v1", "ServiceCIDR").plural == "servicecidrs"
+    assert not table.of("networking.k8s.io/v1", "IPAddress").namespaced
+    assert table.groups()["autoscaling"] == ["v2", "v1"]
     assert table.of("v1", "Pod").subresources == ("log", "status")
     assert not table.of("v1", "Node").namespaced
 
@@ -54,6 +57,7 @@ def test_custom_resource_from_its_definition() -> None:
     assert found
     assert (found.short_names, found.singular, found.namespaced) == (("fi",), "fish", True)
     assert table.groups()["example.com"] == ["v1", "v1alpha1"]
+    assert found.selectable == ("spec.size",)
 
 
 def test_definition_of_cluster_scope() -> None:

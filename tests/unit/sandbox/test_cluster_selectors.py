@@ -103,7 +103,7 @@ def test_any_text_is_read_or_refused(selector: str) -> None:
     with suppress(ApiFailure):
         label_test(selector)({"a": "b"})
     with suppress(ApiFailure):
-        field_test(selector, "gizmos.example.com", closed=False)({"a": {"b": 1}})
+        field_test(selector, "gizmos.example.com", selectable=("a.b",))({"a": {"b": 1}})
 
 
 POD: dict[str, Any] = {
@@ -124,17 +124,19 @@ POD: dict[str, Any] = {
         ("status.phase!=Running,spec.nodeName=worker-2", False),
         ("spec.hostNetwork=false", True),
         ("status.podIP=", True),
+        ("status.podIPs=", True),
+        ("spec.host=worker-1", True),
         (r"metadata.name=api\-0", True),
     ],
 )
 def test_fields(selector: str, expected: bool) -> None:
-    assert expected == field_test(selector, "pods", closed=True)(POD)
+    assert expected == field_test(selector, "pods")(POD)
 
 
 @pytest.mark.parametrize("selector", ["metadata.name", "=x", "metadata.name>1", "spec.containers=x"])
 def test_fields_that_cannot_be_read(selector: str) -> None:
     with pytest.raises(ApiFailure) as caught:
-        field_test(selector, "pods", closed=True)
+        field_test(selector, "pods")
     assert caught.value.code == 400
 
 
@@ -157,4 +159,31 @@ def test_fields_by_resource(resource: str, selector: str) -> None:
         "spec": {"unschedulable": True, "anything": {"at": {"all": "yes"}}},
         "type": "Warning",
     }
-    assert field_test(selector, resource, closed=resource != "gizmos.example.com")(manifest)
+    assert field_test(selector, resource, selectable=("spec.anything.at.all",))(manifest)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespaced", "selector", "message"),
+    [
+        ("pods", True, "spec.image=x", "field label not supported: spec.image"),
+        ("nodes", False, "metadata.namespace=shop", "field label not supported: metadata.namespace"),
+        (
+            "deployments.apps",
+            True,
+            "spec.replicas=1",
+            '"spec.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        (
+            "gizmos.example.com",
+            True,
+            "spec.size=1",
+            '"spec.size" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+def test_fields_that_the_server_does_not_offer(
+    resource: str, namespaced: bool, selector: str, message: str
+) -> None:
+    with pytest.raises(ApiFailure) as caught:
+        field_test(selector, resource, namespaced=namespaced)
+    assert (caught.value.code, caught.value.message) == (400, message)

@@ -144,3 +144,10 @@ def test_events_are_seen_through_both_groups(stored: Manifest) -> None:
     snapshot = Snapshot([stored])
     assert snapshot.get(_resource(snapshot, "Event"), "shop", "e") == CORE_EVENT
     assert snapshot.get(_resource(snapshot, "Event", "events.k8s.io/v1"), "shop", "e") == GROUPED_EVENT
+
+
+def test_lists_are_in_the_order_of_keys_in_etcd() -> None:
+    snapshot = Snapshot([_object("x", "a"), _object("x", "a-b"), _object("z", "a"), _object("y", "a")])
+    items = snapshot.list(_resource(snapshot), ListOptions())["items"]
+    found = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in items]
+    assert found == ["a-b/x", "a/x", "a/y", "a/z"]
