@@ -16,7 +16,8 @@ from schemas.permissions import Role, access
 from schemas.subjects import Subjects
 from tests.contract.command_lines import parse
 from worker.app.cli.permissions import configuration
-from worker.app.settings import Settings, documentation
+from worker.app.provisioning import wanted_streams
+from worker.app.settings import NatsSettings, Settings, documentation
 from worker.sandbox import nats_server
 from worker.sandbox.analyst.respond import NAME as ANALYST
 from worker.sandbox.cluster_rights import SHIPPED
@@ -470,6 +471,17 @@ def test_the_server_accepts_its_configuration(tmp_path):
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0, "a password is required"
     given = {v["name"] for v in PODS["nats"]["spec"]["containers"][0]["env"]}
     assert given == set(SERVICES["nats"]["environment"]) == set(variables)
+
+
+def test_the_byte_limits_fit_into_the_store_and_the_store_into_the_volume():
+    [store] = re.findall(r"max_file_store: (\d+)GB", (DEPLOY / "nats" / "nats.conf").read_text())
+    [claim] = of_kind("StatefulSet", "nats")[0]["spec"]["volumeClaimTemplates"]
+    volume = claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi")
+    deployed = int(of_kind("ConfigMap", "rca-worker")[0]["data"]["RCA_NATS__STORE_MEBIBYTES"])
+    assert NatsSettings().store_mebibytes == deployed == int(store) << 10
+    limits = [item.config["max_bytes"] for item in wanted_streams(Settings()) if not item.stream]
+    assert sum(limits) < int(store) << 30
+    assert int(store) < int(volume)
 
 
 def test_the_committed_roles_are_the_generated_ones():

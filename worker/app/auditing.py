@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nats.aio.client import Client
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from schemas.analysis import Status
 from schemas.permissions import API
@@ -21,11 +21,13 @@ from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.adapters.nats.stream_info import StreamInfo
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import AuditFacts, Report, StoredResult
+from worker.domain.audit.findings import AuditFacts, KeptHead, Report, StoredResult
 from worker.domain.audit.record import read_record
 from worker.domain.audit.trail_stream import TrailStream, stream_findings
+from worker.domain.values.errors import ReportedError
 from worker.domain.values.ports import SignatureCheck
 
+HEAD = TypeAdapter(KeptHead)
 BATCH = 1_000
 """Messages that an export holds in memory and writes at once."""
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -67,6 +69,7 @@ class Auditing:
         now: datetime | None = None,
         archive: AuditArchive | None = None,
         head: str = "",
+        heads: Sequence[KeptHead] = (),
         progress: Progress = lambda _done, _all: None,
     ) -> Report:
         """Check the stream and all chains, or those of one request key, and compare them with the stored results.
@@ -94,7 +97,7 @@ class Auditing:
         found = list(stream_findings(_trail_stream(info), want, max_age=max_age, now=now, archived=gone))
         found += archive.findings(head) if archive else ()
         kept_since = _kept_since(archive) if archive else extent.kept_since
-        return check.finish(AuditFacts(now, results, queue.oldest, kept_since, of_stream=found))
+        return check.finish(AuditFacts(now, results, queue.oldest, kept_since, of_stream=found, heads=heads))
 
     async def export(
         self, archive: AuditArchive, progress: Progress = lambda _done, _all: None
@@ -166,6 +169,7 @@ def check_file(
     only: str = "",
     kept_since: datetime | None = None,
     exported_at: datetime | None = None,
+    heads: Sequence[KeptHead] = (),
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
     """Check exported events, one a line. Results are not known here. Raises OSError.
@@ -180,7 +184,7 @@ def check_file(
         progress(done, size)
     now = exported_at or datetime.now(UTC)
     all_ended = bool(keys) and exported_at is None
-    return check.finish(AuditFacts(now, kept_since=kept_since, all_ended=all_ended))
+    return check.finish(AuditFacts(now, kept_since=kept_since, all_ended=all_ended, heads=heads))
 
 
 def check_archive(
@@ -190,6 +194,7 @@ def check_archive(
     only: str = "",
     head: str = "",
     exported_at: datetime | None = None,
+    heads: Sequence[KeptHead] = (),
 ) -> Report:
     """Check an archive, and compare its events with its results. Open requests are judged as by `check_file`."""
     archive, check, results = AuditArchive(directory), AuditCheck(keys, only=only), dict[str, StoredResult]()
@@ -206,8 +211,22 @@ def check_archive(
             kept_since=_kept_since(archive),
             all_ended=bool(keys) and exported_at is None,
             of_stream=list(archive.findings(head)),
+            heads=heads,
         )
     )
+
+
+def read_heads(path: Path) -> list[KeptHead]:
+    """Heads that were kept, one a line: whole events, or objects with the fields of a head. Raises ReportedError, OSError."""
+    found = list[KeptHead]()
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            found.append(HEAD.validate_json(line))
+        except ValidationError as e:
+            raise ReportedError(
+                f"{path}: line {number} is no head: it needs request_key, chain, sequence and hash"
+            ) from e
+    return found
 
 
 def public_keys(paths: Sequence[Path]) -> list[SignatureCheck]:

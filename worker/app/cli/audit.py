@@ -64,6 +64,15 @@ def verify(
             help="With an archive: a head that `rca audit export` printed and that was kept elsewhere."
         ),
     ] = "",
+    heads: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the last events of chains (rca.audit.response.*) that were kept elsewhere, one a line: each must "
+            "be in the trail.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     kept_since: Annotated[
         datetime | None,
         typer.Option(help="With --file: events from before this time (UTC) had expired when it was written."),
@@ -86,7 +95,7 @@ def verify(
         raise typer.BadParameter(
             "--file verifies an archive alone, --archive with the stream: give one of them"
         )
-    source = _Source(file, archive, head, _utc(kept_since), _utc(exported_at))
+    source = _Source(file, archive, head, heads, _utc(kept_since), _utc(exported_at))
     run(_verify(key or [], source, request=request, as_json=json_output))
 
 
@@ -97,6 +106,7 @@ class _Source:
     file: Path | None
     archive: Path | None
     head: str
+    heads: Path | None
     kept_since: datetime | None
     exported_at: datetime | None
 
@@ -130,23 +140,32 @@ async def _verify(keys: Sequence[Path], source: _Source, *, request: str, as_jso
 
 async def _report(keys: Sequence[Path], source: _Source, request: str) -> Report:
     from worker.adapters.audit_archive import AuditArchive
-    from worker.app.auditing import check_archive, check_file, public_keys
+    from worker.app.auditing import check_archive, check_file, public_keys, read_heads
 
     known, file = public_keys(keys), source.file
+    heads = read_heads(source.heads) if source.heads else []
     if file is None:
         archive = AuditArchive(source.archive) if source.archive else None
         async with _auditing() as auditing:
             return await auditing.check(
-                known, only=request, archive=archive, head=source.head, progress=_progress("events")
+                known,
+                only=request,
+                archive=archive,
+                head=source.head,
+                heads=heads,
+                progress=_progress("events"),
             )
     if file.is_dir():
-        return check_archive(file, known, only=request, head=source.head, exported_at=source.exported_at)
+        return check_archive(
+            file, known, only=request, head=source.head, exported_at=source.exported_at, heads=heads
+        )
     return check_file(
         file,
         known,
         only=request,
         kept_since=source.kept_since,
         exported_at=source.exported_at,
+        heads=heads,
         progress=_progress("bytes"),
     )
 

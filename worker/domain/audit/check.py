@@ -83,8 +83,9 @@ class AuditCheck:
                 notable.append(ChainReport(chain.key, chain.name, status, chain.seen, chain.head))
         chains = [chain for chains in self._chains.values() for chain in chains.values()]
         bad = [self._most_telling(chain.bad) for chain in chains if chain.bad]
+        missing = [*self._without_events(facts), *self._without_heads(facts)]
         return Report(
-            [*facts.of_stream, *self._unreadable, *bad, *self._loose.values(), *self._without_events(facts)],
+            [*facts.of_stream, *self._unreadable, *bad, *self._loose.values(), *missing],
             notable,
             events=sum(chain.seen for chain in chains),
             republished=sum(chain.republished for chain in chains),
@@ -136,6 +137,18 @@ class AuditCheck:
             since = facts.kept_since
             if since is None or result.stored_at is None or result.stored_at >= since:
                 yield AuditFinding(key, "", 1, ChainProblem.NO_EVENTS, "there is a result, and no event")
+
+    def _without_heads(self, facts: AuditFacts) -> Iterator[AuditFinding]:
+        for head in facts.heads:
+            if self._only and head.request_key != self._only:
+                continue
+            chain = self._chains.get(head.request_key, {}).get(head.chain)
+            expired = facts.kept_since and head.time and head.time < facts.kept_since
+            if not (chain.knows(head.hash) if chain else expired):
+                detail = "its hash was kept elsewhere, and is not in the trail"
+                yield AuditFinding(
+                    head.request_key, head.chain, head.sequence, ChainProblem.HEAD_MISSING, detail
+                )
 
 
 def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain, ChainStatus]]:

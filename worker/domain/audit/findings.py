@@ -24,6 +24,7 @@ class ChainProblem(enum.StrEnum):
     UNKNOWN_KEY = "unknown_key"
     FORGED = "forged"
     IN_THE_FUTURE = "in_the_future"
+    HEAD_MISSING = "head_missing"
     STREAM_EMPTIED = "stream_emptied"
     STREAM_FEED = "stream_feed"
     STREAM_LIMITS = "stream_limits"
@@ -67,6 +68,17 @@ class StoredResult:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptHead:
+    """The last event of a chain, as it was copied elsewhere when it was published. `time` is None when it was not kept."""
+
+    request_key: str
+    chain: str
+    sequence: int
+    hash: str
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AuditFacts:
     """What is known besides the events.
 
@@ -74,6 +86,7 @@ class AuditFacts:
     events, so that every event of a stored result is there. `waiting_since`: when the oldest request in the queue was
     stored; None for an empty queue. `kept_since`: older events may have expired; None when none can have. `all_ended`:
     nobody was working on a request, so every chain must have an end. `of_stream`: what is wrong with stream or archive.
+    `heads`: copies of heads that must be in the trail, unless they have expired.
     """
 
     now: datetime
@@ -82,6 +95,7 @@ class AuditFacts:
     kept_since: datetime | None = None
     all_ended: bool = False
     of_stream: Sequence[AuditFinding] = ()
+    heads: Sequence[KeptHead] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,14 @@ from tests.fakes.audit_chains import (
 from tests.fakes.messages import NOON
 from worker.adapters.ed25519_keys import Ed25519Check, Ed25519Signer
 from worker.domain.audit.check import AuditCheck
-from worker.domain.audit.findings import AuditFacts, AuditFinding, ChainProblem, ChainStatus, StoredResult
+from worker.domain.audit.findings import (
+    AuditFacts,
+    AuditFinding,
+    ChainProblem,
+    ChainStatus,
+    KeptHead,
+    StoredResult,
+)
 
 SIGNER = Ed25519Signer(b"s" * 32)
 KEY = Ed25519Check(bytes(SIGNER._key.verify_key))
@@ -518,3 +525,30 @@ def test_what_is_wrong_with_the_stream_comes_first():
     finding = AuditFinding("", "", 0, ChainProblem.STREAM_EMPTIED, "all")
     report = check(bodies(whole("rr-1", 3))[:1], facts("rr-1", of_stream=[finding]))
     assert [ChainProblem.STREAM_EMPTIED, ChainProblem.TRUNCATED] == [f.problem for f in report.findings]
+
+
+# -- Heads that were kept elsewhere
+
+
+def kept(event, **changes):
+    names = ("request_key", "chain", "sequence", "hash", "time")
+    return KeptHead(**{name: getattr(event, name) for name in names} | changes)
+
+
+def test_a_head_that_was_kept_elsewhere_must_be_in_the_trail():
+    events, other = whole("rr-1", 4), whole("rr-1", 4, start=NOON + timedelta(seconds=1))
+    heads = [kept(events[-1]), kept(events[1])]
+    assert check(bodies(events), facts("rr-1", heads=heads)).good
+    rewritten = check(bodies(other), facts("rr-1", heads=heads[:1]))
+    assert [("rr-1", 4, ChainProblem.HEAD_MISSING)] == problems(rewritten)
+    dropped = check(bodies(whole("rr-2", 3)), facts("rr-2", heads=heads[:1]))
+    assert [("rr-1", 4, ChainProblem.HEAD_MISSING)] == problems(dropped)
+    assert check(bodies(whole("rr-2", 3)), facts("rr-2", heads=heads), only="rr-2").good
+
+
+@pytest.mark.parametrize(("time", "good"), [(NOON, True), (LATER, False), (None, False)])
+def test_a_head_may_only_be_missing_where_it_has_expired(time, good):
+    known = facts(
+        "rr-1", heads=[kept(whole("rr-0", 2)[-1], time=time)], kept_since=NOON + timedelta(seconds=1)
+    )
+    assert good is check(bodies(whole("rr-1", 4)), known).good
