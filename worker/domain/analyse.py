@@ -281,7 +281,7 @@ def _investigation(
             redact=redact,
             lookback=fact_finder.lookback,
             metrics=outside.metrics,
-            told_changes_of=changes_told(opening.evidence),
+            told_changes=changes_told(opening.evidence),
         ),
         evidence,
         fence_token=opening.fence_token,

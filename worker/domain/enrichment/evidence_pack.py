@@ -14,7 +14,7 @@ NOTE_TOKENS = 30  # what is said about the part that was cut
 LEAST = 60  # tokens; a piece that would get less is left out
 PLENTY = 4_000  # tokens; more than any piece is worth
 ENRICHMENT = "enrichment:"
-CHANGES, CHANGES_OF, NEWEST_FIRST = "changes", "changes of the pod template of ", ", newest first"
+CHANGES = "changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> 
     return given
 
 
-def changes_told(evidence: Iterable[Evidence]) -> str:
-    """The object of whose changes the first look has told everything, such as `Deployment shop/api`; empty for none."""
-    whole = (item.scope for item in evidence if item.source == f"{ENRICHMENT}{CHANGES}" and not item.cut)
-    return next((scope.removeprefix(CHANGES_OF).removesuffix(NEWEST_FIRST) for scope in whole), "")
+def changes_told(evidence: Iterable[Evidence]) -> frozenset[str]:
+    """The lines about changes that the first look has told."""
+    told = (item.body for item in evidence if item.source == f"{ENRICHMENT}{CHANGES}")
+    return frozenset(line for body in told for line in body.splitlines())

@@ -22,7 +22,7 @@ from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.rendering.compact import Rendered, render_object
 from worker.domain.cluster.rendering.logs import clean_lines, log_excerpt, most_interesting, redacted
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
-from worker.domain.enrichment.evidence_pack import CHANGES, CHANGES_OF, NEWEST_FIRST, Piece
+from worker.domain.enrichment.evidence_pack import CHANGES, Piece
 from worker.domain.enrichment.look import Look
 from worker.domain.untrusted.evidence import EvidenceKind
 from worker.domain.values.errors import ClusterError, ClusterReason
@@ -255,7 +255,7 @@ class Sources:
                 self._redact("\n".join(kept)), f"{missing} lines about older changes" if missing else ""
             )
 
-        return [Piece(CHANGES, f"{CHANGES_OF}{root}{NEWEST_FIRST}", 2, 280, render)]
+        return [Piece(CHANGES, f"changes of the pod template of {root}, newest first", 2, 280, render)]
 
     async def _nodes(self, look: Look) -> list[Piece]:
         if look.target.start.kind == "Node":

@@ -170,15 +170,15 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
         **({"root_owner": _plain(chain.root)} if run.for_agents else {}),
         "detected_labels": {
             k: v for k, v in labels.model_dump(by_alias=True).items()
-            if k != "failedDetections" and k not in labels.failed_detections
+            if k != "failedDetections" and k not in labels.failed_detections and (v or run.for_agents)
         },
         "failed_detections": list(labels.failed_detections),
         "remediation_history": history.result(),
     }  # fmt: skip
     if chain.note:
         shown["note"] = f"owner chain may go on: {chain.note}"
-    if changes.result() and str(chain.root) != run.told_changes_of:
-        shown["recent_changes"] = changes.result()
+    if untold := [line for line in changes.result() if line not in run.told_changes]:
+        shown["recent_changes"] = untold
     if change := last_change(chain.root_manifest or {}):
         shown["last_change"] = change
     target = Target(chain.start, chain.chain, labels, chain.exists)
@@ -291,8 +291,8 @@ GET_RESOURCE = ToolDef(
 GET_RESOURCE_CONTEXT = ToolDef(
     "get_resource_context",
     (
-        "Owners (the last one is the root), detected labels and past remediations of the object you hold responsible. Call"
-        " it after the root cause and before choosing a workflow: it sets the label filters."
+        "Owners (the last one is the root), detected labels (others are false) and past remediations of the object you hold"
+        " responsible. Call it before choosing a workflow: it sets the label filters."
     ),
     GetResourceContext,
     get_resource_context,

@@ -41,7 +41,7 @@ class ToolContext:
 
     `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the business labels
     of the request. `target` is the object of the last get_resource_context. `redact` removes secrets from a text.
-    `told_changes_of` is the object whose recent changes the model already knows. `for_agents`: the tools serve other agents,
+    `told_changes` are the lines about changes that the model already knows. `for_agents`: the tools serve other agents,
     who state labels with each call and give every parameter of a workflow themselves.
     """
 
@@ -53,7 +53,7 @@ class ToolContext:
     lookback: Lookback | None = None
     metrics: Metrics | None = None
     target: Target | None = None
-    told_changes_of: str = ""
+    told_changes: frozenset[str] = frozenset()
     for_agents: bool = False
 
 

@@ -25,7 +25,7 @@ class _AffectedResource(BaseModel):
     kind: str
     name: str
     namespace: str = Field(description="empty for cluster scope")
-    apiVersion: str = Field(description="may be empty")  # noqa: N815 - the name in the contract
+    apiVersion: str  # noqa: N815 - the name in the contract
 
 
 class _Claim(BaseModel):
@@ -34,7 +34,7 @@ class _Claim(BaseModel):
 
 
 class _RootCauseAnalysis(BaseModel):
-    summary: str = Field(description="the cause, with names and values")
+    summary: str
     severity: Level
     signal_type: str
     contributing_factors: list[str]
@@ -73,7 +73,7 @@ class _ContextUsed(BaseModel):
 class IncidentForm(BaseModel):
     """The answer to an incident."""
 
-    analysis: str = Field(description="prose: findings, why this cause, workflow and values")
+    analysis: str = Field(description="prose: findings, why this cause and workflow")
     root_cause_analysis: _RootCauseAnalysis
     confidence: float = Field(description="0 to 1, in the root cause")
     selected_workflow: _SelectedWorkflow | None
