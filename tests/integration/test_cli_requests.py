@@ -160,6 +160,24 @@ async def test_a_request_without_a_result_has_its_state_told(place, happened, sa
     assert said in shown.err
 
 
+# -- report
+
+
+async def test_a_result_is_written_as_a_file_with_its_timeline(place, tmp_path):
+    await place.js.publish("rca.result.incident.rr-1", review_result("rr-1").model_dump_json().encode())
+    for event in [*chain("rr-2", [accepted()]), *chain("rr-1", [accepted(), complete("rr-1")])]:
+        await place.js.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+    html = tmp_path / "incident.html"
+    written = await place.rca("report", "rr-1", "-o", str(html))
+    assert (0, "") == (written.code, written.out), written
+    page = await asyncio.to_thread(html.read_text)
+    assert ["<!doctype html>", 1] == [page.splitlines()[0], page.count("request accepted")]
+    shown = await place.rca("report", "rr-1", "--no-timeline")
+    assert (0, "# HUMAN REVIEW NEEDED") == (shown.code, shown.out[:21])
+    missing = await place.rca("report", "rr-2")
+    assert (1, True) == (missing.code, "rca show rr-2" in missing.err)
+
+
 # -- watch
 
 

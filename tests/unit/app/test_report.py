@@ -19,7 +19,8 @@ from schemas.analysis import (
 from schemas.evidence import EvidenceItem
 from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 from tests.fakes.messages import review_result
-from worker.app.cli.report import decision_line, print_result
+from worker.app.cli.report import print_result
+from worker.app.verdict_line import decision_line
 
 CHOSEN = {
     "status": Status.COMPLETED,

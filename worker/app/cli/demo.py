@@ -13,7 +13,6 @@ import typer
 
 from worker.app.cli.console import Json, print_json, run
 from worker.app.cli.requests import exit_code, kind_of, print_outcome
-from worker.app.cli.steps import step_of, work_after
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -177,6 +176,8 @@ class _Run:
 
     def _print(self, event: AuditEvent) -> None:
         from rich.text import Text
+
+        from worker.app.steps import step_of, work_after
 
         if line := step_of(event):
             mark = "" if line.startswith(" ") else "✓ "

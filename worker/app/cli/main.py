@@ -20,6 +20,7 @@ from worker.app.cli.mcp import mcp
 from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
+from worker.app.cli.report_page import report
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
 from worker.app.cli.watch import watch
@@ -82,6 +83,7 @@ app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
 app.command(rich_help_panel=REQUESTS)(submit)
 app.command(rich_help_panel=REQUESTS)(watch)
 app.command(rich_help_panel=REQUESTS)(show)
+app.command(rich_help_panel=REQUESTS)(report)
 app.command(rich_help_panel=REQUESTS)(cancel)
 app.command(rich_help_panel=PREPARE)(doctor)
 app.command(rich_help_panel=PREPARE)(settings)

@@ -12,9 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from schemas.analysis import AffectedResource, AnalysisResult, CorroborationSource, Status
+from schemas.analysis import AnalysisResult, CorroborationSource, Status
 from schemas.incident import Signal
 from schemas.workflow import SelectedWorkflow
+from worker.app.verdict_line import confirmation_line, decision_line, where
 from worker.domain.untrusted.evidence import make_visible, one_line
 
 STATUS_STYLE = {
@@ -23,11 +24,6 @@ STATUS_STYLE = {
     Status.NOT_ACTIONABLE: "cyan",
     Status.RESOLVED: "cyan",
     Status.FAILED: "red",
-}
-CONFIRMED = {
-    CorroborationSource.RULES: "The cluster confirms it: {reason}",
-    CorroborationSource.SECOND_VIEW: "A second view agrees: {reason}",
-    CorroborationSource.NONE: "Not confirmed by the cluster: {reason}",
 }
 MAX_WIDTH = 100
 SHOWN_EVIDENCE = 8
@@ -51,27 +47,6 @@ def print_result(
     if result.warnings:
         console.print(_panel("Warnings", Group(*_bullets(result.warnings)), "yellow"), width=width)
     console.print(_text(cost_line(result), style="dim"), width=width)
-
-
-def decision_line(result: AnalysisResult) -> str:
-    """The verdict in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
-    workflow = result.selected_workflow
-    if result.needs_human_review:
-        verdict, what = "HUMAN REVIEW NEEDED", str(result.human_review_reason)
-    elif workflow is None:
-        verdict, what = "NO REMEDIATION NEEDED", str(result.status)
-    else:
-        verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
-        what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
-    return f"{verdict}  {one_line(what, LINE_CHARS)}"
-
-
-def _on(resource: AffectedResource | None) -> str:
-    return f" on {_where(resource.kind, resource.namespace, resource.name)}" if resource else ""
-
-
-def _where(kind: str, namespace: str, name: str) -> str:
-    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def cost_line(result: AnalysisResult) -> str:
@@ -104,10 +79,10 @@ def _rows(*rows: tuple[str, str]) -> Table:
 
 
 def _incident(request: Signal) -> Table:
-    where = _where(request.resource_kind, request.resource_namespace, request.resource_name)
+    resource = where(request.resource_kind, request.resource_namespace, request.resource_name)
     return _rows(
         ("signal", f"{one_line(request.signal_type, 80)} ({request.severity}, {request.priority})"),
-        ("resource", where),
+        ("resource", resource),
         ("environment", request.environment),
         ("received", request.received_time.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("error", one_line(request.error_message, LINE_CHARS)),
@@ -139,7 +114,7 @@ def _root_cause(result: AnalysisResult) -> Group | Text:
         return _text("No root cause that could be checked.", style="yellow")
     factors = _new_factors(rca.summary, rca.contributing_factors)
     details = _rows(
-        ("affected", _where(resource.kind, resource.namespace, resource.name)),
+        ("affected", where(resource.kind, resource.namespace, resource.name)),
         ("effect", f"{rca.signal_type or 'not classified'}, {rca.severity}"),
         ("factors", "\n".join(f"• {one_line(f, FACTOR_CHARS)}" for f in factors)),
     )
@@ -172,10 +147,9 @@ def _verdict(result: AnalysisResult) -> Group:
         if approval.would_require is False and result.selected_workflow is not None:
             parts.append(_text("Outside observe mode it may run without approval", style="dim"))
     if (found := result.corroboration) is not None:
-        confirmed = CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")
         parts += [
             _text(""),
-            _text(confirmed, style="dim" if found.by is CorroborationSource.NONE else "green"),
+            _text(confirmation_line(found), style="dim" if found.by is CorroborationSource.NONE else "green"),
         ]
     return Group(*parts)
 

@@ -13,7 +13,6 @@ import typer
 
 from worker.app.cli.console import Json, connection, run
 from worker.app.cli.requests import EXIT_DEAD_LETTER
-from worker.app.cli.steps import step_of, work_after
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -88,6 +87,7 @@ async def _heard() -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]
 async def _follow(events: asyncio.Queue[AuditEvent], key: str | None, *, as_json: bool) -> int:
     """One line per step. Ends only with the end of the request `key`."""
     from schemas.audit import ENDS, EventType
+    from worker.app.steps import step_of
 
     typer.echo(f"waiting for steps of {key or 'any request'}; Ctrl-C ends", err=True)
     while True:
@@ -164,6 +164,7 @@ def _lanes(lanes: Mapping[str, ConsumerState]) -> Table:
 def _in_flight(board: Board, now: datetime) -> Table:
     from rich.text import Text
 
+    from worker.app.steps import step_of, work_after
     from worker.domain.untrusted.evidence import one_line
 
     runs = list(board.in_flight.values())

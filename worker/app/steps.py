@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from schemas.audit import AuditEvent, Payload, ResponseComplete, ResponseFailed
+from schemas import audit
+from schemas.audit import AuditEvent, Payload, ResponseComplete, ResponseFailed
+from worker.domain.untrusted.evidence import one_line
 
 ARGUMENT_CHARS = 60
 ERROR_CHARS = 90
@@ -17,9 +16,6 @@ def step_of(event: AuditEvent) -> str:
 
 
 def _investigated(payload: Payload) -> str:
-    from schemas import audit
-    from worker.domain.untrusted.evidence import one_line
-
     match payload:
         case audit.RequestAccepted():
             return "request accepted"
@@ -39,9 +35,6 @@ def _investigated(payload: Payload) -> str:
 
 
 def _decided(payload: Payload) -> str:
-    from schemas import audit
-    from worker.domain.untrusted.evidence import one_line
-
     match payload:
         case audit.ValidationAttempted(is_valid=True):
             return "answer accepted"
@@ -57,8 +50,6 @@ def _decided(payload: Payload) -> str:
 
 
 def _ended(payload: ResponseComplete | ResponseFailed) -> str:
-    from schemas.audit import ResponseComplete
-
     if isinstance(payload, ResponseComplete):
         return f"result: {payload.status}"
     return f"dead letter: {payload.reason}"
@@ -66,8 +57,6 @@ def _ended(payload: ResponseComplete | ResponseFailed) -> str:
 
 def work_after(event: AuditEvent) -> str:
     """What the analysis is busy with after the event."""
-    from schemas import audit
-
     match event.payload:
         case audit.RequestAccepted():
             return "gathering facts"

@@ -1,0 +1,95 @@
+"""`rca report`: a finished request as one file, for a ticket or a chat."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from worker.app.cli.console import connection, run, waiting_for
+from worker.app.cli.requests import Key
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from schemas.audit import AuditEvent
+    from worker.app.auditing import Auditing
+
+
+class Format(enum.StrEnum):
+    """How a report is written."""
+
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+def report(
+    key: Key,
+    *,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="Markdown or one self-contained HTML file; by default what FILE ends with."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file.", metavar="FILE")
+    ] = None,
+    timeline: Annotated[
+        bool, typer.Option("--timeline/--no-timeline", help="Read the audit trail for what happened when.")
+    ] = True,
+) -> None:
+    """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
+
+    All text is escaped, secrets were removed before it was stored. Exit code 1 if there is no result.
+    """
+    if output and not output.parent.is_dir():
+        raise typer.BadParameter(f"{output.parent} is no directory", param_hint="--output")
+    run(_report(key, form or _by_name(output), output, timeline=timeline))
+
+
+def _by_name(output: Path | None) -> Format:
+    return Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
+
+
+async def _report(text: str, form: Format, output: Path | None, *, timeline: bool) -> int:
+    from schemas.subjects import Subjects
+    from worker.app.auditing import Auditing
+    from worker.app.operations import Operations, read_key
+    from worker.app.pages import as_html, as_markdown, incident_page
+    from worker.app.settings import load
+
+    key, settings = read_key(text), load()
+    subjects = Subjects(settings.nats.prefix)
+    async with connection(settings.nats, name="rca-report") as nc:
+        result = await Operations(nc, subjects).result(key)
+        if result is None:
+            raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
+        async with waiting_for("the audit events of the request"):
+            events = await _events(Auditing(nc, subjects), key) if timeline else []
+    page = incident_page(key, result, events)
+    written = as_html(page) if form is Format.HTML else as_markdown(page)
+    if output:
+        await asyncio.to_thread(output.write_text, written, encoding="utf-8")
+        typer.echo(f"written to {output}", err=True)
+    else:
+        typer.echo(written, nl=False)
+    return 0
+
+
+async def _events(auditing: Auditing, key: str) -> list[AuditEvent]:
+    """In the order of the chain; those of a newer version are left out, copies count once."""
+    from pydantic import ValidationError
+
+    from schemas.audit import AuditEvent
+
+    found: dict[str, AuditEvent] = {}
+    async for body in auditing.events(only=key):
+        try:
+            event = AuditEvent.model_validate_json(body)
+        except ValidationError:
+            continue
+        found.setdefault(event.event_id, event)
+    return sorted(found.values(), key=lambda event: event.time)

@@ -1,0 +1,40 @@
+"""The verdict of a result in a line, for the terminal, for pages and for chats."""
+
+from __future__ import annotations
+
+from schemas.analysis import AffectedResource, AnalysisResult, Corroboration, CorroborationSource
+from worker.domain.untrusted.evidence import one_line
+
+LINE_CHARS = 400
+CONFIRMED = {
+    CorroborationSource.RULES: "The cluster confirms it: {reason}",
+    CorroborationSource.SECOND_VIEW: "A second view agrees: {reason}",
+    CorroborationSource.NONE: "Not confirmed by the cluster: {reason}",
+}
+
+
+def decision_line(result: AnalysisResult) -> str:
+    """The verdict in one line, such as `APPROVAL NEEDED  undo-rollout on Deployment shop/api (0.92)`."""
+    workflow = result.selected_workflow
+    if result.needs_human_review:
+        verdict, what = "HUMAN REVIEW NEEDED", str(result.human_review_reason)
+    elif workflow is None:
+        verdict, what = "NO REMEDIATION NEEDED", str(result.status)
+    else:
+        verdict = "APPROVAL NEEDED" if result.approval.required else "MAY RUN"
+        what = f"{workflow.workflow_id}{_on(result.affected_resource)} ({workflow.confidence:.2f})"
+    return f"{verdict}  {one_line(what, LINE_CHARS)}"
+
+
+def _on(resource: AffectedResource | None) -> str:
+    return f" on {where(resource.kind, resource.namespace, resource.name)}" if resource else ""
+
+
+def where(kind: str, namespace: str, name: str) -> str:
+    """An object as people write it: `Deployment shop/api`."""
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def confirmation_line(found: Corroboration) -> str:
+    """Whether the cluster confirms the answer, and why."""
+    return CONFIRMED[found.by].format(reason=one_line(found.reason, LINE_CHARS)).removesuffix(": ")
