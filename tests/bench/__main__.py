@@ -1,26 +1,31 @@
 """`make bench`: what an incident costs and how fast the parts are, beside what is wanted (docs/benchmarks.md).
 
-    python -m tests.bench [--rounds N] [--parts]
+    python -m tests.bench [--rounds N | --parts | --figures]
 
 CPU is that of the worker and its policy process; the fakes run in processes of their own. `--rounds` repeats everything and
-prints medians. `--parts` measures the parts one by one, PostgreSQL and the quality of searches.
+prints medians. `--parts` measures the parts one by one, PostgreSQL and the quality of searches. `--figures` writes the counts
+that CI compares.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import tempfile
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import parts
+from tests.bench.calls import counted_calls
 from tests.bench.enrichment import gathering
-from tests.bench.incident import Measured, end_to_end
+from tests.bench.incident import Measured, end_to_end, footprint
 from tests.drills.stage import ground
 
+FIGURES = Path(__file__).parent / "figures.json"
 ROWS = {
     "CPU of an incident, ms": ("<=", 70, "HolmesGPT 0.45: 459 (5 calls); HolmesGPT-API: 670 (7 calls)"),
     "incidents/s, 50 in flight, 200 ms a call": (">=", 12, ""),
@@ -66,6 +71,13 @@ async def measure() -> Measured:
     return found
 
 
+async def counts() -> dict[str, float]:
+    """What an incident takes, in counts that are the same on each machine."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with ground(Path(directory)) as shared:
+            return {"function_calls": await counted_calls(), **asdict(await footprint(shared))}
+
+
 def show(rounds: list[Measured]) -> None:
     """Print the table of medians."""
     values = defaultdict[str, list[float]](list)
@@ -88,9 +100,13 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     given = parser.parse_args()
     if given.parts:
         await parts.main()
+        return
+    if given.figures:
+        FIGURES.write_text(json.dumps(await counts(), indent=2) + "\n")
         return
     show([await measure() for _ in range(given.rounds)])
 
