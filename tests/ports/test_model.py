@@ -9,7 +9,8 @@ import pytest
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from worker.adapters.pydantic_ai import PydanticAIModel
-from worker.adapters.pydantic_ai.replies import read_arguments
+from worker.adapters.pydantic_ai.answers import MAX_PARTS, completed
+from worker.adapters.pydantic_ai.replies import MAX_TOOL_CALLS, read_arguments
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.values.conversation import Finish, ModelRequest, ToolResult, ToolSpec, ToolTurn, UserTurn
 from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
@@ -331,3 +332,27 @@ def test_numbers_that_json_does_not_have_are_no_arguments(text):
     arguments, problem = read_arguments(text)
     assert {} == arguments
     assert "not valid JSON" in problem
+
+
+@pytest.mark.parametrize("name", ["openai-chat:test-model", "anthropic:test-model"])
+async def test_the_calls_of_one_turn_are_bounded(name):
+    many = Said(tool_calls=[("get_resource", {"kind": "Pod"})] * 1_000)
+    async with model_on(lambda *_: many, name) as (model, _):
+        reply = await model.ask(asked(UserTurn("?")))
+    assert len(reply.tool_calls) == MAX_TOOL_CALLS
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": [{"message": {"tool_calls": [{"id": "c"}] * 5_000}}]},
+        {"choices": [{"message": {"content": "x"}}] * 5_000},
+        {"type": "message", "content": [{"type": "tool_use"}] * 5_000},
+    ],
+)
+def test_an_answer_with_too_many_parts_is_cut_before_the_client_reads_it(answer):
+    """Reading them would hold up every other request of the worker for seconds."""
+    cut = json.loads(completed(json.dumps(answer).encode()))
+    choices = cut.get("choices", [])
+    calls = [choice["message"].get("tool_calls", []) for choice in choices]
+    assert MAX_PARTS == max(map(len, (choices, cut.get("content", []), *calls)))
