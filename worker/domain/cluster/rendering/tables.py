@@ -13,6 +13,7 @@ from worker.domain.cluster.fields import age, dig, mapping, mappings, meta, name
 from worker.domain.cluster.pods import deletion, pod_failing
 from worker.domain.cluster.rendering import columns as render_columns
 from worker.domain.cluster.rendering import workload_columns as render_workloads
+from worker.domain.cluster.rendering.compact import render_object
 from worker.domain.cluster.rendering.prune import image_digest, same_tag_differs
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import Manifest
@@ -41,9 +42,7 @@ def render_table(
     kind: str, items: Sequence[Manifest], now: datetime, max_tokens: int, *, all_namespaces: bool = False
 ) -> TextTable:
     """The table of `items`, all of the kind `kind`. `now` is the moment ages are counted from."""
-    ordered = sorted(
-        items, key=lambda item: (not unhealthy(item), text(meta(item).get("namespace")), name_of(item))
-    )
+    ordered = _failing_first(items)
     rows = [_row(kind, item, now, all_namespaces=all_namespaces) for item in ordered]
     if kind == "Pod" and same_tag_differs(item.get("status") for item in ordered):
         for row, item in zip(rows, ordered, strict=True):
@@ -59,6 +58,21 @@ def render_table(
     ]
     kept = _that_fit(lines, max_tokens)
     return TextTable("\n".join(kept), len(kept) - 1, len(rows))
+
+
+def render_lines(
+    items: Sequence[Manifest], max_tokens: int, *, redact: Callable[[str], str] = str
+) -> TextTable:
+    """The objects as compact JSON, one a line. One that is too long by itself is shrunk as `render_object` does."""
+    lines = [redact(render_object(item, max_tokens, redact=redact).body) for item in _failing_first(items)]
+    kept = _that_fit(lines, max_tokens)
+    return TextTable("\n".join(kept), len(kept), len(lines))
+
+
+def _failing_first(items: Iterable[Manifest]) -> list[Manifest]:
+    return sorted(
+        items, key=lambda item: (not unhealthy(item), text(meta(item).get("namespace")), name_of(item))
+    )
 
 
 def _row(kind: str, item: Manifest, now: datetime, *, all_namespaces: bool) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value
 from worker.domain.cluster.rendering.prune import last_change
-from worker.domain.cluster.rendering.tables import only_unhealthy, render_table
+from worker.domain.cluster.rendering.tables import only_unhealthy, render_lines, render_table
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
     Expression,
@@ -57,6 +57,7 @@ class ListResources(OfKind):
         "field_selector", "fieldSelector", description="e.g. spec.nodeName=n1"
     )
     only_unhealthy: bool = False
+    output: Literal["", "json"] = Field(default="", description="json: whole objects, one a line")
 
 
 class GetEvents(Arguments):
@@ -99,7 +100,7 @@ async def get_resource(run: ToolContext, asked: GetResource) -> ToolOutput:
 
 
 async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
-    """A table of objects of one kind."""
+    """Objects of one kind, as a table or as JSON."""
     _refuse_secrets(asked.kind)
     if asked.resolved_kind == "Event":
         return await get_events(run, GetEvents(namespace=asked.namespace))
@@ -113,7 +114,10 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
         raise problem_of(error, scope) from error
     found = only_unhealthy(listing.items) if asked.only_unhealthy else list(listing.items)
     everywhere = info.namespaced and not namespace
-    table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
+    if asked.output == "json":
+        table = render_lines(found, RESULT_TOKENS, redact=run.redact)
+    else:
+        table = render_table(info.kind, found, run.now, RESULT_TOKENS, all_namespaces=everywhere)
     notes = []
     if table.shown < table.total:
         notes.append(
@@ -308,5 +312,5 @@ LIST_RESOURCES = ToolDef(
     ListResources,
     list_resources,
     shows=EvidenceKind.TABLE,
-    details=frozenset({"label_selector", "field_selector", "only_unhealthy"}),
+    details=frozenset({"label_selector", "field_selector", "only_unhealthy", "output"}),
 )

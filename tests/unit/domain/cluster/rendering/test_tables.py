@@ -1,18 +1,35 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import NOW, crashing, deployment, obj, pod, replica_set, running
-from worker.domain.cluster.rendering.tables import COLUMNS, only_unhealthy, render_table, unhealthy
+from worker.domain.cluster.rendering.tables import (
+    COLUMNS,
+    only_unhealthy,
+    render_lines,
+    render_table,
+    unhealthy,
+)
 
 
 def rows(kind, *items, **options):
     lines = render_table(kind, items, NOW, 4000, **options).body.split("\n")
     header = lines[0].split(" | ")
     return [dict(zip(header, line.split(" | "), strict=True)) for line in lines[1:]]
+
+
+def test_objects_as_json_are_whole_and_failing_ones_come_first():
+    items = [pod("a", status=running()), pod("b", status=crashing())]
+    shown = render_lines(items, 4000)
+    assert [json.loads(line)["metadata"]["name"] for line in shown.body.split("\n")] == ["b", "a"]
+    cut = render_lines(items * 40, 1000)
+    assert cut.shown < cut.total == 80
+    assert all(json.loads(line)["kind"] == "Pod" for line in cut.body.split("\n"))
 
 
 def test_pods_have_the_columns_of_the_format_and_failing_ones_come_first():

@@ -297,6 +297,12 @@ async def test_only_unhealthy_objects_can_be_asked_for():
     assert "Pod in shop: 1 of 2 unhealthy" == bench.evidence.items[-1].scope
 
 
+async def test_whole_objects_can_be_asked_for():
+    bench = Bench(pod("web-0", status=running()))
+    body = await bench.body("list_resources", kind="Pod", namespace="shop", output="json")
+    assert '"metadata":{"name":"web-0"' in body
+
+
 async def test_selectors_narrow_a_list_and_stand_in_its_scope():
     bench = Bench(pod("web-0", labels={"app": "web"}))
     body = await bench.body("list_resources", kind="Pod", namespace="shop", label_selector="app=web")
