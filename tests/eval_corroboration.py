@@ -20,7 +20,7 @@ from worker.adapters.file_catalog.loading import read_directory
 from worker.domain.cluster.fields import moment, reference
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.diagnosis.actions import ProposedAction, remedies_of
-from worker.domain.diagnosis.causes import Remedy, named
+from worker.domain.diagnosis.causes import Diagnosis, Remedy, named
 from worker.domain.diagnosis.corroborate import Claim, ClaimVerdict, corroborate, diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
@@ -257,13 +257,20 @@ async def evaluate(catalog: dict[str, Workflow]) -> Evaluation:
             (found.right if not any(r.variant.case is case for r in found.right) else found.any_right).append(
                 judged
             )
-        ranked = await investigator.conclude(facts, lambda f, c=case: diagnose(f, c.signal))
+        ranked = await _unanswered(case)
         found.diagnosed[case.name] = bool(ranked) and any(ranked[0].blames(ref) for ref in case.acceptable)
         if not ranked:
             found.silent.append(case.name)
         for variant in wrong_variants(case, catalog):
             found.wrong.append(await _judge(investigator, facts, variant, catalog))
     return found
+
+
+async def _unanswered(case: Case) -> Sequence[Diagnosis]:
+    """What the rules find when no model has answered: they read logs too."""
+    facts = ClusterFacts(now=_now(case), texts=True)
+    investigator = Investigator(MemoryCluster.read(case.folder))
+    return await investigator.conclude(facts, lambda f: diagnose(f, case.signal))
 
 
 def _now(case: Case) -> Any:

@@ -146,8 +146,9 @@ class Ran:
 
     @property
     def signal_fits(self) -> bool:
-        cause = self.result.root_cause_analysis
-        return bool(cause) and cause.signal_type == self.expected["signal_type"]
+        cause, expected = self.result.root_cause_analysis, self.expected
+        right = {expected["signal_type"], *expected.get("acceptable_signal_types", ())}
+        return bool(cause) and cause.signal_type in right
 
     @property
     def workflow_fits(self) -> bool:

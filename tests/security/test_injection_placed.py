@@ -105,13 +105,13 @@ def stage(number: str) -> Stage:
 
 
 class Reading(AnalystModel):
-    """The analyst, which looks into the runbooks of a mounted server first."""
+    """The analyst, which looks into the runbooks of a mounted server first. It answers in text."""
 
     async def ask(self, request: ModelRequest) -> Reply:
         if len(request.turns) == 1:
             look = (ToolCall("call_runbook", "docs_search", {"query": "this alert"}),)
             return Reply("", look, Finish.TOOL_CALLS, CallUsage(), "offline-analyst")
-        return await super().ask(request)
+        return await super().ask(replace(request, tools=[t for t in request.tools if not t.is_answer]))
 
 
 class Obeying(Reading):

@@ -1,4 +1,4 @@
-"""How the offline analyst reads a request: transcript, tables, events, logs, objects that were cut."""
+"""How the offline analyst reads a request, and how tool results become facts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.domain.cluster.quantities import doubled, moment, quantity, seconds_between
+from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.untrusted.evidence import Evidence, fence
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.facts import Facts
-from worker.sandbox.analyst.rules.scheduling import requests_of
-from worker.sandbox.analyst.salvage import read_object
-from worker.sandbox.analyst.transcript import read_request
+from worker.sandbox.analyst.lookup import Lookup, call_of, facts_of
+from worker.sandbox.analyst.transcript import Transcript, read_request
 
 TOKEN = "0123456789ab"
 OPENING = """# Incident Analysis Request
@@ -64,9 +63,9 @@ def request(
 
 def test_the_incident_is_read_from_the_bullets() -> None:
     incident = read_request(request()).incident
-    assert ObjectRef("Deployment", "api", "shop", "apps/v1") == incident.resource
-    assert ("critical", "production", "P0", "low") == (
-        incident.severity, incident.environment, incident.priority, incident.risk_tolerance,
+    assert ObjectRef("Deployment", "api", "shop") == incident.resource
+    assert ("critical", "production", "low") == (
+        incident.severity, incident.environment, incident.risk_tolerance,
     )  # fmt: skip
     assert incident.received == "2026-06-04T15:33:05Z"
 
@@ -82,7 +81,7 @@ def test_bullets_inside_of_fences_are_data() -> None:
 def test_a_resource_of_the_cluster_has_no_namespace() -> None:
     body = request()
     body["messages"][1]["content"] = OPENING.replace("shop/Deployment/api", "Node/w1")
-    assert ObjectRef("Node", "w1", "", "v1") == read_request(body).incident.resource
+    assert ObjectRef("Node", "w1") == read_request(body).incident.resource
 
 
 def test_signal_types_come_from_the_system_text() -> None:
@@ -108,109 +107,137 @@ def test_what_follows_an_answer_is_a_correction() -> None:
         {"role": "user", "content": "The answer was not accepted:\n- x: wrong"},
     ]
     transcript = read_request(body)
-    assert transcript.answers == ("prose",)
     assert transcript.corrections == ("The answer was not accepted:\n- x: wrong",)
 
 
-def test_rows_of_a_whole_listing_tell_what_is_absent() -> None:
-    table = "NAME | KEYS | AGE\napp-configuration | a | 3d"
+def test_a_rejected_submission_is_a_correction() -> None:
+    body = request(calls=[("submit_result", {}, "The answer was rejected:\n- x: wrong")])
+    assert read_request(body).corrections == ("The answer was rejected:\n- x: wrong",)
+    assert not read_request(body).answered
+
+
+@pytest.mark.parametrize(
+    ("choice", "looks", "submits"),
+    [("auto", True, True), ("none", False, False), ({"type": "function"}, False, True)],
+)
+def test_the_answer_can_be_forced(choice: Any, looks: bool, submits: bool) -> None:
+    body = request(tool_choice=choice)
+    body["tools"].append({"type": "function", "function": {"name": "submit_result"}})
+    transcript = read_request(body)
+    assert (looks, submits) == (transcript.tools_allowed, transcript.submits)
+    assert "submit_result" not in transcript.tools
+
+
+def asked(transcript: Transcript, rules: Any) -> tuple[Any, list[dict[str, Any]], ClusterFacts]:
+    """What rules conclude, the arguments of the calls that they want, and the facts."""
+    facts, lookup = facts_of(transcript), Lookup(transcript)
+    found = lookup.conclude(facts, rules)
+    return found, [call.arguments for call in lookup.wanted.values()], facts
+
+
+def listed(*names: str) -> str:
+    return "\n".join(json.dumps({"kind": "Pod", "metadata": {"name": n, "namespace": "shop"}}) for n in names)
+
+
+PODS = {"kind": "Pod", "namespace": "shop", "output": "json"}
+
+
+def pods(facts: ClusterFacts) -> Any:
+    return facts.list("Pod", "shop")
+
+
+def names(objects: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in objects.items]
+
+
+def test_a_list_is_asked_for_once_and_read() -> None:
+    found, wanted, _ = asked(read_request(request()), pods)
+    assert (found.complete, wanted) == (False, [PODS])
+    body = item("list_resources", "Pod in shop: 2 found", listed("a", "b"))
+    found, wanted, _ = asked(read_request(request(calls=[("list_resources", PODS, body)])), pods)
+    assert (names(found), found.complete, wanted) == (["a", "b"], True, [])
+
+
+def test_a_list_without_objects_is_complete() -> None:
+    calls = [("list_resources", PODS, item("list_resources", "Pod in shop: 0 found", "none"))]
+    found, _, _ = asked(read_request(request(calls=calls)), pods)
+    assert (found.items, found.complete) == ((), True)
+
+
+def test_what_a_cut_list_lacks_is_asked_for_by_name() -> None:
+    cut = f"{listed('a')}\n[cut: 1 of 2 rows]"
+    calls = [("list_resources", PODS, item("list_resources", "Pod in shop: 2 found", cut))]
+    table = {"kind": "Pod", "namespace": "shop"}
+    found, wanted, _ = asked(read_request(request(calls=calls)), pods)
+    assert (names(found), found.complete, wanted) == (["a"], False, [table])
+    calls.append(
+        ("list_resources", table, item("list_resources", "Pod in shop", "NAME | READY\na | 1/1\nb | 1/1"))
+    )
+    missing = {"kind": "Pod", "namespace": "shop", "name": "b"}
+    assert asked(read_request(request(calls=calls)), pods)[1] == [missing]
+    calls.append(("get_resource", missing, item("get_resource", "Pod shop/b", listed("b"))))
+    found, wanted, _ = asked(read_request(request(calls=calls)), pods)
+    assert (names(found), found.complete, wanted) == (["a", "b"], True, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "presence"),
+    [
+        ("error: Service shop/db does not exist; there is no Service in shop", Presence.ABSENT),
+        ("error: Service shop/db: forbidden: no", Presence.UNKNOWN),
+    ],
+)
+def test_an_error_is_an_answer_too(said: str, presence: Presence) -> None:
+    ref = ObjectRef("Service", "db", "shop", "v1")
     calls = [
         (
-            "list_resources",
-            {"kind": "ConfigMap", "namespace": "shop"},
-            item("list_resources", "ConfigMap in shop: 1 found", table),
+            "get_resource",
+            {"kind": "Service", "name": "db", "namespace": "shop"},
+            item("get_resource", "x", said),
         )
     ]
-    facts = Facts(read_request(request(calls=calls)))
-    assert facts.absent("ConfigMap", "app-config", "shop")
-    assert not facts.absent("ConfigMap", "app-configuration", "shop")
-    assert not facts.absent("ConfigMap", "app-config", "other")
+    found, wanted, _ = asked(read_request(request(calls=calls)), lambda facts: facts.presence(ref))
+    assert (found, wanted) == (presence, [])
 
 
-def test_a_filtered_listing_proves_no_absence() -> None:
-    arguments = {"kind": "Pod", "namespace": "shop", "label_selector": "app=x"}
-    facts = Facts(
-        read_request(
-            request(calls=[("list_resources", arguments, item("list_resources", "Pod in shop", "none"))])
-        )
-    )
-    assert not facts.absent("Pod", "a", "shop")
-
-
-def test_the_first_looks_tables_are_known_by_their_columns() -> None:
-    pods = "NAME | READY | STATUS | RESTARTS | REASON | NODE | OWNER | AGE\napi-1 | 0/1 | Error | 2 | - | w1 | ReplicaSet/api-77 | 3m"
-    facts = Facts(
-        read_request(request(item("enrichment:pods", "pods of Deployment shop/api: 1, 1 failing", pods)))
-    )
-    assert [r["NAME"] for r in facts.rows("Pod", "shop", ask=False)] == ["api-1"]
-    assert facts.rows("Pod", "shop", ask=False)[0]["REASON"] == ""
-    assert facts.listed_for(ObjectRef("Deployment", "api", "shop"), "Pod")
-
-
-def test_lines_about_missing_objects_are_understood() -> None:
-    facts = Facts(
-        read_request(
-            request(
-                item(
-                    "enrichment:configuration",
-                    "ConfigMaps the pods refer to",
-                    "ConfigMap shop/app-config does not exist",
-                )
-            )
-        )
-    )
-    assert facts.absent("ConfigMap", "app-config", "shop")
+def test_secrets_are_never_asked_for() -> None:
+    ref = ObjectRef("Secret", "db", "shop", "v1")
+    assert asked(read_request(request()), lambda facts: facts.presence(ref))[:2] == (Presence.UNKNOWN, [])
 
 
 def test_events_are_read_with_count_and_object() -> None:
     line = "2026-06-04T19:22:52Z Warning BackOff x6 (since 2026-06-04T19:19:24Z) Pod orders/worker-57f: Back-off: restarting"
-    facts = Facts(read_request(request(item("enrichment:events", "events", line))))
-    event = facts.events[0]
-    assert ("BackOff", 6, "Pod", "orders", "worker-57f") == (
-        event.reason, event.count, event.kind, event.namespace, event.name,
-    )  # fmt: skip
-    assert event.message == "Back-off: restarting"
+    calls = [("get_events", {"namespace": "orders"}, item("get_events", "events", f"{line}\nnone"))]
+    found, _, _ = asked(read_request(request(calls=calls)), lambda facts: facts.events_in("orders"))
+    assert [(e.reason, e.count, e.about.kind, e.about.name, e.message) for e in found] == [
+        ("BackOff", 6, "Pod", "worker-57f", "Back-off: restarting")
+    ]
 
 
-def test_a_log_that_begins_with_error_is_a_log() -> None:
-    scope = "Pod shop/api-1 container api, previous, last 150 lines"
-    facts = Facts(read_request(request(item("enrichment:logs", scope, "error: failed to parse /etc/a.yaml"))))
-    assert facts.log("shop", "api-1", "api", previous=True, ask=False) == (
-        "error: failed to parse /etc/a.yaml",
-    )
+def test_a_log_is_read_by_pod_container_and_run() -> None:
+    pod = ObjectRef("Pod", "api-1", "shop")
+    arguments = {"pod": "api-1", "namespace": "shop", "container": "api", "previous": True}
+    calls = [("get_pod_logs", arguments, item("get_pod_logs", "Pod shop/api-1", "failed to parse"))]
+    rules = lambda facts: facts.log(pod, "api", previous=True)  # noqa: E731
+    assert asked(read_request(request(calls=calls)), rules)[:2] == (("failed to parse",), [])
+    assert asked(read_request(request()), rules)[:2] == ((), [arguments])
 
 
-def test_a_question_is_asked_once() -> None:
-    error = item(
-        "get_resource",
-        "Service shop/db",
-        "error: Service shop/db does not exist; there is no Service in shop",
-    )
-    calls = [("get_resource", {"kind": "Service", "name": "db", "namespace": "shop"}, error)]
-    facts = Facts(read_request(request(calls=calls)))
-    assert facts.get("Service", "db", "shop") is None
-    assert facts.absent("Service", "db", "shop")
-    assert facts.wanted == []
-    facts.get("Service", "cache", "shop")
-    facts.get("Service", "cache", "shop")
-    assert [c.arguments["name"] for c in facts.wanted] == ["cache"]
+def test_the_first_round_asks_for_what_nearly_every_diagnosis_needs() -> None:
+    lookup = Lookup(read_request(request()))
+    assert {c.name for c in lookup.calls()} == {"list_resources", "get_events", "list_available_actions"}
 
 
-def test_secrets_are_never_asked_for() -> None:
-    facts = Facts(read_request(request()))
-    facts.get("Secret", "db", "shop")
-    assert facts.wanted == []
+def test_nothing_is_asked_of_a_tool_that_is_not_there() -> None:
+    body = request()
+    body["tools"] = [{"type": "function", "function": {"name": "get_events"}}]
+    assert asked(read_request(body), pods)[1] == []
 
 
-def test_a_cut_object_keeps_its_complete_values() -> None:
-    text = '{"kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}},"spec":{"containers":[{"name":"c","ima'
-    value, whole = read_object(text)
-    assert value == {
-        "kind": "Pod",
-        "metadata": {"name": "a", "labels": {"x": "y"}},
-        "spec": {"containers": [{"name": "c"}]},
-    }
-    assert not whole
+def test_pods_of_a_node_are_asked_for_by_field() -> None:
+    _, wanted, facts = asked(read_request(request()), lambda facts: facts.list("Pod", node="w1"))
+    assert wanted[0]["field_selector"] == "spec.nodeName=w1"
+    assert [call_of(q).name for q in facts.open] == ["list_resources"]
 
 
 JSON = st.recursive(
@@ -218,16 +245,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=12,
 )
-
-
-@given(st.dictionaries(st.text(max_size=4), JSON, max_size=4), st.integers(0, 200))
-def test_salvage_never_raises_and_invents_nothing(value: dict[str, Any], cut: int) -> None:
-    text = json.dumps(value)
-    found, whole = read_object(text[:cut])
-    if whole:
-        assert found == value
-    for key in found or {}:
-        assert key in value
 
 
 @pytest.mark.parametrize(
@@ -276,14 +293,4 @@ def test_times() -> None:
 )
 def test_any_request_is_read(value: Any) -> None:
     transcript = read_request(value if isinstance(value, dict) else {"messages": value})
-    Facts(transcript)
-
-
-def test_sidecars_count_to_what_a_pod_requests() -> None:
-    def container(cpu: str, **more: Any) -> dict[str, Any]:
-        return {"resources": {"requests": {"cpu": cpu}}, **more}
-
-    first = [container("3"), container("500m", restartPolicy="Always")]
-    pod = {"spec": {"containers": [container("1"), container("1")], "initContainers": first}}
-    assert requests_of(pod) == {"cpu": 3.0}
-    assert requests_of({"spec": {**pod["spec"], "initContainers": first[1:]}}) == {"cpu": 2.5}
+    asked(transcript, lambda facts: facts.list("Pod", "shop"))

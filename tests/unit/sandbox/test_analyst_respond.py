@@ -24,8 +24,12 @@ def message_of(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer_of(reply: dict[str, Any]) -> dict[str, Any]:
-    text = message_of(reply)["content"]
-    found: dict[str, Any] = json.loads(text.rpartition("```json\n")[2].rpartition("```")[0])
+    message = message_of(reply)
+    for call in message.get("tool_calls") or ():
+        if call["function"]["name"] == "submit_result":
+            submitted: dict[str, Any] = json.loads(call["function"]["arguments"])
+            return submitted
+    found: dict[str, Any] = json.loads(message["content"].rpartition("```json\n")[2].rpartition("```")[0])
     return found
 
 

@@ -1,209 +1,22 @@
-"""The analyst's vocabularies: log lines, hosts, catalog texts, action names, signal names, parameters."""
+"""The analyst's vocabularies: signal names, the catalog's texts, parameters, corrections."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.fakes.manifests import deployment
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.facts import ClusterFacts, Question
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst import concepts, objections, parameters
-from worker.sandbox.analyst.concepts import ClauseTruth
-from worker.sandbox.analyst.finding import Finding, RemedyKind
-from worker.sandbox.analyst.loglines import Trouble, classify, telling_lines
-from worker.sandbox.analyst.remedies import NAMES, remedy_of, words_of
-from worker.sandbox.analyst.rules.hosts import Host, hosts_in, place_of
+from worker.domain.values.workflows import Workflow
+from worker.sandbox.analyst import advice, objections, parameters
+from worker.sandbox.analyst.choose import workflow_of
 from worker.sandbox.analyst.signals import choose_signal, closest
+from worker.sandbox.analyst.transcript import Incident
 
-LINES = {
-    Trouble.DEPENDENCY: [
-        "dial tcp 10.96.7.7:6379: connect: connection refused",
-        "could not connect to server: Connection refused",
-        'psycopg2.OperationalError: connection to server at "db", port 5432 failed: timeout expired',
-        "Caused by: java.net.ConnectException: Connection refused",
-        "Error: connect ECONNREFUSED 10.0.0.3:5672",
-        "waiting for redis",
-        "Connection to node -1 (kafka/10.1.1.1:9092) could not be established. Broker may not be available.",
-        "All host(s) tried for db query failed (tried: main-db:3333)",
-        "upstream http://orders:8000/list: 502 bad gateway",
-        "redis.exceptions.ConnectionError: Error 111 connecting to cache:6379.",
-        "Failed to establish a new connection: [Errno 111]",
-        'Post "http://a:1/x": context deadline exceeded',
-    ],
-    Trouble.DNS: [
-        "dial tcp: lookup db on 10.96.0.10:53: no such host",
-        "getaddrinfo ENOTFOUND cache",
-        'could not translate host name "postgres" to address: Name or service not known',
-        "java.net.UnknownHostException: mysql",
-        "nslookup: can't resolve 'redis'",
-        "wget: bad address 'api:80'",
-    ],
-    Trouble.CONFIG: [
-        'nginx: [emerg] unknown directive "liste" in /etc/nginx/nginx.conf:3',
-        "yaml: line 2: mapping values are not allowed in this context",
-        "Error: failed to parse /etc/app/app.toml: line 2: expected value",
-        'FATAL:  unrecognized configuration parameter "wal_lvl" in file "/etc/postgresql/postgresql.conf" line 2',
-        "invalid configuration: port must be a number",
-        "json: cannot unmarshal string into Go struct field Config.port of type int",
-    ],
-    Trouble.MISSING_ENV: ["required environment variable ISSUER_URL is not set", "KeyError: 'DATABASE_URL'", "DB_HOST must be set"],
-    Trouble.CREDENTIALS: [
-        'FATAL: password authentication failed for user "app"',
-        "ERROR 1045 (28000): Access denied for user 'stock'@'10.1.2.3' (using password: YES)",
-        "WRONGPASS invalid username-password pair",
-        "MongoServerError: Authentication failed.",
-    ],
-    Trouble.CERTIFICATE: ["x509: certificate has expired or is not yet valid", "SSL certificate expired", "ExpiredCertException: Certificate expired on 2024-08-03", "certificate verify failed: self-signed certificate"],
-    Trouble.DISK_FULL: ["write /data/x: no space left on device", 'ERROR: could not extend file "base/1": No space left', "Detected low-disk space condition, avoid starting", "disk is full"],
-    Trouble.POOL: ["FATAL:  sorry, too many clients already", "Too many connections", "HikariPool-1 - Connection is not available: connection pool exhausted", "remaining connection slots are reserved"],
-    Trouble.APP_MEMORY: ["java.lang.OutOfMemoryError: Java heap space", "FATAL ERROR: JavaScript heap out of memory", "fork: Cannot allocate memory"],
-    Trouble.EXEC_FORMAT: ["exec /app: exec format error"],
-    Trouble.RBAC: ['pods is forbidden: User "system:serviceaccount:a:b" cannot list resource "pods"'],
-    Trouble.MESH: ["403 RBAC: access denied"],
-    Trouble.PORT_IN_USE: ["listen tcp :8080: bind: address already in use"],
-    Trouble.PERMISSION: ["open /data/db: permission denied"],
-    Trouble.MISSING_FILE: ["ModuleNotFoundError: No module named 'numpyy'", "stat /etc/app/x.yaml: no such file or directory"],
-    Trouble.CRASH: ["panic: runtime error: index out of range", "Segmentation fault (core dumped)"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("trouble", "line"), [(t, line) for t, lines in LINES.items() for line in lines])
-def test_lines_have_their_class(trouble: Trouble, line: str) -> None:
-    assert trouble == classify(line)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '10.0.0.1 - - [01/Jan/2026:00:00:00 +0000] "GET /config/error HTTP/1.1" 200 5 "-" "curl"',
-        "listening on :8080",
-        "Server is ready to receive web requests.",
-        'level=info msg="WAL segment loaded" segment=3',
-    ],
-)  # fmt: skip
-def test_quiet_lines_have_none(line: str) -> None:
-    assert classify(line) is None
-
-
-def test_the_last_loud_line_tells_most() -> None:
-    lines = [
-        "ERROR no space left on device",
-        "INFO waiting for db",
-        "ERROR too many clients already",
-        "panic: exiting",
-    ]
-    assert [Trouble.POOL, Trouble.DISK_FULL] == [t.trouble for t in telling_lines(lines)][:2]
-
-
-@given(st.text(max_size=300))
-def test_any_line_is_classified_without_an_error(line: str) -> None:
-    telling_lines(line.splitlines())
-    hosts_in(line)
-    concepts.clauses(line)
-
-
-@pytest.mark.parametrize(
-    ("text", "host"),
-    [
-        ("dial tcp 10.96.7.7:6379: connect: connection refused", Host("10.96.7.7", 6379)),
-        ("connect postgres://app:secret@orders-db:5432/x?sslmode=disable: refused", Host("orders-db", 5432)),
-        ('connection to server at "postgres" (10.96.44.12), port 5432 failed', Host("postgres", 5432)),
-        ('Get "http://api:8080/list": context deadline exceeded', Host("api", 8080)),
-        (
-            "lookup cache.shop.svc.cluster.local on 10.96.0.10:53: no such host",
-            Host("cache.shop.svc.cluster.local"),
-        ),
-        ("getaddrinfo ENOTFOUND mysql", Host("mysql")),
-        ("(tried: main-db:3333)", Host("main-db", 3333)),
-        ("wget: bad address 'redis'", Host("redis")),
-    ],
-)
-def test_hosts_are_found_in_messages(text: str, host: Host) -> None:
-    assert host in hosts_in(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["main.go:42: failed", "at 15:04:05", "version 1.2.3", "http://localhost:80/x"]
-)
-def test_what_is_no_host(text: str) -> None:
-    assert [] == hosts_in(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("db", ("db", "home")), ("db.data", ("db", "data")), ("db.data.svc", ("db", "data")),
-        ("db-0.db.data.svc.cluster.local", ("db", "data")), ("www.example.com", None),
-    ],
-)  # fmt: skip
-def test_cluster_names(name: str, place: tuple[str, str] | None) -> None:
-    assert place == place_of(Host(name), "home")
-
-
-@pytest.mark.parametrize(
-    ("text", "traits", "denied", "verdict"),
-    [
-        (
-            "Termination reason OOMKilled at the container's own limit",
-            {"oom", "oom_own_limit"},
-            set(),
-            ClauseTruth.HOLDS,
-        ),
-        ("Helm or GitOps managed", {"helm"}, {"gitops"}, ClauseTruth.HOLDS),
-        ("containers are OOMKilled", set(), {"oom"}, ClauseTruth.FAILS),
-        ("Not Helm managed", {"helm"}, set(), ClauseTruth.FAILS),
-        ("Not Helm managed", set(), {"helm"}, ClauseTruth.HOLDS),
-        ("The selector matches no pods", {"selector_mismatch"}, set(), ClauseTruth.HOLDS),
-        ("Suspended on purpose", {"suspended"}, set(), ClauseTruth.UNKNOWN),
-        ("Class without expansion", {"no_expansion"}, set(), ClauseTruth.HOLDS),
-    ],
-)
-def test_clauses_are_judged(text: str, traits: set[str], denied: set[str], verdict: ClauseTruth) -> None:
-    assert verdict == concepts.judge(concepts.clauses(text)[0], traits, denied)
-
-
-def test_a_veto_needs_all_that_a_clause_speaks_of() -> None:
-    clause = concepts.clauses("The taint reflects a real node problem")[0]
-    assert concepts.judge(clause, {"taint"}, set(), strictly=True) is ClauseTruth.UNKNOWN
-    assert concepts.judge(clause, {"taint", "node_failure"}, set(), strictly=True) is ClauseTruth.HOLDS
-
-
-@pytest.mark.parametrize(
-    ("action", "remedy"),
-    [
-        ("IncreaseMemoryLimits", RemedyKind.MORE_MEMORY), ("RollbackDeployment", RemedyKind.ROLLBACK),
-        ("ProactiveRollback", RemedyKind.ROLLBACK), ("GracefulRestart", RemedyKind.RESTART), ("RestartPod", RemedyKind.RESTART_POD),
-        ("PatchConfiguration", RemedyKind.FIX_CONFIG), ("ScaleStatefulSet", RemedyKind.SCALE_UP), ("CordonNode", RemedyKind.CORDON),
-        ("CordonDrainNode", RemedyKind.DRAIN), ("DrainNode", RemedyKind.DRAIN), ("CleanupNode", RemedyKind.CLEAN_NODE),
-        ("ProvisionNode", RemedyKind.ADD_NODE), ("RemoveTaint", RemedyKind.UNTAINT), ("FixStatefulSetPVC", RemedyKind.RECREATE_CLAIM),
-        ("ExpandPersistentVolumeClaim", RemedyKind.EXPAND_CLAIM), ("CleanupPVC", RemedyKind.CLEAN_CLAIM), ("RelaxPDB", RemedyKind.RELAX_PDB),
-        ("PatchHPA", RemedyKind.RAISE_HPA), ("FixNetworkPolicy", RemedyKind.FIX_NETWORK_POLICY), ("FixCertificate", RemedyKind.FIX_CERTIFICATE),
-        ("RefreshImagePullSecret", RemedyKind.FIX_PULL_SECRET), ("FixImageReference", RemedyKind.FIX_IMAGE),
-        ("ExtendJobDeadline", RemedyKind.EXTEND_DEADLINE), ("DefragEtcd", RemedyKind.DEFRAGMENT), ("RestoreOperatorCSV", RemedyKind.RESTORE_OPERATOR),
-        ("GitRevertCommit", RemedyKind.REVERT_COMMIT), ("fix_authorization_policy", RemedyKind.FIX_NETWORK_POLICY),
-        ("increase-cpu-limits-v2", RemedyKind.MORE_CPU), ("ResumeCronJob", RemedyKind.RESUME),
-    ],
-)  # fmt: skip
-def test_actions_are_recognised_by_their_names(action: str, remedy: RemedyKind) -> None:
-    assert remedy == remedy_of(action, (remedy,))
-
-
-def test_every_remedy_has_a_name() -> None:
-    assert set(RemedyKind) == set(NAMES)
-
-
-@pytest.mark.parametrize(
-    ("action", "remedy"),
-    [("RefreshImagePullSecret", RemedyKind.ROTATE_CREDENTIALS), ("ScaleNodePool", RemedyKind.SCALE_UP)],
-)
-def test_similar_names_are_not_mixed_up(action: str, remedy: RemedyKind) -> None:
-    assert remedy_of(action, (remedy,)) is None
-
-
-def test_names_become_words() -> None:
-    assert words_of("FixStatefulSetPVC") == "fix statefulset pvc"
-    assert words_of("expand-pvc-v1") == "expand pvc"
-
+API = ObjectRef("Deployment", "a", "n", "apps/v1")
 
 CATALOG = [
     "HPAMaxedOut",
@@ -229,56 +42,148 @@ def test_alert_names_are_brought_to_the_catalogs(alert: str, name: str) -> None:
     assert name == closest(alert, CATALOG, 0.6)
 
 
-def finding(**fields: object) -> Finding:
-    values: dict[str, object] = {
-        "family": "oom",
-        "summary": "s",
-        "target": ObjectRef("Deployment", "a", "n"),
-        "certainty": 0.9,
-    }
-    return Finding(**(values | fields))  # type: ignore[arg-type]
+def finding(cause: Cause = Cause.OUT_OF_MEMORY, **fields: Any) -> Diagnosis:
+    return Diagnosis(cause, fields.pop("object", API), fields.pop("sentence", "s."), **fields)
 
 
-def test_the_alerts_own_reason_is_kept_when_it_fits() -> None:
-    assert (
-        choose_signal(finding(family="mount", symptoms=("FailedMount",)), "FailedMount", []) == "FailedMount"
-    )
-    assert choose_signal(finding(symptoms=("OOMKilled",)), "CrashLoopBackOff", []) == "OOMKilled"
-    assert (
-        choose_signal(
-            finding(symptoms=("CrashLoopBackOff", "PVCExhaustion")), "KubePersistentVolumeFillingUp", CATALOG
-        )
-        == "PVCExhaustion"
-    )
-    assert choose_signal(None, "KubeSomethingOdd", []) == ""
+@pytest.mark.parametrize(
+    ("found", "there", "alert", "known", "name"),
+    [
+        (finding(Cause.VOLUME, signals=("FailedMount",)), (), "FailedMount", [], "FailedMount"),
+        (finding(signals=("OOMKilled",)), (), "CrashLoopBackOff", [], "OOMKilled"),
+        (
+            finding(Cause.VOLUME_FULL, signals=("CrashLoopBackOff", "PVCExhaustion")),
+            (), "KubePersistentVolumeFillingUp", CATALOG, "PVCExhaustion",
+        ),
+        (finding(Cause.NODE, signals=("MemoryPressure",)), ("FailedScheduling",), "KubePodNotReady", [], "FailedScheduling"),
+        (None, (), "KubeSomethingOdd", [], ""),
+    ],
+)  # fmt: skip
+def test_the_signal_type_is_what_was_found(
+    found: Diagnosis | None, there: tuple[str, ...], alert: str, known: list[str], name: str
+) -> None:
+    assert choose_signal(found, there, alert, known) == name
 
 
-WORKFLOW = {
+def known_of(found: Diagnosis, labels: dict[str, object] | None = None, **incident: str) -> dict[str, bool]:
+    return advice.facts_about(found, Incident(**incident), labels or {}, ClusterFacts())
+
+
+CONTENT = finding(Cause.INVALID_CONFIGURATION, object=ObjectRef("ConfigMap", "c", "n", "v1"))
+
+
+@pytest.mark.parametrize(
+    ("when", "when_not", "found", "labels", "fits"),
+    [
+        ("Termination reason OOMKilled", "", finding(), {}, True),
+        ("", "containers are OOMKilled", finding(), {}, False),
+        ("", "containers are OOMKilled", CONTENT, {}, True),
+        ("", "Helm or GitOps managed; bad image", CONTENT, {"helmManaged": True}, False),
+        (
+            "",
+            "Helm or GitOps managed; bad image",
+            CONTENT,
+            {"helmManaged": False, "gitOpsManaged": False},
+            True,
+        ),
+        ("", "Not GitOps managed", CONTENT, {"gitOpsManaged": False}, False),
+        ("risk_tolerance=high and the directive is known", "", CONTENT, {}, False),
+        ("SLO alert right after a new revision", "", finding(Cause.BAD_ROLLOUT), {}, False),
+        ("Something else altogether", "Nothing that is known", finding(), {}, True),
+    ],
+)
+def test_texts_of_the_catalog_are_held_against_what_is_known(
+    when: str, when_not: str, found: Diagnosis, labels: dict[str, object], fits: bool
+) -> None:
+    workflow = Workflow("w", "A", when_to_use=when, when_not_to_use=when_not)
+    known = known_of(found, labels, risk_tolerance="low", environment="production", signal_type="PodCrash")
+    assert (advice.score(workflow, known) is not None) is fits
+
+
+def test_the_finding_weighs_more_than_its_surroundings() -> None:
+    known = known_of(CONTENT, {"gitOpsManaged": False, "helmManaged": False}, risk_tolerance="low")
+    content = Workflow("a", "A", when_to_use="the content of the mounted ConfigMap is invalid")
+    surroundings = Workflow("b", "B", when_to_use="risk_tolerance=low")
+    assert (advice.score(content, known) or 0) > (advice.score(surroundings, known) or 0)
+
+
+RECORD = {
+    "workflow_id": "scale-v1",
+    "action_type": "ScaleReplicas",
+    "labels": {"component": ["apps/v1/Deployment"], "signal_type": ["Evicted"]},
+    "gitops_aware": True,
     "parameters": [
         {"name": "TARGET_RESOURCE_NAME", "type": "string", "required": True},
         {"name": "TARGET_RESOURCE_KIND", "type": "string", "required": True, "enum": ["Deployment"]},
         {"name": "SCALE_REPLICAS", "type": "integer", "minimum": 0, "maximum": 50},
         {"name": "NEW_SIZE", "type": "string", "pattern": "^[1-9][0-9]*(Gi|Ti)$"},
-    ]
-}
+        {"name": "FORCE", "type": "boolean"},
+        {"name": "MODE", "type": "string", "required": True, "enum": ["slow"]},
+    ],
+}  # fmt: skip
+
+
+def record(*more: dict[str, Any]) -> Workflow:
+    found = workflow_of({**RECORD, "parameters": [*RECORD["parameters"], *more]})  # type: ignore[misc]
+    assert found is not None
+    return found
+
+
+def known_api() -> ClusterFacts:
+    made = deployment("a")
+    made["spec"]["template"] = {
+        "spec": {"containers": [{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]}
+    }
+    return ClusterFacts(answers={Question("Deployment", "n", "a", "apps/v1"): made})
+
+
+def test_a_record_is_a_workflow() -> None:
+    found = record()
+    assert (found.action_type, found.gitops_aware) == ("ScaleReplicas", True)
+    assert found.labels["component"] == ("apps/v1/Deployment",)
+    assert workflow_of({}) is None
 
 
 def test_parameters_are_filled_by_their_meaning() -> None:
-    values = parameters.fill(
-        WORKFLOW, finding(hints={"replicas": 0, "new_size": "1.5Gi"}), ObjectRef("Deployment", "a", "n")
-    )
-    assert values == {"TARGET_RESOURCE_NAME": "a", "TARGET_RESOURCE_KIND": "Deployment", "SCALE_REPLICAS": 0}
+    memory = {"name": "MEMORY_LIMIT_NEW", "type": "string"}
+    container = {"name": "CONTAINER_NAME", "type": "string"}
+    hog = finding(remedies=frozenset({Remedy.SCALE_DOWN}), container="app")
+    assert parameters.fill(record(memory, container), hog, API, known_api()) == {
+        "TARGET_RESOURCE_NAME": "a", "TARGET_RESOURCE_KIND": "Deployment", "SCALE_REPLICAS": 0, "MODE": "slow",
+        "MEMORY_LIMIT_NEW": "128Mi", "CONTAINER_NAME": "app",
+    }  # fmt: skip
 
 
 def test_a_required_parameter_without_a_value_rules_a_workflow_out() -> None:
-    more = {"parameters": [*WORKFLOW["parameters"], {"name": "WINDOW", "type": "string", "required": True}]}
-    assert parameters.fill(more, finding(), ObjectRef("Deployment", "a", "n")) is None
+    more = {"name": "WINDOW", "type": "string", "required": True}
+    assert parameters.fill(record(more), finding(), API, known_api()) is None
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "fitted"),
+    [
+        ({"type": "integer", "maximum": 5}, 9, 5),
+        ({"type": "integer", "minimum": 5}, 1, None),
+        ({"type": "number"}, "1.5", 1.5),
+        ({"type": "integer"}, "x", None),
+        ({"type": "boolean"}, "true", None),
+        ({"type": "array"}, "a", None),
+        ({"type": "string", "enum": ["a"]}, "b", None),
+        ({"type": "string", "pattern": "("}, "b", None),
+        ({"type": "string", "pattern": "^b"}, "b", "b"),
+    ],
+)
+def test_values_keep_to_what_is_declared(parameter: dict[str, Any], value: Any, fitted: Any) -> None:
+    assert parameters.fitted(value, parameters.parameter_of({"name": "P", **parameter})) == fitted
 
 
 def test_a_workflow_acts_on_what_it_covers() -> None:
-    secret = finding(target=ObjectRef("Secret", "s", "n"), workload=ObjectRef("Deployment", "a", "n"))
-    assert ObjectRef("Deployment", "a", "n") == parameters.acts_on(WORKFLOW, secret, [])
-    assert parameters.acts_on(WORKFLOW, finding(target=ObjectRef("Node", "w1")), []) is None
+    secret, node = ObjectRef("Secret", "s", "n"), ObjectRef("Node", "w1")
+    assert parameters.acts_on(record(), (secret, API)) == API
+    assert parameters.acts_on(record(), (node,)) is None
+    by_label = workflow_of({"workflow_id": "x", "labels": {"component": ["*"]}})
+    assert by_label is not None
+    assert parameters.acts_on(by_label, (node,)) == node
 
 
 def test_objections_are_read_from_a_correction() -> None:

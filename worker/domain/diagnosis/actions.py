@@ -18,6 +18,8 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 R = Remedy
 NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
     (r"pull secret|registry (?:secret|credential)", frozenset({R.REFRESH_PULL_SECRET})),
+    (r"(?:rotate|refresh|renew) (?:credential|secret|password)", frozenset({R.ROTATE_CREDENTIALS})),
+    (r"connection", frozenset({R.RAISE_CONNECTIONS})),
     (r"git|revert commit", frozenset({R.REVERT_SOURCE})),
     (r"memory", frozenset({R.INCREASE_MEMORY})),
     (r"\bcpu", frozenset({R.INCREASE_CPU})),

@@ -1,8 +1,9 @@
 """Kinds of cause, kinds of remedy, and what a rule concludes.
 
-A finding rests on fields that only Kubernetes components write, or on what is computed from specs. Messages of the kubelet, the
-scheduler and controllers are only ever sorted into classes. Logs, annotations, label values, data of ConfigMaps, values of
-environment variables and texts of alerts may lead to an object; they never are a reason for a finding.
+A finding of basis STATE rests on fields that only Kubernetes components write, or on what is computed from specs. Messages of
+the kubelet, the scheduler and controllers are only ever sorted into classes. Annotations, label values, data of ConfigMaps,
+values of environment variables and texts of alerts may lead to an object; they never are a reason for such a finding. A finding
+of basis TEXT rests on what a program wrote into its log. It helps people and is never a reason to act without them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,16 @@ class Cause(enum.StrEnum):
     STUCK_DELETION = "stuck_deletion"
     CONTROLLER = "controller"
     DEFECTIVE_START = "defective_start"
+    INVALID_CONFIGURATION = "invalid_configuration"
+    WRONG_ADDRESS = "wrong_address"
+    VOLUME_FULL = "volume_full"
+    CREDENTIALS = "credentials"
+    STALE_CREDENTIALS = "stale_credentials"
+    CERTIFICATE = "certificate"
+    CONNECTIONS = "connections"
+    PERMISSION = "permission"
+    MESH_POLICY = "mesh_policy"
+    SERVER_REFUSES = "server_refuses"
 
 
 class Remedy(enum.StrEnum):
@@ -77,6 +88,8 @@ class Remedy(enum.StrEnum):
     RESUME = "resume"
     REMOVE_FINALIZER = "remove_finalizer"
     FIX_PLACEMENT = "fix_placement"
+    ROTATE_CREDENTIALS = "rotate_credentials"
+    RAISE_CONNECTIONS = "raise_connections"
 
 
 class Strength(enum.IntEnum):
@@ -91,8 +104,15 @@ class Strength(enum.IntEnum):
     DIRECT = 3
 
 
+class Basis(enum.StrEnum):
+    """What a finding rests on: fields of components, or what a program has written."""
+
+    STATE = "state"
+    TEXT = "text"
+
+
 class Relation(enum.StrEnum):
-    """How two objects are tied by structure."""
+    """How two objects are tied by structure; LOG: only a log names the other one."""
 
     SAME = "same"
     OWNER = "owner"
@@ -107,6 +127,7 @@ class Relation(enum.StrEnum):
     NAMESPACE = "namespace"
     SCALE_TARGET = "scale_target"
     WEBHOOK = "webhook"
+    LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +145,8 @@ class Diagnosis:
     `object` is what has to change, `also` names other objects that an answer may rightly blame instead: the workload that
     suffers, a claim behind it. `remedies` are the kinds of action whose precondition holds in this state. `revision` is the
     one to roll back to, 0 when that is not known. `signals` are signal types that this state corresponds to, the best first.
-    `reads` are the objects that the conclusion rests on, `path` the steps from the signal's resource.
+    `reads` are the objects that the conclusion rests on, `path` the steps from the signal's resource. `container` is the one
+    that fails, if one does.
     """
 
     cause: Cause
@@ -136,6 +158,8 @@ class Diagnosis:
     signals: tuple[str, ...] = ()
     reads: tuple[ObjectRef, ...] = ()
     revision: int = 0
+    container: str = ""
+    basis: Basis = Basis.STATE
     path: tuple[Edge, ...] = field(default=())
 
     @property

@@ -22,6 +22,7 @@ from worker.domain.diagnosis.structure import (
     created,
     has_progressed,
     holds,
+    observed,
     pods_of,
     ref_to,
     rollout_of,
@@ -51,7 +52,7 @@ def change_findings(
     ):
         strength = rollout_strength(facts, workload, rollout)
         if strength is not None:
-            yield _bad_rollout(workload, sick, rollout, strength)
+            yield _bad_rollout(facts, workload, sick, rollout, strength)
             return
     yield from _configuration(facts, workload, sick[0])
 
@@ -107,17 +108,16 @@ def _unavailable_since(manifest: Manifest) -> datetime | None:
 
 
 def _bad_rollout(
-    workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout, strength: Strength
+    facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest], rollout: Rollout, strength: Strength
 ) -> Diagnosis:
-    fields = ", ".join(line.split(":", maxsplit=1)[0] for line in rollout.lines[:4])
     return Diagnosis(
         cause=Cause.BAD_ROLLOUT,
         object=workload,
-        sentence=f"The pods of {workload} fail since its newest revision, which changed {fields}; revision {rollout.revision} was available.",
+        sentence=f"The pods of {workload} fail since its newest revision, which changed {rollout.told}; revision {rollout.revision} was available.",
         strength=strength,
         also=(reference(sick[0]), reference(rollout.newest)),
         remedies=frozenset({Remedy.ROLL_BACK}),
-        signals=("CrashLoopBackOff", "ProgressDeadlineExceeded"),
+        signals=observed(facts, workload, sick[0]),
         reads=(workload, reference(rollout.newest), reference(rollout.previous), reference(sick[0])),
         revision=rollout.revision,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
             strength=Strength.TIMED,
             also=(workload,),
             remedies=frozenset({Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE}),
-            signals=("CrashLoopBackOff",),
+            signals=observed(facts, workload, pod),
             reads=(reference(found), reference(pod)),
         )  # fmt: skip
 

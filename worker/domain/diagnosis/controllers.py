@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
@@ -24,6 +25,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 NO_METRICS = frozenset(
     {"FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas"}
 )
+ISSUERS = "cert-manager.io/v1"
 ACME = "acme.cert-manager.io/v1"
 STUCK = timedelta(minutes=5)
 KNOWN_CONDITIONS = {
@@ -112,9 +114,15 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     ]
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
-    told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy"
+    told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
     yield _finding(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
+
+
+def _least(budget: Manifest) -> str:
+    spec = mapping(budget.get("spec"))
+    told = [f"{k} {text(spec[k])}" for k in ("minAvailable", "maxUnavailable") if k in spec]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -210,7 +218,12 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
         state = (
             "has expired" if expired else f"is not {kind}: {text(condition(manifest, kind).get('reason'))}"
         )
-        yield _finding(
+        issuer = mapping(dig(manifest, "spec", "issuerRef"))
+        kind = text(issuer.get("kind")) or "Issuer"
+        issued = ref_to(
+            kind, text(issuer.get("name")), "" if kind == "ClusterIssuer" else ref.namespace, ISSUERS
+        )
+        found = _finding(
             Cause.CONTROLLER,
             ref,
             f"{ref} {state}",
@@ -218,13 +231,14 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
             ("CertificateExpired",) if expired else (),
             also,
         )
+        yield replace(found, reads=(ref, issued)) if issued.name else found
 
 
 def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     """Readiness gates that are not met, and a resize in place that does not fit the node."""
     wanted = [text(g.get("conditionType")) for g in mappings(dig(pod, "spec", "readinessGates"))]
     unmet = [gate for gate in wanted if gate and not holds(pod, gate)]
-    if unmet and holds(pod, "ContainersReady"):
+    if unmet and all(c.ready for c in containers(pod) if c.kind == "app"):
         yield _finding(
             Cause.NOT_READY,
             workload,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.quantities import quantity
+from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import Refusal, refusal
+from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.scheduling import requests_of
-from worker.domain.diagnosis.structure import condition, holds, pod_spec_of, ref_to, replica_sets_of
+from worker.domain.diagnosis.structure import (
+    condition,
+    holds,
+    labels_of,
+    pod_spec_of,
+    ref_to,
+    replica_sets_of,
+    root_of,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -68,6 +78,8 @@ def _objects(
     elif why is Refusal.QUOTA_NEEDS_VALUES:
         yield workload
         yield from (reference(q) for q in facts.list("ResourceQuota", workload.namespace).items)
+    elif why is Refusal.WEBHOOK_CERTIFICATE:
+        yield from _webhook_certificates(facts)
     elif why is Refusal.LIMIT_RANGE:
         yield from (reference(r) for r in facts.list("LimitRange", workload.namespace).items)
     elif why is Refusal.POD_SECURITY:
@@ -108,12 +120,24 @@ def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:
     found = refused(facts, workload)
     if found is None or found[0] is not Refusal.WEBHOOK_DOWN:
         return
+    yield from (Edge(Relation.WEBHOOK, service) for service in _webhook_services(facts))
+
+
+def _webhook_services(facts: ClusterFacts) -> Iterator[ObjectRef]:
     for kind in WEBHOOKS:
         for configuration in facts.list(kind).items:
             for hook in mappings(configuration.get("webhooks")):
                 service = mapping(dig(hook, "clientConfig", "service"))
-                if service and name_of(configuration):
-                    yield Edge(
-                        Relation.WEBHOOK,
-                        ref_to("Service", text(service.get("name")), text(service.get("namespace"))),
-                    )
+                if service:
+                    yield ref_to("Service", text(service.get("name")), text(service.get("namespace")))
+
+
+def _webhook_certificates(facts: ClusterFacts) -> Iterator[ObjectRef]:
+    """Secrets that the servers of webhooks mount: the certificates that they show to the API server."""
+    for service in _webhook_services(facts):
+        selector = mapping(dig(facts.get(service), "spec", "selector"))
+        pods = facts.list("Pod", service.namespace).items if selector else ()
+        behind = [p for p in pods if selects({"matchLabels": selector}, labels_of(p))]
+        for pod in behind[:1]:
+            yield from (mount.source for mount in mounts_of(pod, "Secret") if mount.path)
+            yield root_of(facts, pod)

@@ -11,9 +11,10 @@ from typing import TypeVar
 from worker.domain.cluster.events import MAX_EVENTS, event_facts
 from worker.domain.cluster.fields import without_managers
 from worker.domain.cluster.kinds import is_secret
-from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
+from worker.domain.cluster.rendering.logs import clean_lines
+from worker.domain.diagnosis.facts import LOG, ClusterFacts, Presence, Question, ReadResult
 from worker.domain.values.errors import ClusterError, ClusterReason
-from worker.domain.values.objects import Keep, Listing, ListQuery, ObjectRef
+from worker.domain.values.objects import Keep, Listing, ListQuery, LogQuery, ObjectRef
 from worker.domain.values.ports import Cluster
 
 KEPT: Mapping[str, Keep] = {"Event": event_facts, "Pod": without_managers}
@@ -59,6 +60,11 @@ class Investigator:
         if is_secret(question.kind):
             return Presence.UNKNOWN
         try:
+            if question.kind == LOG:
+                query = LogQuery(
+                    question.namespace, question.name, question.container, previous=question.previous
+                )
+                return tuple(clean_lines(await self.cluster.logs(query)))
             if question.name:
                 return await self.cluster.get(
                     ObjectRef(question.kind, question.name, question.namespace, question.api_version)

@@ -13,6 +13,7 @@ from worker.domain.diagnosis import controllers, creation, nodes, policies, serv
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
 from worker.domain.diagnosis.changes import change_findings, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
+from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import running_findings
 from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
 from worker.domain.diagnosis.starting import starting_findings
@@ -71,7 +72,8 @@ def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
         if belongs_by_name(reference(m), ref)
     ]
     gone = [e for e in facts.events(ref.namespace, ref) if e.reason == "Evicted"]
-    return Examined((), tuple(Edge(Relation.OWNER, owner) for owner in owners), sick=bool(gone))
+    found = tuple(nodes.eviction_of_gone(facts, gone[-1].message)) if gone else ()
+    return Examined(found, tuple(Edge(Relation.OWNER, owner) for owner in owners), sick=bool(gone))
 
 
 def workload(
@@ -183,9 +185,13 @@ def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bo
 def _surroundings(
     facts: ClusterFacts, ref: ObjectRef, pods: Sequence[Manifest]
 ) -> tuple[list[Diagnosis], list[Edge]]:
-    """Dependencies of pods that suffer without a reason of their own, and the policies between."""
-    found: list[Diagnosis] = [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
-    edges = []
+    """What programs say, dependencies of pods that suffer without a reason of their own, and the policies between."""
+    said = program_findings(facts, ref, pods[0])
+    found = [f for f in said if isinstance(f, Diagnosis)]
+    edges = [f for f in said if isinstance(f, Edge)]
+    if found:
+        return found, edges
+    found += [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
     for service in services.dependencies_of(facts, pods, ref):
         manifest = facts.get(service)
         behind = services.workloads_behind(facts, service)
@@ -259,7 +265,9 @@ def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exami
             if holds(s, "Available", "False")
         ]
     if not found:
-        roots = dict.fromkeys(root_of(facts, p) for p in facts.list("Pod", ref.name).items if pod_failing(p))
+        pods = facts.list("Pod", ref.name).items
+        failing = [p for p in pods if pod_failing(p)]
+        roots = dict.fromkeys(root_of(facts, p) for p in (failing or (pods if facts.texts else ())))
         edges += [Edge(Relation.NAMESPACE, root) for root in roots]
     return Examined(tuple(found), tuple(edges), sick=bool(found))
 

@@ -44,6 +44,7 @@ class Question:
     """One read. Without a name it asks for all objects of the kind in the namespace (in all of them when that is empty).
 
     `node` asks for the pods on it, `about` (`Pod/api-0`) for the events of one object.
+    The kind LOG asks for the end of a container's log; `name` is the pod.
     """
 
     kind: str
@@ -52,9 +53,14 @@ class Question:
     api_version: str = ""
     node: str = ""
     about: str = ""
+    container: str = ""
+    previous: bool = False
 
     def __str__(self) -> str:
-        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`."""
+        """`Pod shop/api-0`, `Pods of namespace shop`, `Pods of node w1`, `log of Pod shop/api-0 container api`."""
+        if self.kind == LOG:
+            run = "previous " if self.previous else ""
+            return f"{run}log of Pod {self.namespace}/{self.name} container {self.container}"
         if self.name:
             return str(ObjectRef(self.kind, self.name, self.namespace))
         if self.about:
@@ -77,8 +83,9 @@ class Presence(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-ReadResult = Listing | Manifest | Presence
-"""What a read gave: objects, one object, or only whether it is absent or unknown."""
+LOG = "Log"
+ReadResult = Listing | Manifest | tuple[str, ...] | Presence
+"""What a read gave: objects, one object, lines of a log, or only whether it is absent or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +100,12 @@ class Objects:
 class ClusterFacts:
     """The store. `now` is the time of the incident; `open` are the questions that rules asked and nobody has answered.
 
-    `answers` may be filled with what was read earlier in a run.
+    `answers` may be filled with what was read earlier in a run. `texts` tells whether logs may be read: what programs write
+    leads to objects and causes that never corroborate an answer.
     """
 
     now: datetime | None = None
+    texts: bool = False
     answers: dict[Question, ReadResult] = field(default_factory=dict)
     open: dict[Question, None] = field(default_factory=dict)
     _events: dict[str, tuple[Happening, ...]] = field(default_factory=dict)
@@ -124,19 +133,31 @@ class ClusterFacts:
 
         Where the namespace has more events than are read at once, the objects are asked for by name.
         """
+        wanted = {(ref.kind, ref.name) for ref in refs}
+        known = tuple(e for e in self.events_in(namespace) if (e.about.kind, e.about.name) in wanted)
+        listed = self.list("Event", namespace)
+        if listed.complete or not listed.items:
+            return known
+        answers = [self._ask(_events_of(namespace, ref)) for ref in refs]
+        items = [item for answer in answers if isinstance(answer, Listing) for item in answer.items]
+        return tuple(happenings(items)) or known
+
+    def events_in(self, namespace: str) -> tuple[Happening, ...]:
+        """Events of a namespace, oldest first: all of them, or those that are read at once."""
         listed = self.list("Event", namespace)
         found = self._events.get(namespace)
         if found is None:
             found = tuple(happenings(listed.items))
             if listed.items or listed.complete:
                 self._events[namespace] = found
-        wanted = {(ref.kind, ref.name) for ref in refs}
-        known = tuple(e for e in found if (e.about.kind, e.about.name) in wanted)
-        if listed.complete or not listed.items:
-            return known
-        answers = [self._ask(_events_of(namespace, ref)) for ref in refs]
-        items = [item for answer in answers if isinstance(answer, Listing) for item in answer.items]
-        return tuple(happenings(items)) or known
+        return found
+
+    def log(self, pod: ObjectRef, container: str, *, previous: bool) -> tuple[str, ...]:
+        """The end of a container's log; empty when there is none, it is not known, or logs may not be read."""
+        if not self.texts:
+            return ()
+        answer = self._ask(Question(LOG, pod.namespace, pod.name, container=container, previous=previous))
+        return answer if isinstance(answer, tuple) else ()
 
     @property
     def unsettled(self) -> bool:

@@ -43,6 +43,7 @@ class Refusal(enum.StrEnum):
     POD_SECURITY = "pod_security"
     SERVICE_ACCOUNT = "service_account"
     PRIORITY_CLASS = "priority_class"
+    WEBHOOK_CERTIFICATE = "webhook_certificate"
     WEBHOOK_DOWN = "webhook_down"
     WEBHOOK_DENIED = "webhook_denied"
     UNKNOWN = "unknown"
@@ -51,6 +52,7 @@ class Refusal(enum.StrEnum):
 REFUSALS = (
     (Refusal.QUOTA_NEEDS_VALUES, r"failed quota: .*must specify"),
     (Refusal.QUOTA, r"exceeded quota"),
+    (Refusal.WEBHOOK_CERTIFICATE, r"failed (?:calling|to call) webhook .*x509: certificate"),
     (Refusal.WEBHOOK_DOWN, r"failed calling webhook|failed to call webhook"),
     (Refusal.WEBHOOK_DENIED, r"admission webhook .* denied"),
     (Refusal.POD_SECURITY, r"violates PodSecurity"),

@@ -47,7 +47,7 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
                 ref,
                 f"{ref} reports {kind}",
                 remedies,
-                (kind, "Evicted"),
+                (kind,),
                 (culprit.object,) if culprit else (),
             )
             if culprit:
@@ -146,6 +146,15 @@ def node_eviction(
     )
 
 
+def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
+    """Why a pod that is gone was evicted: nodes that are under pressure now, and who used them up."""
+    if OWN_LIMIT.search(message) and not LOW_ON.search(message):
+        return
+    for node in facts.list("Node").items:
+        if any(holds(node, kind) for kind in PRESSURES):
+            yield from node_eviction(facts, reference(node), LOW_ON.search(message))
+
+
 def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that pod."""
     listed = facts.list("Pod").items
@@ -157,12 +166,19 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     return Diagnosis(
         cause=Cause.EVICTION,
         object=owner,
-        sentence=f"Pods of {owner} used most above their request on {node}, which then evicted pods.",
+        sentence=f"Pods of {owner} used most above their request on {node}, which then evicted pods: {_uses(worst)}.",
         also=(node,),
         remedies=frozenset({Remedy.SCALE_DOWN}),
         signals=("Evicted",),
         reads=(node, reference(worst)),
     )
+
+
+def _uses(pod: Manifest) -> str:
+    """`41Gi of ephemeral-storage, request 0`, by the kubelet's figures."""
+    message = text(dig(pod, "status", "message"))
+    low, used = LOW_ON.search(message), USE.findall(message)
+    return f"{low[1] if low else 'local storage'} used {', '.join(u for u, _ in used)}, requested {', '.join(r or '0' for _, r in used)}"
 
 
 def _above_request(pod: Manifest) -> float:

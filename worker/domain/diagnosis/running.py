@@ -12,7 +12,7 @@ from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import rollback_revision
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import memory_limit, ref_to, rollout_of, sick_containers
+from worker.domain.diagnosis.structure import memory_limit, observed, ref_to, rollout_of, sick_containers
 from worker.domain.values.objects import Manifest, ObjectRef
 
 RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
@@ -55,6 +55,7 @@ def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, work
             also=(workload,),
             signals=("OOMKilled", "MemoryPressure"),
             reads=(reference(pod),),
+            container=container.name,
         )
     remedies = {Remedy.INCREASE_MEMORY}
     rollout = rollout_of(facts, workload)
@@ -72,6 +73,7 @@ def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, work
         remedies=frozenset(remedies),
         signals=("OOMKilled", "PredictedOOM", "BackoffLimitExceeded") if workload.kind == "Job" else ("OOMKilled", "PredictedOOM"),
         reads=(reference(pod),),
+        container=container.name,
         revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
     )  # fmt: skip
 
@@ -122,8 +124,9 @@ def _ended(
         sentence=f"Container {container.name} of {workload} ends with exit code {code} ({container.restarts} restarts).",
         strength=Strength.SYMPTOM,
         also=(reference(pod),),
-        signals=("CrashLoopBackOff",),
+        signals=observed(facts, workload, pod),
         reads=(reference(pod),),
+        container=container.name,
     )
 
 
@@ -132,14 +135,17 @@ def defective_start(
 ) -> Diagnosis:
     """A container whose command cannot be run as its spec says."""
     revision = rollback_revision(facts, workload, pod, container.name)
+    rollout = rollout_of(facts, workload) if revision else None
+    what += f"; its newest revision changed {rollout.told}" if rollout else ""
     return Diagnosis(
         cause=Cause.DEFECTIVE_START,
         object=workload,
         sentence=f"Container {container.name} of {workload} {what}.",
         also=(reference(pod),),
         remedies=frozenset({Remedy.ROLL_BACK}) if revision else frozenset(),
-        signals=("CrashLoopBackOff",),
+        signals=observed(facts, workload, pod),
         reads=(reference(pod),),
+        container=container.name,
         revision=revision,
     )
 
@@ -164,6 +170,8 @@ def probe_finding(
 ) -> Diagnosis:
     """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
     revision = rollback_revision(facts, workload, pod, container.name)
+    rollout = rollout_of(facts, workload) if revision else None
+    what += f"; its newest revision changed {rollout.told}" if rollout else ""
     remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if revision else set())
     return Diagnosis(
         cause=Cause.PROBE,
@@ -172,8 +180,9 @@ def probe_finding(
         strength=strength,
         also=(reference(pod),),
         remedies=frozenset(remedies),
-        signals=("CrashLoopBackOff", "ProgressDeadlineExceeded"),
+        signals=observed(facts, workload, pod),
         reads=(reference(pod),),
+        container=container.name,
         revision=revision,
     )
 
@@ -208,4 +217,5 @@ def _unready(
         also=(reference(pod),),
         signals=("PodNotReady",),
         reads=(reference(pod),),
+        container=container.name,
     )

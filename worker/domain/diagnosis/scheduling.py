@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import condition, container_specs, labels_of, ref_to
 from worker.domain.values.objects import Manifest, ObjectRef
@@ -17,6 +18,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 LIFECYCLE = "node.kubernetes.io/"
+TOO_MANY = re.compile(r"Too many pods")
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -86,11 +88,21 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
         )
     elif any(o.only_shortage for o in workers) and not any(_free(o) for o in workers):
         short = sorted({name for o in workers for name in o.short_of})
-        yield _finding(
-            workload, pod, f"no node has enough {', '.join(short)} for its requests", {Remedy.ADD_CAPACITY}
-        )
+        told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
+        yield _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
+    elif TOO_MANY.search(text(condition(pod, "PodScheduled").get("message"))):
+        why = "the nodes run as many pods as they may"
+        yield replace(_finding(workload, pod, why, {Remedy.ADD_CAPACITY}), strength=Strength.TIMED)
     elif workers and all(_free(o) for o in workers):
         yield from _placement_rules(workload, pod)
+
+
+def _asked(pod: Manifest, resource: str) -> str:
+    """` 8Gi`: what the containers of a pod ask for, as it is written there."""
+    values = [
+        text(dig(c, "resources", "requests", resource)) for c in container_specs(mapping(pod.get("spec")))
+    ]
+    return "".join(f" {value}" for value in values if value)
 
 
 def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
@@ -226,17 +238,23 @@ def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) 
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks a node for: all containers together, or one init container that asks for more."""
+    """What a pod asks a node for: containers and sidecars together, or an init container that asks for more."""
     total: dict[str, float] = {"pods": 1.0}
     for container in mappings(spec.get("containers")):
         for name, value in mapping(
             dig(container, "resources", "requests") or dig(container, "resources", "limits")
         ).items():
             total[name] = total.get(name, 0.0) + (quantity(value) or 0.0)
+    sidecars: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for container in mappings(spec.get("initContainers")):
         for name, value in mapping(dig(container, "resources", "requests")).items():
-            total[name] = max(total.get(name, 0.0), quantity(value) or 0.0)
-    return total
+            asked = (quantity(value) or 0.0) + sidecars.get(name, 0.0)
+            largest[name] = max(largest.get(name, 0.0), asked)
+            if container.get("restartPolicy") == "Always":
+                sidecars[name] = asked
+    names = {*total, *largest, *sidecars}
+    return {n: max(total.get(n, 0.0) + sidecars.get(n, 0.0), largest.get(n, 0.0)) for n in names}
 
 
 def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]) -> tuple[str, ...]:

@@ -15,10 +15,14 @@ MAX_STEPS, MAX_OBJECTS = 6, 24
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Findings by distance from the signal's resource, and every object that was looked at on the way."""
+    """Findings by distance from the signal's resource, and every object that was looked at on the way.
+
+    `circular`: something depends on what depends on it.
+    """
 
     findings: tuple[Diagnosis, ...] = ()
     seen: tuple[ObjectRef, ...] = ()
+    circular: bool = False
 
 
 def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
@@ -28,6 +32,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
     later: list[tuple[Edge, ...]] = []
     seen: dict[tuple[str, str, str], ObjectRef] = {}
     findings: list[Diagnosis] = []
+    circular = False
     while (queue or (later and not facts.open and not _explained(findings))) and len(seen) < MAX_OBJECTS:
         path = queue.pop(0) if queue else later.pop(0)
         ref = path[-1].to
@@ -36,9 +41,10 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
         seen[named(ref)] = ref
         found = examine(facts, ref, signal=_still_signal(path))
         findings += [replace(f, path=path) for f in found.findings]
+        circular = circular or any(named(e.to) == named(step.to) for e in found.edges for step in path[:-1])
         queue += [(*path, edge) for edge in found.edges if edge.relation is not Relation.DNS]
         later += [(*path, edge) for edge in found.edges if edge.relation is Relation.DNS]
-    return Searched(tuple(findings), tuple(seen.values()))
+    return Searched(tuple(findings), tuple(seen.values()), circular)
 
 
 def _explained(findings: Sequence[Diagnosis]) -> bool:
@@ -49,15 +55,17 @@ def _explained(findings: Sequence[Diagnosis]) -> bool:
 def _still_signal(path: Sequence[Edge]) -> bool:
     """Whether the object is the signal's own, or one that the signal only stands for: a Service's workload, a pod's owner."""
     return all(
-        e.relation in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET} for e in path
+        e.relation
+        in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET, Relation.NAMESPACE}
+        for e in path
     )
 
 
-def standing(findings: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
+def standing(findings: Sequence[Diagnosis], *, circular: bool = False) -> tuple[Diagnosis, ...]:
     """The findings that explain the others, the best first.
 
     What states its cause by itself stands, the nearest to the signal first; where nothing does, what the order of changes
-    speaks for, the furthest along the chain of dependencies; else the furthest symptom.
+    speaks for, the furthest along the chain of dependencies; else the furthest symptom, or the nearest of a circle.
     """
     direct = [f for f in findings if f.strength is Strength.DIRECT]
     if direct:
@@ -67,7 +75,8 @@ def standing(findings: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
     if timed:
         furthest = max(len(f.path) for f in timed)
         return tuple(f for f in timed if len(f.path) == furthest)
-    furthest = max((len(f.path) for f in findings), default=0)
+    choose = min if circular else max
+    furthest = choose((len(f.path) for f in findings), default=0)
     return tuple(f for f in findings if len(f.path) == furthest)
 
 

@@ -17,6 +17,7 @@ from worker.domain.cluster.references import references_of
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.hosts import Host, service_of
 from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -24,7 +25,6 @@ HOST = re.compile(
     r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,5})\.?(?::(\d{1,5}))?(?![\w-])"
 )
 MAX_TEXT = 64 * 1024
-MAX_NAMESPACES = 2
 
 
 def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagnosis]:
@@ -46,7 +46,13 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
     if behind:
         port = _wrong_port(manifest, behind)
         if port:
-            yield _finding(service, f"{service} leads to port {port}, which its pods do not declare")
+            yield replace(
+                _finding(
+                    service,
+                    f"the targetPort {port} of {service} is not one that its pods declare ({', '.join(sorted(_ports(behind[0])))})",
+                ),
+                signals=(),
+            )
         return
     if not pods.complete or templates_of(facts, service.namespace, selector):
         return
@@ -132,9 +138,8 @@ def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
     return Diagnosis(
         cause=Cause.SCALED_TO_ZERO,
         object=ref,
-        sentence=f"{ref} is scaled to zero.",
+        sentence=f"{ref} is scaled to 0 replicas, so nothing runs.",
         remedies=frozenset({Remedy.SCALE_UP}),
-        signals=("ReplicasMismatch", "ServiceNoEndpoints"),
         reads=(ref,),
     )
 
@@ -143,34 +148,11 @@ def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: Obj
     """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
     specs = [pod_spec_of(pod) for pod in pods[:1]]
     words = _hosts(_texts(facts, specs, workload.namespace))
-    found = []
-    places = [workload.namespace, *_namespaces(facts, words, workload.namespace)]
-    for namespace in places:
-        for service in facts.list("Service", namespace).items:
-            name = name_of(service)
-            spelled = {
-                f"{name}.{namespace}",
-                f"{name}.{namespace}.svc",
-                f"{name}.{namespace}.svc.cluster.local",
-            }
-            pods_of_headless = any(
-                w.endswith((f".{name}.{namespace}.svc.cluster.local", f".{name}")) for w in words
-            )
-            if (namespace == workload.namespace and (name in words or pods_of_headless)) or spelled & words:
-                found.append(reference(service))
-    return found
-
-
-def _namespaces(facts: ClusterFacts, words: set[str], home: str) -> list[str]:
-    """Other namespaces that a dotted host names, in the cluster's own way of writing it."""
-    candidates = {
-        parts[1] for w in words if len(parts := w.split(".")) >= 2 and (len(parts) == 2 or parts[2] == "svc")
-    }
-    candidates -= {home}
-    if not candidates:
-        return []
-    there = {name_of(n) for n in facts.list("Namespace").items}
-    return sorted(candidates & there)[:MAX_NAMESPACES]
+    facts.list(
+        "Service", workload.namespace
+    )  # if it cannot be read, what the workload depends on is not known
+    found = [service_of(facts, Host(word), workload.namespace) for word in sorted(words)]
+    return list({named(reference(s)): reference(s) for s in found if s is not None}.values())
 
 
 def _texts(facts: ClusterFacts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:

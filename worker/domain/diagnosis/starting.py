@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
@@ -12,12 +13,17 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
 from worker.domain.diagnosis.running import defective_start
-from worker.domain.diagnosis.structure import container_specs, holds, ref_to, rollout_of, was_available
+from worker.domain.diagnosis.structure import (
+    PULLING,
+    container_specs,
+    holds,
+    observed,
+    ref_to,
+    rollout_of,
+    was_available,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
-PULLING = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
-)
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
 REPEATED = 3
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -39,7 +45,7 @@ def starting_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
             yield from _not_created(facts, pod, container, workload)
     if _waits(pod):
         yield from _missing_references(facts, pod, workload, about)
-        yield from _volumes(pod, workload, about)
+        yield from _volumes(facts, pod, workload, about)
 
 
 def _waits(pod: Manifest) -> bool:
@@ -78,14 +84,16 @@ def _image(
         and problem is not ImageProblem.UNAUTHORIZED
     ):
         remedies.add(Remedy.ROLL_BACK)
+    blamed, also = (also[1], [workload, also[0]]) if len(also) > 1 else (workload, also)
     return Diagnosis(
         cause=Cause.IMAGE,
-        object=workload,
+        object=blamed,
         sentence=f"Container {container.name} of {workload} waits with {text(container.waiting.get('reason'))} ({problem}).",
         also=tuple(also),
         remedies=frozenset(remedies),
         signals=("ImagePullBackOff", "ErrImagePull"),
         reads=(reference(pod),),
+        container=container.name,
         revision=rollout.revision if rollout else 0,
     )  # fmt: skip
 
@@ -164,12 +172,13 @@ def _missing(
     rollout = rollout_of(facts, workload)
     if rollout and rollout.touches("olumes", "env") and ref.name not in _names_in(rollout.previous):
         remedies.add(Remedy.ROLL_BACK)
-    what = f"{ref} is missing" if part is MissingPart.OBJECT else f"{ref} lacks a key"
+    what = f"{ref} is missing (not found)" if part is MissingPart.OBJECT else f"{ref} lacks a key"
+    blamed = [*_makers(facts, ref), *_misspelt(facts, ref, workload), ref]
     return Diagnosis(
         cause=Cause.MISSING_CONFIGURATION,
-        object=ref,
+        object=blamed[0],
         sentence=f"{what}, which the pods of {workload} cannot start without.",
-        also=(workload, reference(pod), *_makers(facts, ref)),
+        also=tuple(dict.fromkeys((*blamed[1:], workload, reference(pod)))),
         remedies=frozenset(remedies),
         signals=("FailedMount", "CreateContainerConfigError"),
         reads=(reference(pod), ref),
@@ -189,13 +198,23 @@ def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
     return found
 
 
+def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[ObjectRef]:
+    """The workload, when it has never been available and a ConfigMap of nearly the same name exists."""
+    if ref.kind != "ConfigMap" or was_available(facts, workload):
+        return []
+    names = [name_of(c) for c in facts.list("ConfigMap", ref.namespace).items]
+    return [workload] if ref.name not in names and get_close_matches(ref.name, names, 1, 0.7) else []
+
+
 def _names_in(revision: Manifest) -> set[str]:
     template = dig(revision, "spec", "template", "spec") or dig(revision, "data", "spec", "template", "spec")
     used = references_of(mapping(template))
     return {*used.config_maps, *used.secrets, *used.claims}
 
 
-def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Diagnosis]:
+def _volumes(
+    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
+) -> Iterator[Diagnosis]:
     """Volumes that cannot be attached or mounted, by typed reasons of the attach controller and the kubelet."""
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     if not attach:
@@ -211,7 +230,7 @@ def _volumes(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -
             reference(pod),
             *(ref_to("PersistentVolumeClaim", name, workload.namespace) for name in claims),
         ),
-        signals=("FailedMount", "FailedAttachVolume"),
+        signals=observed(facts, workload, pod) or ("FailedMount",),
         reads=(reference(pod),),
     )
 

@@ -34,7 +34,7 @@ def claim_findings(
     """What is wrong with a claim."""
     also = (workload,) if workload else ()
     if facts.presence(claim) is Presence.ABSENT:
-        yield _finding(claim, also, f"{claim} does not exist", {Remedy.RECREATE_CLAIM})
+        yield _finding(claim, also, f"{claim} is not found: it does not exist", {Remedy.RECREATE_CLAIM})
         return
     manifest = facts.get(claim)
     if manifest is None:
@@ -115,7 +115,11 @@ def _bound(
     usable = [n for n in nodes.items if any(term_matches(t, labels_of(n), name_of(n)) for t in terms)]
     fitting = [n for n in usable if matches_node(mapping(pod.get("spec")), n) and holds(n, "Ready")]
     if not fitting:
+        bound = {
+            text(v) for t in terms for e in mappings(t.get("matchExpressions")) for v in e.get("values") or []
+        }
         where = "no node that takes its pod" if usable else "no node of the cluster"
+        where += f" (its node affinity asks for {', '.join(sorted(bound))})"
         local = "kubernetes.io/hostname" in str(terms)
         remedies = {Remedy.RECREATE_CLAIM} if local and not usable else {Remedy.ADD_CAPACITY}
         yield _finding(

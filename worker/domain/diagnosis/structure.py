@@ -123,8 +123,13 @@ def created(manifest: Manifest) -> datetime | None:
 
 
 def changed(manifest: Manifest) -> datetime | None:
-    """When the content of an object last changed, by the times of its field managers; else when it was created."""
-    times = [
+    """When the content of an object last changed, by the times of its field managers; else when it was created.
+
+    Pruned objects have the newest of these times in `metadata.lastChange`.
+    """
+    pruned = moment(dig(meta(manifest), "lastChange", "at"))
+    times = [pruned] if pruned else []
+    times += [
         found
         for entry in mappings(meta(manifest).get("managedFields"))
         if entry.get("subresource") != "status" and (found := moment(entry.get("time")))
@@ -179,6 +184,11 @@ class Rollout:
     def revision(self) -> int:
         """The revision to go back to."""
         return revision_number(self.previous)
+
+    @property
+    def told(self) -> str:
+        """The first differences, as field and values."""
+        return "; ".join(line[:160] for line in self.lines[:4])
 
     def touches(self, *words: str, container: str = "") -> bool:
         """Whether a field whose path has one of the words differs, in the container or outside of all containers."""
@@ -260,6 +270,34 @@ def was_available(facts: ClusterFacts, workload: ObjectRef) -> bool:
         or (since is not None and since > made + timedelta(minutes=1))
     )
     return worked or ready_replicas(manifest) > 0
+
+
+PULLING = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+)
+
+
+def observed(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> tuple[str, ...]:
+    """Signal types that a pod and its workload show now, the most telling first."""
+    found: list[str] = []
+    manifest = facts.get(workload) if workload.kind != "Pod" else None
+    jobs = [ref for ref in chain_of(facts, pod) if ref.kind == "Job"]
+    found += [reason for ref in jobs if (reason := text(condition(facts.get(ref), "Failed").get("reason")))]
+    found += ["FailedScheduling"] if holds(pod, "PodScheduled", "False") else []
+    for container in containers(pod):
+        waiting = text(container.waiting.get("reason"))
+        ended = container.terminated or container.last
+        if container.failing and text(ended.get("reason")) == "OOMKilled":
+            found.append("OOMKilled")
+        elif waiting in PULLING:
+            found.append("ImagePullBackOff")
+        elif waiting in {"CrashLoopBackOff", "RunContainerError"} or (container.failing and ended):
+            found.append("CrashLoopBackOff")
+    about = facts.events(workload.namespace, reference(pod))
+    found += ["FailedMount" for e in about if e.reason in {"FailedMount", "FailedAttachVolume"}][:1]
+    if text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded":
+        found.append("ProgressDeadlineExceeded")
+    return tuple(dict.fromkeys(found))
 
 
 GITOPS_MARKS = (

@@ -25,6 +25,7 @@ from worker.domain.diagnosis.driver import Budget, Investigator
 from worker.domain.diagnosis.facts import ClusterFacts, Presence, Question, ReadResult
 from worker.domain.diagnosis.settled import settled_since
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, EvidenceLog, one_line
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import FactorCode
@@ -115,8 +116,11 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """The causes that the rules find when there is no answer, the likeliest first. Never raises ClusterError."""
-        facts = ClusterFacts(now=self.now)
+        """The causes that the rules find when there is no answer, the likeliest first. Never raises ClusterError.
+
+        For people only, so logs are read too.
+        """
+        facts = ClusterFacts(now=self.now, texts=True)
         found = await Investigator(self.cluster, self.budget).conclude(
             facts, lambda known: diagnose(known, self.signal)
         )
@@ -182,6 +186,8 @@ def told(question: Question, result: ReadResult) -> str:
     """What was read, in one line."""
     if isinstance(result, Listing):
         return f"{question}: {len(result.items)}{'' if result.complete else ', and more'}"
+    if isinstance(result, tuple):
+        return f"{question}: {len(result)} lines"
     return f"{question}: {result if isinstance(result, Presence) else Presence.PRESENT}"
 
 
@@ -201,7 +207,7 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
     return DiagnosedCause(
         cause=finding.cause,
         object=_resource(finding.object),
-        summary=finding.sentence,
+        summary=redact(finding.sentence),
         signal_types=finding.signals,
     )
 

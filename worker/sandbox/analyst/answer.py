@@ -1,103 +1,128 @@
-"""The final answer: a few sentences, then one JSON object in the form that the worker asks for."""
+"""The final answer: one JSON object in the form that the worker asks for, submitted through its tool or written as text."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from worker.domain.diagnosis.actions import remedies_of
+from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Remedy, Strength
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import past
-from worker.sandbox.analyst.finding import Finding, RemedyKind
-from worker.sandbox.analyst.selection import Choice, Selection
+from worker.sandbox.analyst.choose import Selection
 from worker.sandbox.analyst.transcript import FailedAttempt, Incident
 
-RISK = {
-    RemedyKind.RESTART: "low", RemedyKind.RESTART_POD: "low", RemedyKind.CORDON: "low", RemedyKind.FIX_PULL_SECRET: "low",
-    RemedyKind.RAISE_HPA: "low", RemedyKind.ADD_NODE: "low", RemedyKind.EXPAND_CLAIM: "low", RemedyKind.MORE_MEMORY: "low",
-    RemedyKind.DRAIN: "high", RemedyKind.RECREATE_CLAIM: "high", RemedyKind.SCALE_DOWN: "medium", RemedyKind.REMOVE_FINALIZER: "high",
-}  # fmt: skip
+RISK = {Remedy.RESTART: "low", Remedy.CORDON: "low", Remedy.REFRESH_PULL_SECRET: "low", Remedy.RAISE_AUTOSCALER: "low",
+        Remedy.ADD_CAPACITY: "low", Remedy.EXPAND_VOLUME: "low", Remedy.INCREASE_MEMORY: "low", Remedy.DRAIN: "high",
+        Remedy.RECREATE_CLAIM: "high", Remedy.REMOVE_FINALIZER: "high"}  # fmt: skip
+CONFIDENCE = {Strength.DIRECT: 0.9, Strength.TIMED: 0.8, Strength.SYMPTOM: 0.5}
+TOLD = 0.76  # confidence in what only a program says
 MAX_FACTORS = 7
-DOUBLE_STOP = re.compile(r"(?<!\.)\.\.(?!\.)")
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerParts:
-    """Everything the answer is made of."""
+class Answer:
+    """Everything the answer is made of. `said` are statements about the finding, `recovered` why nothing is wrong any more."""
 
     incident: Incident
-    finding: Finding | None
+    target: ObjectRef
+    finding: Diagnosis | None
+    said: Sequence[str]
+    recovered: str
     selection: Selection
     severity: str
     signal_type: str
     warnings: Sequence[str]
     failed: FailedAttempt | None
-    evidence: int
+    looked: bool
 
+    @property
+    def confidence(self) -> float:
+        """How sure the cause is."""
+        if self.finding is None:
+            return 0.75 if self.recovered else 0.2
+        sure = CONFIDENCE[self.finding.strength]
+        return min(sure, TOLD) if self.finding.basis is Basis.TEXT else sure
 
-def write(verdict: AnswerParts) -> str:
-    """The answer's text."""
-    body = json.dumps(_body(verdict), ensure_ascii=False, indent=1)
-    return f"{_prose(verdict)}\n\n```json\n{body}\n```\n"
+    @property
+    def outcome(self) -> str:
+        """The outcome of the investigation, in the words of the contract."""
+        if self.finding is None:
+            return (
+                "problem_resolved"
+                if self.recovered
+                else "inconclusive"
+                if self.looked
+                else "insufficient_data"
+            )
+        return "actionable" if self.finding.strength is not Strength.SYMPTOM or self.said else "inconclusive"
 
+    @property
+    def summary(self) -> str:
+        """The cause in sentences: the finding, then what components and programs say."""
+        if self.recovered:
+            return f"{self.recovered}: what {self.incident.signal_type} reported has ended."
+        if self.finding is None:
+            return f"The rules do not explain {self.incident.signal_type} of {self.incident.resource}: what was read shows no cause. A person must look."
+        told = self.finding.sentence
+        start = self.finding.path[0].to if self.finding.path else self.target
+        if start not in self.finding.subjects:
+            told = f"{told} {start} suffers from it."
+        return f"{told[:1].upper()}{told[1:]} {' | '.join(self.said)}".strip()
 
-def _prose(verdict: AnswerParts) -> str:
-    lines = [_summary(verdict)]
-    choice = verdict.selection.choice
-    if choice is not None:
-        lines.append(
-            f"Workflow {choice.candidate.workflow_id} acts on {choice.target}: {_rationale(verdict, choice)}"
+    @property
+    def why_not(self) -> str:
+        """Why no workflow is chosen."""
+        if self.recovered:
+            return "there is nothing left to repair"
+        return (
+            "the cause is not known" if self.finding is None else self.selection.why_not or "no workflow fits"
         )
-    else:
-        lines.append(f"No workflow is chosen: {_why_not(verdict)}.")
-    return "\n\n".join(lines)
 
 
-def _summary(verdict: AnswerParts) -> str:
-    if verdict.finding is not None:
-        return DOUBLE_STOP.sub(".", verdict.finding.summary)
-    return f"The rules do not explain {verdict.incident.signal_type} of {verdict.incident.resource}: what was read shows no cause. A person must look."
+def write(answer: Answer) -> str:
+    """The answer as text: the prose, then the JSON object."""
+    body = body_of(answer)
+    return f"{body.pop('analysis')}\n\n```json\n{json.dumps(body, ensure_ascii=False, indent=1)}\n```\n"
 
 
-def _body(verdict: AnswerParts) -> dict[str, Any]:
-    finding, choice = verdict.finding, verdict.selection.choice
-    target = finding.target if finding is not None else verdict.incident.resource
+def _prose(answer: Answer) -> str:
+    choice = answer.selection.choice
+    if choice is None:
+        return f"{answer.summary}\n\nNo workflow is chosen: {answer.why_not}."
+    return f"{answer.summary}\n\nWorkflow {choice.workflow.workflow_id} acts on {choice.target}: {_rationale(answer)}"
+
+
+def body_of(answer: Answer) -> dict[str, Any]:
+    """The JSON object of the answer."""
     cause: dict[str, Any] = {
-        "summary": _summary(verdict),
-        "severity": verdict.severity,
-        "contributing_factors": list(dict.fromkeys(f for f in (finding.factors if finding else ()) if f))[
-            :MAX_FACTORS
-        ],
-        "affectedResource": _resource(target),
+        "summary": answer.summary,
+        "severity": answer.severity,
+        "contributing_factors": list(answer.said)[:MAX_FACTORS],
+        "affectedResource": _resource(answer.target),
     }
-    if verdict.signal_type:
-        cause["signal_type"] = verdict.signal_type
+    if answer.signal_type:
+        cause["signal_type"] = answer.signal_type
+    choice = answer.selection.choice
     body: dict[str, Any] = {
+        "analysis": _prose(answer),
         "root_cause_analysis": cause,
-        "selected_workflow": _workflow(verdict, choice) if choice else None,
-        "alternative_workflows": [_alternative(verdict, o) for o in choice.others] if choice else [],
-        "investigation_outcome": _outcome(verdict),
-        "confidence": round(finding.certainty, 2) if finding else 0.2,
-        "warnings": list(dict.fromkeys(_warnings(verdict))),
-        "context_used": _context(verdict),
+        "selected_workflow": _workflow(answer) if choice else None,
+        "alternative_workflows": _alternatives(answer),
+        "investigation_outcome": answer.outcome,
+        "confidence": answer.confidence,
+        "warnings": list(dict.fromkeys([*answer.warnings, *_history(answer)])),
+        "context_used": _context(answer),
     }
     if choice is None:
-        body["rationale"] = _why_not(verdict)
-    if verdict.failed is not None:
-        body |= _recovery(verdict)
-    return body
+        body["rationale"] = answer.why_not
+    return body | (_recovery(answer) if answer.failed is not None else {})
 
 
-def _warnings(verdict: AnswerParts) -> list[str]:
-    finding = verdict.finding
-    history = past.told(verdict.selection.context)[: past.MAX_TOLD]
-    return [
-        *verdict.warnings,
-        *(finding.warnings if finding else ()),
-        *(f"earlier remediations: {line}" for line in history),
-    ]
+def _history(answer: Answer) -> list[str]:
+    return [f"earlier remediations: {line}" for line in past.told(answer.selection.context)[: past.MAX_TOLD]]
 
 
 def _resource(ref: ObjectRef) -> dict[str, str]:
@@ -105,92 +130,75 @@ def _resource(ref: ObjectRef) -> dict[str, str]:
     return found | ({"apiVersion": ref.api_version} if ref.api_version else {})
 
 
-def _workflow(verdict: AnswerParts, choice: Choice) -> dict[str, Any]:
+def _workflow(answer: Answer) -> dict[str, Any]:
+    choice = answer.selection.choice
+    if choice is None:
+        return {}
+    risks = [RISK[r] for r in remedies_of(choice.workflow.action_type) if r in RISK]
     return {
-        "workflow_id": choice.candidate.workflow_id,
-        "confidence": confidence(verdict.finding, choice),
-        "rationale": _rationale(verdict, choice),
-        "estimated_risk": RISK.get(choice.candidate.remedy, "medium"),
+        "workflow_id": choice.workflow.workflow_id,
+        "confidence": answer.confidence,
+        "rationale": _rationale(answer),
+        "estimated_risk": risks[0] if risks else "medium",
         "parameters": choice.values,
     }
 
 
-def confidence(finding: Finding | None, choice: Choice) -> float:
-    """How sure the choice is: the certainty of the cause, less when the workflow's texts do not name it."""
-    certainty = finding.certainty if finding else 0.0
-    named = bool(choice.candidate.reasons)
-    return round(min(0.95, max(certainty if named else certainty - 0.08, 0.0)), 2)
+def _rationale(answer: Answer) -> str:
+    choice = answer.selection.choice
+    if choice is None or answer.finding is None:
+        return ""
+    cause = choice.finding.cause.replace("_", " ")
+    return f"the cause is of the kind '{cause}', and {choice.workflow.action_type} acts on that state of {choice.finding.object}."
 
 
-def _rationale(verdict: AnswerParts, choice: Choice) -> str:
-    finding, candidate = verdict.finding, choice.candidate
-    fits = (
-        f"its conditions hold ({'; '.join(reason.rstrip('. ') for reason in candidate.reasons)})"
-        if candidate.reasons
-        else "it is the kind of help that the cause needs"
-    )
-    cause = finding.family.replace("-", " ") if finding else "unknown"
-    return f"the cause is of the kind '{cause}' and calls for: {candidate.remedy.value}; {fits}."
+def _alternatives(answer: Answer) -> list[dict[str, Any]]:
+    choice = answer.selection.choice
+    less = round(max(0.1, answer.confidence - 0.2), 2)
+    return [
+        {"workflow_id": w.workflow_id, "confidence": less, "rationale": f"{w.action_type} would help too; less direct than the chosen one"}
+        for w in (choice.others if choice else ())
+    ]  # fmt: skip
 
 
-def _alternative(verdict: AnswerParts, candidate: Any) -> dict[str, Any]:
-    certainty = verdict.finding.certainty if verdict.finding else 0.0
-    return {
-        "workflow_id": candidate.workflow_id,
-        "confidence": round(max(0.1, certainty - 0.2), 2),
-        "rationale": f"would help by: {candidate.remedy.value}; less direct than the chosen one",
-    }
-
-
-def _outcome(verdict: AnswerParts) -> str:
-    finding = verdict.finding
-    if finding is None:
-        return "insufficient_data" if verdict.evidence < 2 else "inconclusive"
-    if finding.outcome:
-        return finding.outcome
-    return "actionable" if finding.certainty >= 0.55 else "inconclusive"
-
-
-def _why_not(verdict: AnswerParts) -> str:
-    if verdict.finding is None:
-        return "the cause is not known"
-    if verdict.finding.outcome in {"not_actionable", "problem_resolved"}:
-        return "there is nothing left to repair"
-    return verdict.selection.why_not or "no workflow fits"
-
-
-def _context(verdict: AnswerParts) -> dict[str, str]:
-    finding = verdict.finding
-    labels = verdict.selection.context.get("detected_labels") or {}
+def _context(answer: Answer) -> dict[str, str]:
+    labels = answer.selection.context.get("detected_labels") or {}
     flags = ", ".join(k for k, v in labels.items() if v is True) if isinstance(labels, dict) else ""
-    state = finding.factors[0] if finding and finding.factors else "no trouble was seen"
+    state = answer.finding.sentence if answer.finding else answer.recovered or "no trouble was seen"
     return {
         "cluster_state": state[:300],
         "resource_availability": f"detected for the target: {flags or 'nothing special'}",
-        "blast_radius": f"{finding.target if finding else verdict.incident.resource} in {verdict.incident.environment or 'an unknown environment'}",
+        "blast_radius": f"{answer.target} in {answer.incident.environment or 'an unknown environment'}",
     }
 
 
-def _recovery(verdict: AnswerParts) -> dict[str, Any]:
-    failed = verdict.failed
-    choice = verdict.selection.choice
-    chosen = choice.candidate.workflow_id if choice else "no workflow"
-    reason = failed.reason if failed else ""
-    workflow = failed.workflow_id if failed else ""
-    changed = bool(
-        failed and failed.signal_type and verdict.signal_type and failed.signal_type != verdict.signal_type
-    )
+def _recovery(answer: Answer) -> dict[str, Any]:
+    failed, choice = answer.failed, answer.selection.choice
+    if failed is None:
+        return {}
+    chosen, workflow = choice.workflow.workflow_id if choice else "no workflow", failed.workflow_id
     return {
         "recovery_analysis": {
             "previous_attempt_assessment": {
-                "failure_understood": bool(reason),
-                "failure_reason_analysis": f"{workflow or 'the workflow'} failed: {reason or 'reason not stated'}",
-                "state_changed": changed,
-                "current_signal_type": verdict.signal_type,
+                "failure_understood": bool(failed.reason),
+                "failure_reason_analysis": f"{workflow or 'the workflow'} failed: {failed.reason or 'reason not stated'}",
+                "state_changed": bool(failed.signal_type and answer.signal_type and failed.signal_type != answer.signal_type),
+                "current_signal_type": answer.signal_type,
             }
         },
         "recovery_strategy": {
             "approach": f"{chosen}, chosen from the present state of the cluster",
             "why_different": f"{workflow or 'the failed workflow'} is not tried again",
         },
-    }
+    }  # fmt: skip
+
+
+def severity_of(incident: Incident, finding: Diagnosis | None) -> str:
+    """The signal's severity where it states one, else by environment and by what was found."""
+    stated = {"warning": "medium", "info": "low", "error": "high"}.get(incident.severity, incident.severity)
+    if stated in {"critical", "high", "medium", "low"}:
+        return stated
+    if incident.environment.startswith("prod"):
+        grave = {Cause.NODE, Cause.OUT_OF_MEMORY, Cause.VOLUME_FULL, Cause.CONNECTIONS}
+        return "critical" if finding is not None and finding.cause in grave else "high"
+    return "low" if incident.environment.startswith("dev") else "medium"

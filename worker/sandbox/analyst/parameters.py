@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from worker.domain.cluster.fields import dig, mappings, sequence, text
+from worker.domain.cluster.quantities import doubled
+from worker.domain.diagnosis.causes import Diagnosis, Remedy
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.structure import container_specs, pod_spec_of
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.finding import Finding
-from worker.sandbox.analyst.refs import as_dict, as_list
+from worker.domain.values.workflows import Parameter, ParameterType, Workflow
 
 TARGETS = {
     "TARGET_RESOURCE_NAME": "name", "TARGET_NAME": "name", "DEPLOYMENT_NAME": "name", "TARGET_DEPLOYMENT": "name",
@@ -16,150 +20,166 @@ TARGETS = {
     "TARGET_RESOURCE_NAMESPACE": "namespace", "TARGET_NAMESPACE": "namespace", "NAMESPACE": "namespace",
     "TARGET_RESOURCE_API_VERSION": "api_version",
 }  # fmt: skip
+NAMING = ("TARGET_RESOURCE_NAME", "TARGET_RESOURCE_KIND", "TARGET_RESOURCE_NAMESPACE")
 MEANINGS: Sequence[tuple[str, str]] = (
-    (r"CONFIG_?MAP", "configmap"),
-    (r"SECRET", "secret"),
-    (r"PVC|CLAIM", "claim"),
+    (r"CONFIG_?MAP", "ConfigMap"),
+    (r"SECRET", "Secret"),
+    (r"PVC|CLAIM", "PersistentVolumeClaim"),
     (r"CONTAINER", "container"),
-    (r"CONNECTION", "max_connections"),
+    (r"CONNECTION", "connections"),
     (r"MAX_REPLICAS|HPA_MAX", "max_replicas"),
     (r"REPLICA", "replicas"),
     (r"REVISION", "revision"),
-    (r"MEMORY(?!.*FACTOR)", "new_memory"),
-    (r"ZONE", "zone"),
+    (r"MEMORY(?!.*FACTOR)", "memory"),
     (r"TAINT.*VALUE", "taint_value"),
     (r"TAINT", "taint"),
-    (r"NODE", "node"),
+    (r"NODE", "Node"),
     (r"DEADLINE", "deadline"),
     (r"IMAGE|TAG", "image"),
-    (r"NETWORK_?POLICY|POLICY_NAME", "network_policy"),
-    (r"CERT", "certificate"),
-    (r"QUOTA", "quota"),
-    (r"SERVICE_?ACCOUNT", "service_account"),
-    (r"SIZE|CAPACITY|STORAGE", "new_size"),
-    (r"KEY", "key"),
-    (r"HOST", "host"),
+    (r"NETWORK_?POLICY|POLICY_NAME", "NetworkPolicy"),
+    (r"CERT", "Certificate"),
+    (r"QUOTA", "ResourceQuota"),
+    (r"SERVICE_?ACCOUNT", "ServiceAccount"),
+    (r"SIZE|CAPACITY|STORAGE", "size"),
 )
 MAX_PATTERN_INPUT = 512
 
 
-def acts_on(workflow: Mapping[str, Any], finding: Finding, chain: Sequence[ObjectRef]) -> ObjectRef | None:
-    """The object the workflow would act on: the first candidate of a kind it covers; None when there is none."""
-    kinds = covered(workflow)
-    for candidate in candidates(finding, chain):
-        if not kinds or candidate.kind.lower() in kinds:
-            return candidate
-    return None
+def parameter_of(declared: dict[str, Any]) -> Parameter:
+    """A parameter as get_workflow shows it."""
+    low, high = (v if isinstance(v, int | float) else None for v in map(declared.get, ("minimum", "maximum")))
+    kinds = {str(kind): kind for kind in ParameterType}
+    return Parameter(
+        name=text(declared.get("name")),
+        type=kinds.get(text(declared.get("type")), ParameterType.STRING),
+        required=declared.get("required") is True,
+        default=declared.get("default"),
+        enum=tuple(sequence(declared.get("enum"))),
+        pattern=text(declared.get("pattern")),
+        minimum=low,
+        maximum=high,
+    )
 
 
-def covered(workflow: Mapping[str, Any]) -> set[str]:
-    """Kinds a workflow acts on, in lower case; empty when it does not say."""
-    declared = [as_dict(p) for p in as_list(workflow.get("parameters"))]
-    for parameter in declared:
-        if str(parameter.get("name")) in {"TARGET_RESOURCE_KIND", "TARGET_KIND"} and parameter.get("enum"):
-            return {str(k).lower() for k in as_list(parameter.get("enum"))}
-    names = {str(p.get("name")) for p in declared}
-    if names & {"DEPLOYMENT_NAME", "TARGET_DEPLOYMENT"}:
+def acts_on(workflow: Workflow, candidates: Sequence[ObjectRef]) -> ObjectRef | None:
+    """The object that the workflow would act on: the first candidate of a kind it covers; None when there is none.
+
+    Where it covers several kinds, the one that its id names comes first.
+    """
+    kinds = _covered(workflow)
+    fitting = [c for c in candidates if not kinds or c.kind.lower() in kinds]
+    return min(fitting, key=lambda c: c.kind.lower() not in workflow.workflow_id, default=None)
+
+
+def _covered(workflow: Workflow) -> set[str]:
+    """Kinds that a workflow acts on, in lower case; empty when it does not say."""
+    for parameter in workflow.parameters:
+        if TARGETS.get(parameter.name) == "kind" and parameter.enum:
+            return {str(k).lower() for k in parameter.enum}
+    if any("DEPLOYMENT" in p.name for p in workflow.parameters if p.name in TARGETS):
         return {"deployment"}
-    labels = workflow.get("labels")
-    components = as_list(labels.get("component")) if isinstance(labels, dict) else []
-    kinds = {str(c).rpartition("/")[2].lower() for c in components}
+    kinds = {c.rpartition("/")[2].lower() for c in workflow.labels.get("component", ())}
     return set() if "*" in kinds else kinds
 
 
-def candidates(finding: Finding, chain: Sequence[ObjectRef]) -> list[ObjectRef]:
-    """Objects a workflow may act on: the target and its owners, the workload, and objects the hints name."""
-    found = [finding.target, *chain]
-    if finding.workload is not None:
-        found.append(finding.workload)
-    namespace = (finding.workload or finding.target).namespace
-    for hint, kind in (
-        ("node", "Node"),
-        ("claim", "PersistentVolumeClaim"),
-        ("configmap", "ConfigMap"),
-        ("secret", "Secret"),
-    ):
-        name = finding.hints.get(hint)
-        if name:
-            found.append(ObjectRef(kind, str(name), "" if kind == "Node" else namespace))
-    return list(dict.fromkeys(found))
+def fill(
+    workflow: Workflow, finding: Diagnosis, target: ObjectRef, facts: ClusterFacts
+) -> dict[str, Any] | None:
+    """Parameters with values; None when a required one has none.
 
-
-def fill(workflow: Mapping[str, Any], finding: Finding, target: ObjectRef) -> dict[str, Any] | None:
-    """Parameters with values; None when a required one has none."""
+    Code fills in those that name the target, which are not shown, unless the target is another object than the one to blame.
+    """
+    meanings = _known(finding, target, facts)
     values: dict[str, Any] = {}
-    for parameter in as_list(workflow.get("parameters")):
-        if not isinstance(parameter, dict):
-            continue
-        name = str(parameter.get("name") or "")
-        value = _value(name, parameter, finding, target)
-        if value is None and parameter.get("required") and parameter.get("default") is None:
+    if target != finding.object and not any(p.name in TARGETS for p in workflow.parameters):
+        values = {name: part for name in NAMING if (part := getattr(target, TARGETS[name]))}
+    for parameter in workflow.parameters:
+        value = _value(parameter, meanings, target)
+        if value is None and parameter.required and parameter.default is None:
             return None
         if value is not None:
-            values[name] = value
+            values[parameter.name] = value
     return values
 
 
-def _value(name: str, parameter: Mapping[str, Any], finding: Finding, target: ObjectRef) -> Any:
-    if name in TARGETS:
-        part = str(getattr(target, TARGETS[name]))
-        return _spelled(part, parameter) if part else None
+def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[str, Any]:
+    """Values by meaning: names of the objects of the finding, and what the state of the cluster gives."""
+    known: dict[str, Any] = {}
+    for ref in (target, *finding.subjects):
+        known.setdefault(ref.kind, ref.name)
+    manifest = facts.get(target) if target.kind != "Secret" else None
+    spec = pod_spec_of(manifest or {})
+    failing = next((c for c in container_specs(spec) if c.get("name") == finding.container), {})
+    top = dig(manifest, "spec", "maxReplicas")
+    deadline = dig(manifest, "spec", "activeDeadlineSeconds")
+    taint = next(
+        (t for t in mappings(dig(manifest, "spec", "taints")) if text(t.get("key")) in finding.sentence), {}
+    )
+    size = text(dig(manifest, "status", "capacity", "storage")) or text(
+        dig(manifest, "spec", "resources", "requests", "storage")
+    )
+    images = [text(c.get("image")) for c in container_specs(spec)]
+    known |= {
+        "container": finding.container,
+        "memory": doubled(text(dig(failing, "resources", "limits", "memory"))),
+        "revision": finding.revision or None,
+        "replicas": 0 if Remedy.SCALE_DOWN in finding.remedies else 1,
+        "max_replicas": top * 2 if isinstance(top, int) else None,
+        "deadline": deadline * 2 if isinstance(deadline, int) else None,
+        "taint": text(taint.get("key")),
+        "taint_value": text(taint.get("value")),
+        "size": doubled(size),
+        "image": images[0] if images and Remedy.FIX_IMAGE not in finding.remedies else "",
+    }
+    return known
+
+
+def _value(parameter: Parameter, meanings: dict[str, Any], target: ObjectRef) -> Any:
+    if parameter.name in TARGETS:
+        part = str(getattr(target, TARGETS[parameter.name]))
+        spelled = {str(o).lower(): o for o in parameter.enum}
+        return (spelled.get(part.lower()) if spelled else part) or None
     for pattern, meaning in MEANINGS:
-        if re.search(pattern, name):
-            found = finding.hints.get(meaning)
+        if re.search(pattern, parameter.name):
+            found = meanings.get(meaning)
             checked = fitted(found, parameter) if found not in (None, "") else None
             return checked if checked is not None else _only_choice(parameter)
     return _only_choice(parameter)
 
 
-def _only_choice(parameter: Mapping[str, Any]) -> Any:
+def _only_choice(parameter: Parameter) -> Any:
     """A required parameter with one allowed value, or with a default, needs no thought."""
-    if not parameter.get("required"):
+    if not parameter.required:
         return None
-    options = as_list(parameter.get("enum"))
-    return options[0] if len(options) == 1 else parameter.get("default")
+    return parameter.enum[0] if len(parameter.enum) == 1 else parameter.default
 
 
-def _spelled(value: str, parameter: Mapping[str, Any]) -> str | None:
-    options = [str(o) for o in as_list(parameter.get("enum"))]
-    if not options:
-        return value
-    return next((o for o in options if o.lower() == value.lower()), None)
-
-
-def fitted(value: Any, parameter: Mapping[str, Any]) -> Any:
+def fitted(value: Any, parameter: Parameter) -> Any:
     """The value in the declared type and within the declared limits; None when it cannot be."""
-    kind = str(parameter.get("type") or "string").lower()
-    if kind in {"integer", "int", "number", "float"}:
-        return _number(value, parameter, whole=kind.startswith("int"))
-    if kind in {"boolean", "bool"}:
+    if parameter.type in {ParameterType.INTEGER, ParameterType.NUMBER}:
+        return _number(value, parameter)
+    if parameter.type is ParameterType.BOOLEAN:
         return value if isinstance(value, bool) else None
-    if kind == "array":
-        return None
-    return _text(str(value), parameter)
+    return None if parameter.type is ParameterType.ARRAY else _text(str(value), parameter)
 
 
-def _number(value: Any, parameter: Mapping[str, Any], *, whole: bool) -> Any:
+def _number(value: Any, parameter: Parameter) -> Any:
     try:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    low, high = parameter.get("minimum"), parameter.get("maximum")
-    if isinstance(high, int | float) and number > high:
-        number = float(high)
-    if isinstance(low, int | float) and number < low:
+    number = number if parameter.maximum is None else min(number, parameter.maximum)
+    if parameter.minimum is not None and number < parameter.minimum:
         return None
-    return int(number) if whole or number.is_integer() else number
+    return int(number) if parameter.type is ParameterType.INTEGER or number.is_integer() else number
 
 
-def _text(value: str, parameter: Mapping[str, Any]) -> str | None:
-    options = [str(o) for o in as_list(parameter.get("enum"))]
-    if options and value not in options:
+def _text(value: str, parameter: Parameter) -> str | None:
+    if parameter.enum and value not in map(str, parameter.enum):
         return None
-    pattern = str(parameter.get("pattern") or "")
-    if pattern and len(value) <= MAX_PATTERN_INPUT:
+    if parameter.pattern and len(value) <= MAX_PATTERN_INPUT:
         try:
-            return value if re.search(pattern, value) else None
+            return value if re.search(parameter.pattern, value) else None
         except re.error:
             return None
     return value

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from worker.sandbox.analyst.refs import as_dict, as_list
+from worker.domain.cluster.fields import mapping, sequence
 
 FUTILE = re.compile(r"^(?:failed on this very spec|repeated failure): ([^\s;]+)", re.IGNORECASE)
 MAX_TOLD = 2
@@ -21,5 +21,5 @@ def futile_actions(contexts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 def told(context: Mapping[str, Any]) -> list[str]:
     """The warnings of the history."""
-    warnings = as_list(as_dict(context.get("remediation_history")).get("warnings"))
+    warnings = sequence(mapping(context.get("remediation_history")).get("warnings"))
     return [line.strip() for line in warnings if isinstance(line, str)]

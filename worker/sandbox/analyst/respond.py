@@ -1,148 +1,174 @@
-"""One request in, one reply out: tool calls while something is open, else the final answer. Pure and stateless."""
+"""One request in, one reply out: tool calls while the rules ask, else the final answer. Pure and stateless."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from worker.sandbox.analyst import answer, injection, objections
-from worker.sandbox.analyst.facts import Facts
-from worker.sandbox.analyst.finding import Finding
-from worker.sandbox.analyst.investigator import investigate
-from worker.sandbox.analyst.selection import Selection, select
+from worker.domain.diagnosis.causes import Diagnosis
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.search import search, standing
+from worker.domain.diagnosis.statements import statements
+from worker.domain.diagnosis.structure import observed, pods_of
+from worker.domain.untrusted.injection import suspicious_lines
+from worker.domain.values.objects import ObjectRef
+from worker.sandbox.analyst import answer, objections
+from worker.sandbox.analyst.choose import Selection, Situation, choose
+from worker.sandbox.analyst.lookup import Lookup, facts_of
 from worker.sandbox.analyst.signals import choose_signal
-from worker.sandbox.analyst.transcript import Call, Transcript, read_request
+from worker.sandbox.analyst.spoken import recovered, spoken_finding
+from worker.sandbox.analyst.transcript import SUBMIT, Call, Incident, Seen, Transcript, read_request, words_in
 
 NAME = "offline-analyst"
 """What a client asks for."""
 MODEL = f"{NAME} (rules, not a language model)"
 """What answers, in its own words."""
-MAX_ROUNDS = 7
+MAX_ROUNDS = 9
 """Rounds of looking at the cluster; after that the best explanation so far counts."""
-MAX_LAST_ROUND = 11
-MAX_CALLS = 8
+MAX_LAST_ROUND = 14
+MAX_CALLS, MAX_PODS = 8, 3
 CHARS_PER_TOKEN = 4
-SEVERITIES = ("critical", "high", "medium", "low")
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """What the rules make of the cluster: the findings that stand, and what is said about the first one.
+
+    `observed` are signal types that the object of the signal shows, `reported` those of the finding that events report.
+    """
+
+    stand: tuple[Diagnosis, ...] = ()
+    said: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
+    recovered: str = ""
+
+    @property
+    def finding(self) -> Diagnosis | None:
+        """The best explanation."""
+        return next(iter(self.stand), None)
 
 
 def respond(request: dict[str, Any]) -> dict[str, Any]:
     """The chat completion for a request (OpenAI chat completions, non-streaming). Never raises for what it reads."""
     transcript = read_request(request)
-    calls, text = think(transcript)
-    message: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if calls:
+    thought = think(transcript)
+    calls = thought if isinstance(thought, list) else [Call(SUBMIT, answer.body_of(thought))]
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    if isinstance(thought, answer.Answer) and not transcript.submits:
+        message["content"] = answer.write(thought)
+    else:
         message["tool_calls"] = [_tool_call(call, transcript.rounds, i) for i, call in enumerate(calls)]
+    finish = "stop" if message["content"] else "tool_calls"
     return {
         "id": f"chatcmpl-{_digest(request)}",
         "object": "chat.completion",
         "created": 0,
         "model": MODEL,
-        "choices": [
-            {
-                "index": 0,
-                "message": message,
-                "finish_reason": "tool_calls" if calls else "stop",
-                "logprobs": None,
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
         "usage": _usage(request, message),
     }
 
 
-def think(transcript: Transcript) -> tuple[list[Call], str]:
-    """The next tool calls, or the text of the final answer."""
-    facts = Facts(transcript)
+def think(transcript: Transcript) -> list[Call] | answer.Answer:
+    """The next tool calls, or the final answer."""
+    facts, lookup, incident = facts_of(transcript), Lookup(transcript), transcript.incident
+    found = lookup.conclude(facts, lambda known: _concluded(known, incident))
+    settled = any(s.call is not None and s.call.name == "get_resource_context" for s in transcript.seen)
+    if transcript.tools_allowed and transcript.rounds < MAX_ROUNDS and not settled:
+        wanted = lookup.calls()
+        if wanted:
+            return wanted[:MAX_CALLS]
     objected = objections.read(transcript.corrections)
-    finding = _accepted_target(investigate(facts, transcript.incident), transcript, objected)
-    if transcript.tools_allowed and facts.wanted and transcript.rounds < MAX_ROUNDS and not _settled(facts):
-        return facts.wanted[:MAX_CALLS], ""
-    severity = severity_of(transcript, finding)
-    selection = Selection(why_not="the cause is not known")
-    if finding is not None:
-        selection = select(finding, facts, transcript, objected, severity)
+    severity = answer.severity_of(incident, found.finding)
+    signal = _signal(transcript, found, objected)
+    if objected.target and found.finding:
+        found = replace(found, stand=(_other_object(found.finding, objected, incident.resource),))
+    selection = choose(found.stand, Situation(facts, transcript, objected, signal, severity))
     if selection.questions:
         if transcript.tools_allowed and transcript.rounds < MAX_LAST_ROUND:
-            return selection.questions[:MAX_CALLS], ""
+            return selection.questions[:MAX_CALLS]
         selection = Selection(
             why_not="the budget ended before a workflow could be chosen", context=selection.context
         )
-    return [], answer.write(_verdict(transcript, facts, finding, selection, severity))
-
-
-def _accepted_target(
-    finding: Finding | None, transcript: Transcript, objected: objections.Objections
-) -> Finding | None:
-    """The finding with another object to blame when the worker has refused the first one."""
-    if finding is None or not objected.target:
-        return finding
-    other = (
-        finding.workload if finding.workload not in (None, finding.target) and objected.rounds < 2 else None
-    )
-    return replace(finding, target=other or transcript.incident.resource)
-
-
-def _settled(facts: Facts) -> bool:
-    """Whether the choice of a workflow has begun: then the cluster is not looked at again."""
-    return bool(facts.catalog)
-
-
-def _verdict(
-    transcript: Transcript, facts: Facts, finding: Finding | None, selection: Selection, severity: str
-) -> answer.AnswerParts:
-    places = injection.planted(transcript.seen)
-    warnings = (
-        [
-            f"evidence {', '.join(places)} holds text that instructs its reader; it was read as data and not followed"
-        ]
-        if places
-        else []
-    )
-    return answer.AnswerParts(
-        incident=transcript.incident,
-        finding=finding,
+    return answer.Answer(
+        incident=incident,
+        target=_target(transcript, found.finding, selection),
+        finding=found.finding,
+        said=found.said,
+        recovered=found.recovered,
         selection=selection,
         severity=severity,
-        signal_type=_signal(transcript, facts, finding),
-        warnings=warnings,
+        signal_type=signal,
+        warnings=_planted(transcript.seen),
         failed=transcript.failed,
-        evidence=sum(1 for s in transcript.seen if s.source != "sender" and not s.failed),
+        looked=any(not s.failed for s in transcript.answered.values()),
     )
 
 
-def _signal(transcript: Transcript, facts: Facts, finding: Finding | None) -> str:
-    objected = objections.read(transcript.corrections)
-    known = list(objected.signal_types) or known_signals(transcript, facts)
-    chosen = choose_signal(finding, transcript.incident.signal_type, known)
+def _concluded(facts: ClusterFacts, incident: Incident) -> Concluded:
+    searched = search(facts, incident.resource)
+    stand = standing(searched.findings, circular=searched.circular)
+    if not stand and not facts.open:
+        spoken = spoken_finding(facts, incident)
+        stand = (spoken,) if spoken else ()
+    if not stand:
+        return Concluded(recovered="" if facts.open else recovered(facts, incident))
+    pods = pods_of(facts, incident.resource)[:MAX_PODS]
+    seen = [name for pod in pods for name in observed(facts, incident.resource, pod)]
+    reasons = {e.reason for e in facts.events_in(incident.resource.home) if e.warning}
+    return Concluded(
+        stand,
+        statements(facts, stand[0]),
+        tuple(dict.fromkeys(seen)),
+        tuple(sorted(reasons & set(stand[0].signals))),
+    )
+
+
+def _target(transcript: Transcript, finding: Diagnosis | None, selection: Selection) -> ObjectRef:
+    """The object to blame."""
+    blamed = selection.choice.finding if selection.choice else finding
+    return blamed.object if blamed else transcript.incident.resource
+
+
+def _other_object(finding: Diagnosis, objected: objections.Objections, resource: ObjectRef) -> Diagnosis:
+    """The finding about another object that may be blamed, when the worker has refused the first one."""
+    others = [ref for ref in finding.also if ref.kind != "Pod"] if objected.rounds < 2 else []
+    blamed = next(iter(others), resource)
+    return replace(finding, object=blamed, also=tuple(ref for ref in finding.also if ref != blamed))
+
+
+def _planted(seen: Sequence[Seen]) -> list[str]:
+    """A warning that names where text speaks to its reader; empty when none does."""
+    catalog = ("list_available", "list_workflows", "get_workflow", "search_")
+    places = [
+        item.evidence_id or f"{item.source} {item.scope}".strip()
+        for item in seen
+        if not item.source.startswith(catalog) and suspicious_lines(item.body)
+    ]
+    told = ", ".join(dict.fromkeys(places))
+    return [f"evidence {told} holds text that instructs its reader; it was read as data"] if places else []
+
+
+def _signal(transcript: Transcript, found: Concluded, objected: objections.Objections) -> str:
+    known = list(objected.signal_types) or [
+        *transcript.signal_types,
+        *_of_catalog(transcript),
+        *found.reported,
+    ]
+    chosen = choose_signal(found.finding, found.observed, transcript.incident.signal_type, known)
     return "" if objected.signal_type and not objected.signal_types else chosen
 
 
-def known_signals(transcript: Transcript, facts: Facts) -> list[str]:
-    """Names that the prompt lists and that the catalog has shown."""
-    names = list(transcript.signal_types)
-    for item in facts.catalog:
-        for key in ("signal_types_in_catalog", "signal_types"):
-            found = item.body.get(key)
-            names += [str(n) for n in found] if isinstance(found, list) else []
-    return list(dict.fromkeys(names))
-
-
-def severity_of(transcript: Transcript, finding: Finding | None) -> str:
-    """The signal's severity where it states one, else by environment and by what was found."""
-    stated = {"warning": "medium", "info": "low", "error": "high"}.get(
-        transcript.incident.severity, transcript.incident.severity
-    )
-    if stated in SEVERITIES:
-        return stated
-    environment = transcript.incident.environment
-    if environment.startswith("prod"):
-        return (
-            "critical"
-            if finding is not None and finding.family in {"node", "oom", "disk", "pool"}
-            else "high"
-        )
-    return "low" if environment.startswith("dev") else "medium"
+def _of_catalog(transcript: Transcript) -> list[str]:
+    """Signal types that the catalog has shown."""
+    bodies = [
+        s.json() for s in transcript.seen if s.call is not None and s.call.name == "list_available_actions"
+    ]
+    return [name for body in bodies for name in words_in(body.get("signal_types_in_catalog"))]
 
 
 def _tool_call(call: Call, round_number: int, index: int) -> dict[str, Any]:

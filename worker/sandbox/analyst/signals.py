@@ -1,18 +1,38 @@
-"""The signal type of an answer: what is seen at the alerted object, in a name that is allowed."""
+"""The signal type of an answer: what was observed, in a name that is allowed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-from worker.sandbox.analyst.finding import Finding
+from schemas.taxonomy import SignalType
+from worker.domain.diagnosis.causes import Cause, Diagnosis
 
-CORE = ("OOMKilled", "CrashLoopBackOff", "ImagePullBackOff", "Evicted", "NodeNotReady", "PodPending", "FailedScheduling",
-        "BackoffLimitExceeded", "DeadlineExceeded", "FailedMount")  # fmt: skip
 NOISE = frozenset(
-    {"kube", "kubernetes", "container", "containers", "pod", "pods", "too", "high", "low", "alert", "persistent",
-     "critical", "warning", "is", "the", "a", "of", "in", "on", "back", "off"}
-)  # fmt: skip
+    [
+        "kube",
+        "kubernetes",
+        "container",
+        "containers",
+        "pod",
+        "pods",
+        "too",
+        "not",
+        "high",
+        "low",
+        "alert",
+        "critical",
+        "warning",
+        "is",
+        "the",
+        "a",
+        "of",
+        "in",
+        "on",
+        "back",
+        "off",
+    ]
+)
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",
     "persistentvolume": "pvc", "persistent": "pvc", "volume": "pvc", "claim": "pvc", "persistentvolumeclaim": "pvc",
@@ -22,51 +42,44 @@ SYNONYMS = {
     "pdb": "budget", "disruption": "budget", "disruptionbudget": "budget", "poddisruptionbudget": "budget",
     "failure": "fail", "failed": "fail", "failing": "fail", "error": "fail", "errors": "fail",
     "expired": "expire", "expiring": "expire", "expiry": "expire", "expiration": "expire",
-    "quota": "quota", "resourcequota": "quota", "exceeded": "exceed", "notready": "notready",
-    "connections": "connection", "database": "connection", "pool": "connection",
-    "etcd": "etcd", "fragmented": "fragmentation", "authentication": "auth", "credentials": "auth", "unauthorized": "auth",
+    "resourcequota": "quota", "exceeded": "exceed", "connections": "connection", "database": "connection", "pool": "connection",
+    "scheduled": "schedule", "scheduling": "schedule", "unschedulable": "schedule", "fragmented": "fragmentation", "authentication": "auth", "credentials": "auth", "unauthorized": "auth",
 }  # fmt: skip
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-\s]+")
 SUBJECTS = frozenset(
-    {"node", "pvc", "hpa", "budget", "etcd", "operator", "csv", "quota", "auth", "cron", "job", "namespace"}
+    ["node", "pvc", "hpa", "budget", "etcd", "operator", "csv", "quota", "auth", "cron", "job", "namespace"]
 )
-CLOSE = 0.6
-SURE = 0.75
-CONSISTENT: dict[str, frozenset[str]] = {
-    "oom": frozenset({"OOMKilled"}),
-    "image": frozenset({"ImagePullBackOff"}),
-    "pull-secret": frozenset({"ImagePullBackOff"}),
-    "node": frozenset({"NodeNotReady"}),
+CLOSE, SURE = 0.6, 0.75
+CONSISTENT = {
+    Cause.OUT_OF_MEMORY: frozenset({"OOMKilled", "BackoffLimitExceeded"}),
+    Cause.IMAGE: frozenset({"ImagePullBackOff"}),
+    Cause.NODE: frozenset({"NodeNotReady"}),
 }
+"""Causes that an alert of another name must not rename."""
 
 
-def choose_signal(finding: Finding | None, alert: str, known: Sequence[str]) -> str:
+def choose_signal(finding: Diagnosis | None, there: Sequence[str], alert: str, known: Sequence[str]) -> str:
     """The name to answer with; empty when nothing fits.
 
-    `known` are the names the prompt and the catalog allow. The alert's own name counts when it is one of them and does
-    not speak against what was found, or when nothing of what was found is allowed.
+    `there` are the signal types that the object of the signal shows. `known` are the names that prompt and catalog allow. The alert's own name counts when it is one of them and does not speak
+    against what was found, or when nothing of what was found is allowed.
     """
-    allowed = list(dict.fromkeys([*known, *CORE]))
-    symptoms = finding.symptoms if finding else ()
+    allowed = list(dict.fromkeys([*known, *map(str, SignalType)]))
+    observed = finding.signals if finding else ()
     exact = next((a for a in allowed if a.lower() == alert.lower()), "")
-    if exact and (finding is None or not symptoms or _consistent(finding, exact)):
+    if exact and (
+        finding is None or not observed or exact in CONSISTENT.get(finding.cause, {exact, *observed})
+    ):
         return exact
-    seen = [a for a in allowed if a.lower() in {s.lower() for s in symptoms}]
-    alerted = closest(alert, seen, SURE)
+    lower = {s.lower() for s in observed}
+    alerted = closest(alert, [a for a in allowed if a.lower() in lower], SURE)
     if alerted:
         return alerted
-    for symptom in symptoms:
-        match = next((a for a in allowed if a.lower() == symptom.lower()), "") or closest(
-            symptom, allowed, SURE
-        )
+    for name in (*observed, *there):
+        match = next((a for a in allowed if a.lower() == name.lower()), "") or closest(name, allowed, SURE)
         if match:
             return match
     return closest(alert, allowed, CLOSE)
-
-
-def _consistent(finding: Finding, name: str) -> bool:
-    strict = CONSISTENT.get(finding.family)
-    return name in finding.symptoms or strict is None or name in strict
 
 
 def closest(name: str, allowed: Iterable[str], least: float) -> str:
@@ -75,11 +88,9 @@ def closest(name: str, allowed: Iterable[str], least: float) -> str:
     best, score = "", 0.0
     for candidate in allowed:
         tokens = _tokens(candidate)
-        if (tokens - wanted) & SUBJECTS:
-            continue
+        if (tokens - wanted) & SUBJECTS or not (wanted & tokens) - SUBJECTS:
+            continue  # about another kind of object, or only of the same kind: it may say the opposite
         shared = len(wanted & tokens)
-        if not (wanted & tokens) - SUBJECTS:
-            continue  # of the same kind of object only: it may say the opposite
         value = shared / len(tokens) * 0.7 + shared / len(wanted) * 0.3
         if value > score:
             best, score = candidate, value
@@ -88,4 +99,4 @@ def closest(name: str, allowed: Iterable[str], least: float) -> str:
 
 def _tokens(name: str) -> set[str]:
     words = [w.lower() for w in CAMEL.split(name) if w]
-    return {SYNONYMS.get(w, w) for w in words if w not in NOISE or w == "persistent"}
+    return {SYNONYMS.get(w, w) for w in words if w not in NOISE}

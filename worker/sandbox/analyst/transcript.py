@@ -1,4 +1,4 @@
-"""A chat completions request, read: the incident, what was seen so far, what was asked, what was refused.
+"""A chat completions request, read: the incident, what tools answered, what was refused.
 
 Only the worker's own lines outside of fences are read as its words: incident bullets, the list of signal types, its
 corrections. Everything between fences is data.
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from worker.domain.cluster.fields import mapping, mappings, sequence, text
+from worker.domain.cluster.kinds import CLUSTER_SCOPED, canonical_kind
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.analyst.refs import as_dict, as_list, make_ref
 
 FENCE = re.compile(
     r"<data-(?P<token>[\w-]+)(?P<attrs>[^>\n]*)>\n(?P<body>.*?)\n?</data-(?P=token)>", re.DOTALL
@@ -23,23 +24,28 @@ CUT_LINE = re.compile(r"\n?\[cut: (?P<what>[^\n]*)\]\s*$")
 BULLET = re.compile(r"^\s*[-*] (?P<name>[A-Z][A-Za-z _-]{1,40}): (?P<value>.+)$", re.MULTILINE)
 SIGNAL_LINE = re.compile(r"^[-*` ]*([A-Z][A-Za-z0-9]{3,60})`?(?:: |$)", re.MULTILINE)
 SIGNAL_HEADING = re.compile(r"^#+ .*signal types?.*$", re.IGNORECASE | re.MULTILINE)
-LOG_ERROR = re.compile(
-    r"no such log|does not exist|has no container|forbidden|unavailable|timeout|no answer|not run|bad arguments"
-)
+WRAP_UP = re.compile(r"final answer now|without any tool call|tool calls are no longer", re.IGNORECASE)
+SUBMIT = "submit_result"
 NOT_SPECIFIED = {"not specified", "none", "unknown", "n/a", ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call that was made."""
+    """A tool call, made or to be made."""
 
     name: str
     arguments: dict[str, Any]
 
+    @property
+    def signature(self) -> str:
+        """What makes two calls the same question."""
+        kept = {k: v for k, v in self.arguments.items() if v not in ("", None, False)}
+        return f"{self.name} {json.dumps(kept, sort_keys=True, default=str)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One fenced piece of evidence. `call` is what asked for it; None for what the first turn brought."""
+    """One fenced piece of data. `call` is what asked for it; None for what the first turn brought."""
 
     source: str
     scope: str
@@ -51,9 +57,16 @@ class Seen:
     @property
     def failed(self) -> bool:
         """Whether it is a tool's error in place of a result."""
-        if not self.body.startswith("error: ") or "\n" in self.body:
-            return False
-        return self.call is not None and (self.source != "get_pod_logs" or bool(LOG_ERROR.search(self.body)))
+        return self.call is not None and self.body.startswith("error: ")
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; empty when it is none."""
+        if self.failed:
+            return {}
+        try:
+            return mapping(json.loads(self.body))
+        except (ValueError, RecursionError):
+            return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +77,14 @@ class Incident:
     severity: str = ""
     resource: ObjectRef = field(default_factory=lambda: ObjectRef("", ""))
     environment: str = ""
-    priority: str = ""
     risk_tolerance: str = ""
     received: str = ""
     message: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The name of the signal taken apart, and its message."""
+        return f"{re.sub(r'(?<=[a-z0-9])(?=[A-Z])', ' ', self.signal_type)} {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +98,61 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Everything a request says. `corrections` are the worker's answers to final answers that it refused."""
+    """Everything a request says. `corrections` are the worker's answers to final answers that it refused.
+
+    `tools` are those that look something up; `submits` tells that the answer is to be given through a tool as well.
+    """
 
     incident: Incident
     seen: tuple[Seen, ...]
-    calls: tuple[Call, ...]
+    answered: dict[str, Seen]
     tools: frozenset[str]
     tools_allowed: bool
+    submits: bool
     signal_types: tuple[str, ...]
-    answers: tuple[str, ...]
     corrections: tuple[str, ...]
     rounds: int
     failed: FailedAttempt | None
 
+    def result(self, call: Call) -> Seen | None:
+        """The result of a call that was made; None when it was not, or has no result yet."""
+        return self.answered.get(call.signature)
+
+    def since(self, context: Call) -> dict[str, Seen]:
+        """Results from a get_resource_context on up to the next one: the catalog's answers depend on its target."""
+        found: dict[str, Seen] = {}
+        for seen in self.seen:
+            if seen.call is None:
+                continue
+            if seen.call.signature == context.signature:
+                found.setdefault(context.signature, seen)
+            elif seen.call.name == context.name and found:
+                break
+            elif found:
+                found[seen.call.signature] = seen
+        return found
+
 
 def read_request(request: dict[str, Any]) -> Transcript:
     """Read a request body. Never raises: what cannot be read is left out."""
-    messages = [m for m in as_list(request.get("messages")) if isinstance(m, dict)]
+    messages = mappings(request.get("messages"))
     system = "\n".join(_text(m) for m in messages if m.get("role") in ("system", "developer"))
-    users = [_text(m) for m in messages if m.get("role") == "user"]
-    opening = users[0] if users else ""
-    calls = _calls(messages)
-    answers, corrections = _dialogue(messages)
+    opening = next((_text(m) for m in messages if m.get("role") == "user"), "")
+    calls, choice = _calls(messages), request.get("tool_choice")
+    results = tuple(_results(messages, calls))
     outside = FENCE.sub("\n", opening)
-    tools = frozenset(
-        str(as_dict(as_dict(t).get("function")).get("name")) for t in as_list(request.get("tools"))
-    )
+    tools = frozenset(text(mapping(t.get("function")).get("name")) for t in mappings(request.get("tools")))
     return Transcript(
         incident=_incident(opening, outside),
-        seen=(*_fenced(opening, None), *_results(messages, calls)),
-        calls=tuple(calls.values()),
-        tools=tools,
-        tools_allowed=bool(tools) and request.get("tool_choice") != "none" and not _wrap_up(messages),
+        seen=(*_fenced(opening, None), *results),
+        answered={s.call.signature: s for s in results if s.call is not None},
+        tools=tools - {SUBMIT},
+        tools_allowed=bool(tools - {SUBMIT})
+        and choice in (None, "auto", "required")
+        and not _wrap_up(messages),
+        submits=SUBMIT in tools and choice != "none",
         signal_types=_signal_types(system),
-        answers=tuple(answers),
-        corrections=tuple(corrections),
+        corrections=tuple(_corrections(messages, calls)),
         rounds=sum(1 for m in messages if m.get("role") == "assistant" and m.get("tool_calls")),
         failed=_failed_attempt(outside),
     )
@@ -126,70 +162,61 @@ def _text(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    return "\n".join(str(as_dict(part).get("text") or "") for part in as_list(content))
+    return "\n".join(text(part.get("text")) for part in mappings(content))
 
 
 def _calls(messages: list[dict[str, Any]]) -> dict[str, Call]:
     found: dict[str, Call] = {}
     for message in messages:
-        for call in as_list(message.get("tool_calls")):
-            function = as_dict(as_dict(call).get("function"))
+        for call in mappings(message.get("tool_calls")):
+            function = mapping(call.get("function"))
             try:
                 arguments = json.loads(str(function.get("arguments") or "{}"))
             except (ValueError, RecursionError):
                 arguments = {}
-            found[str(as_dict(call).get("id"))] = Call(str(function.get("name") or ""), as_dict(arguments))
+            found[str(call.get("id"))] = Call(text(function.get("name")), mapping(arguments))
     return found
 
 
 def _results(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator[Seen]:
     for message in messages:
-        if message.get("role") != "tool":
+        if message.get("role") != "tool" or _is_submission(message, calls):
             continue
-        call = calls.get(str(message.get("tool_call_id")), Call("", {}))
-        text = _text(message)
-        fenced = list(_fenced(text, call))
-        yield from fenced or [Seen(call.name, "", text, "", "", call)]
+        call, said = calls.get(str(message.get("tool_call_id")), Call("", {})), _text(message)
+        yield from list(_fenced(said, call)) or [Seen(call.name, "", said, "", "", call)]
 
 
-def _fenced(text: str, call: Call | None) -> Iterator[Seen]:
-    for match in FENCE.finditer(text):
+def _fenced(said: str, call: Call | None) -> Iterator[Seen]:
+    for match in FENCE.finditer(said):
         attributes = dict(ATTRIBUTE.findall(match["attrs"]))
         body, cut = match["body"], ""
         if note := CUT_LINE.search(body):
             body, cut = body[: note.start()], note["what"]
-        yield Seen(
-            source=attributes.get("source", ""),
-            scope=attributes.get("scope", ""),
-            body=body,
-            cut=cut,
-            evidence_id=attributes.get("id", ""),
-            call=call,
-        )
+        source, scope, identity = (attributes.get(name, "") for name in ("source", "scope", "id"))
+        yield Seen(source, scope, body, cut, identity, call)
 
 
-def _dialogue(messages: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    answers: list[str] = []
-    corrections: list[str] = []
+def _corrections(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator[str]:
+    """What was said to final answers: as the result of the call that submitted one, or after one in text."""
     answered = False
     for message in messages:
-        role = message.get("role")
-        if role == "assistant":
+        if message.get("role") == "assistant":
             answered = not message.get("tool_calls")
-            if answered:
-                answers.append(_text(message))
-        elif role == "user" and answered:
-            corrections.append(_text(message))
-    return answers, corrections
+        elif (message.get("role") == "user" and answered) or (
+            message.get("role") == "tool" and _is_submission(message, calls)
+        ):
+            yield _text(message)
+
+
+def _is_submission(message: dict[str, Any], calls: dict[str, Call]) -> bool:
+    call = calls.get(str(message.get("tool_call_id")))
+    return call is not None and call.name == SUBMIT
 
 
 def _wrap_up(messages: list[dict[str, Any]]) -> bool:
     """Whether the worker's last words ask for the final answer."""
     last = messages[-1] if messages else {}
-    text = _text(last) if last.get("role") == "user" else ""
-    return bool(
-        re.search(r"final answer now|without any tool call|tool calls are no longer", text, re.IGNORECASE)
-    )
+    return last.get("role") == "user" and bool(WRAP_UP.search(_text(last)))
 
 
 def _incident(opening: str, outside: str) -> Incident:
@@ -201,34 +228,24 @@ def _incident(opening: str, outside: str) -> Incident:
         signal_type=bullets.get("signal type", ""),
         severity=bullets.get("severity", "").lower(),
         resource=_resource(bullets.get("resource", ""), bullets.get("api version", "")),
-        environment=_stated(bullets.get("environment", "")).lower(),
-        priority=_stated(bullets.get("priority", "")).split(" ")[0],
-        risk_tolerance=_stated(bullets.get("risk tolerance", "").split(" (")[0]).lower(),
+        environment=_stated(bullets.get("environment", "")),
+        risk_tolerance=_stated(bullets.get("risk tolerance", "").split(" (")[0]),
         received=bullets.get("received time", "").split(" ")[0],
         message="\n".join(sender.get(part, "") for part in ("error_message", "description")).strip(),
-        labels=_pairs(sender.get("signal_labels", "")),
     )
 
 
 def _stated(value: str) -> str:
-    return "" if value.lower() in NOT_SPECIFIED else value
+    return "" if value.lower() in NOT_SPECIFIED else value.lower()
 
 
-def _resource(text: str, api_version: str) -> ObjectRef:
-    parts = text.split(" ", maxsplit=1)[0].strip("`").split("/")
-    if len(parts) >= 3:
-        return make_ref(parts[1], "/".join(parts[2:]), parts[0], api_version)
-    if len(parts) == 2:
-        return make_ref(parts[0], parts[1], "", api_version)
-    return ObjectRef("", "")
-
-
-def _pairs(text: str) -> dict[str, str]:
-    try:
-        return {str(k): str(v) for k, v in as_dict(json.loads(text)).items()}
-    except (ValueError, RecursionError):
-        lines = (line.partition("=") if "=" in line else line.partition(":") for line in text.splitlines())
-        return {k.strip(" -\"'"): v.strip(" ,\"'") for k, separator, v in lines if separator}
+def _resource(written: str, api_version: str) -> ObjectRef:
+    parts = written.split(" ", maxsplit=1)[0].strip("`").split("/")
+    if len(parts) < 2:
+        return ObjectRef("", "")
+    namespace, kind, name = ("", *parts) if len(parts) == 2 else (parts[0], parts[1], "/".join(parts[2:]))
+    kind = canonical_kind(kind)
+    return ObjectRef(kind, name, "" if kind in CLUSTER_SCOPED else namespace, api_version)
 
 
 def _signal_types(system: str) -> tuple[str, ...]:
@@ -244,12 +261,15 @@ def _failed_attempt(outside: str) -> FailedAttempt | None:
     heading = re.search(r"^#+ .*previous.*attempt.*$", outside, re.IGNORECASE | re.MULTILINE)
     if heading is None:
         return None
-    section = outside[heading.start() :]
-    bullets = {
-        m["name"].strip().lower(): m["value"].strip() for m in reversed(list(BULLET.finditer(section)))
-    }
+    found = reversed(list(BULLET.finditer(outside[heading.start() :])))
+    bullets = {m["name"].strip().lower(): m["value"].strip() for m in found}
     return FailedAttempt(
         workflow_id=bullets.get("workflow", "").split(" ")[0].strip("`"),
         reason=next((v.split(" ")[0].strip("`*,.") for k, v in bullets.items() if k.endswith("reason")), ""),
         signal_type=bullets.get("signal type then", ""),
     )
+
+
+def words_in(value: Any) -> list[str]:
+    """The texts of a JSON array."""
+    return [item for item in sequence(value) if isinstance(item, str)]

@@ -142,7 +142,8 @@ async def test_a_pull_secret_that_cannot_be_retrieved():
     api[2]["spec"]["imagePullSecrets"] = [{"name": "reg"}]
     found = await first(*api, event(api[2], "FailedToRetrieveImagePullSecret", "x"), about=api[0])
     assert found.remedies == {Remedy.REFRESH_PULL_SECRET}
-    assert any(ref.kind == "Secret" and ref.name == "reg" for ref in found.also)
+    assert (found.object.kind, found.object.name) == ("Secret", "reg")
+    assert reference(api[0]) in found.also
 
 
 async def test_an_image_that_the_last_rollout_changed():

@@ -1,0 +1,67 @@
+"""Who holds the connections of a server that has none left: what logs of its clients tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
+from worker.domain.cluster.pods import containers, pod_failing
+from worker.domain.cluster.references import references_of
+from worker.domain.diagnosis.causes import named
+from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.loglines import Trouble, classify
+from worker.domain.diagnosis.structure import pod_spec_of, ref_to, root_of
+from worker.domain.values.objects import ObjectRef
+
+MAX_CLIENTS = 6
+MAX_COUNT = 5000
+HOLDING = re.compile(
+    r"(?:open|opened|opening|hold|holding|held|acquir\w+|establish\w+|created?|creating|keep\w*|persist\w+|idle|pool\w*)\b"
+    r".{0,60}\bconnections?\b|\bconnections?\b.{0,40}(?:held|open|opened|idle|leak\w*|kept|established|active|in use|acquired)",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(r"\b(\d{1,5})\b")
+LIMIT = re.compile(r"max[_.-]?(?:imum)?[_.-]?(?:client[_.-]?)?conn\w*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A client that holds connections. `count` is 0 when it does not say how many."""
+
+    workload: ObjectRef
+    count: int
+    line: str
+
+
+def limit_of(facts: ClusterFacts, server: ObjectRef) -> str:
+    """The limit that a ConfigMap of the server sets; empty when none is found."""
+    for name in references_of(pod_spec_of(facts.get(server) or {})).config_maps:
+        data = mapping(dig(facts.get(ref_to("ConfigMap", name, server.namespace)), "data"))
+        for key, value in data.items():
+            for line in (f"{key} {value}", *text(value).splitlines()):
+                match = LIMIT.search(line)
+                if match and (number := NUMBER.search(line[match.end() :])):
+                    return number[1]
+    return ""
+
+
+def holder(facts: ClusterFacts, namespace: str, server: ObjectRef) -> Holder | None:
+    """The running client whose log tells that it holds most connections, and that is not refused any itself."""
+    best: Holder | None = None
+    clients = [
+        (p, root)
+        for p in facts.list("Pod", namespace).items
+        if not pod_failing(p) and named(root := root_of(facts, p)) != named(server)
+    ]
+    for pod, root in clients[:MAX_CLIENTS]:
+        name = next((c.name for c in containers(pod) if c.kind == "app"), name_of(pod))
+        lines = facts.log(reference(pod), name, previous=False)
+        held = [line for line in lines if HOLDING.search(line)]
+        refused = any(classify(line) is Trouble.POOL and not HOLDING.search(line) for line in lines)
+        if refused or not held:
+            continue
+        count = max((int(n) for line in held for n in NUMBER.findall(line) if int(n) < MAX_COUNT), default=0)
+        if best is None or count > best.count:
+            best = Holder(root, count, held[-1])
+    return best

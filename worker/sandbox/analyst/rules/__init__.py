@@ -1,1 +1,0 @@
-"""General rules of Kubernetes, one module for each family of causes."""
