@@ -28,15 +28,27 @@ def example(kind: str, name: str, namespace: str = "", api_version: str = "v1", 
 def example_pod(
     name: str, app: str, *, state: dict[str, Any], last: dict[str, Any] | None = None, **spec: Any
 ) -> Manifest:
-    status = {"name": "app", "state": state, "lastState": last or {}}
+    named = {"name": "app", "image": "shop/app:1", "imageID": "", "ready": False, "restartCount": 0}
+    status = {**named, "state": state, "lastState": last or {}}
+    images = [{"image": "shop/app:1", **container} for container in spec.pop("containers", [{"name": "app"}])]
     return example(
         "Pod",
         name,
         "shop",
         labels={"app": app},
-        spec={"nodeName": "worker-1", "containers": [{"name": "app"}], **spec},
+        spec={"nodeName": "worker-1", "containers": images, **spec},
         status={"phase": "Running", "containerStatuses": [status]},
     )
+
+
+def example_deployment(name: str, namespace: str) -> Manifest:
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "app", "image": "shop/app:1"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return example("Deployment", name, namespace, "apps/v1", labels=labels, spec=spec)
 
 
 RUNNING = {"running": {"startedAt": "2026-05-01T10:00:00Z"}}
@@ -48,8 +60,8 @@ OBJECTS = [
     example_pod("api-0", "api", state=RUNNING, last=ENDED),
     example_pod("api-1", "api", state={"waiting": {"reason": "ImagePullBackOff"}}),
     example_pod("job-0", "job", state=RUNNING, containers=[{"name": "app"}, {"name": "proxy"}]),
-    example("Deployment", "api", "shop", "apps/v1", labels={"app": "api"}),
-    example("Deployment", "web", "blog", "apps/v1", labels={"app": "web"}),
+    example_deployment("api", "shop"),
+    example_deployment("web", "blog"),
     example("Rollout", "canary", "shop", "argoproj.io/v1alpha1"),
     example("Cluster", "pg", "shop", "postgresql.cnpg.io/v1"),
     example("Cluster", "east", "shop", "cluster.x-k8s.io/v1beta1"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.envtest import api_server, why_not
 from tests.fakes.manifests import event, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import LOGS, OBJECTS, TOKEN, connecting, names, reason_of, small_api
@@ -24,9 +25,34 @@ async def real(tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
         yield await connect()
 
 
-@pytest.fixture(params=["memory", "kubernetes"])
+@pytest.fixture(scope="session")
+def envtest_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The small cluster on a real API server, as the service account of the worker."""
+    folder = tmp_path_factory.mktemp("envtest")
+    with api_server(folder) as server:
+        server.load(OBJECTS)
+        server.account_kubeconfig(folder / "kubeconfig")
+        yield folder / "kubeconfig"
+
+
+@pytest.fixture
+async def envtest(envtest_kubeconfig: Path) -> AsyncIterator[KubernetesCluster]:
+    async with KubernetesCluster(kubeconfig=str(envtest_kubeconfig)) as cluster:
+        yield cluster
+
+
+REAL = pytest.param("envtest", marks=[pytest.mark.process, pytest.mark.slow])
+
+
+@pytest.fixture(params=["memory", "kubernetes", *([] if why_not() else [REAL])])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    return MemoryCluster(OBJECTS, LOGS) if request.param == "memory" else request.getfixturevalue("real")
+    """With KUBEBUILDER_ASSETS or RCA_TEST_KUBECONFIG also a real API server, on which no container has a log."""
+    if request.param == "envtest" and request.cls is TestLogs:
+        pytest.skip("logs need a kubelet")
+    names = {"kubernetes": "real", "envtest": "envtest"}
+    if request.param == "memory":
+        return MemoryCluster(OBJECTS, LOGS)
+    return request.getfixturevalue(names[request.param])
 
 
 @pytest.fixture
