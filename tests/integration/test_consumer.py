@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -80,13 +81,22 @@ def answering(workflow_id, **changes):
     return script
 
 
-async def handled(script, tmp_path, **changes):
+@asynccontextmanager
+async def worker(script, tmp_path, **options):
     catalog = tmp_path / "catalog"
     catalog.mkdir()
     (catalog / "grow-memory.yaml").write_text(yaml.safe_dump(DOCUMENT))
-    body = json.dumps(BODY | changes).encode()
-    async with running(script, CASE, tmp_path, catalog=CatalogSettings(path=catalog)) as run:
-        await run.nc.jetstream().publish("rca.request.incident", body)
+    async with running(script, CASE, tmp_path, catalog=CatalogSettings(path=catalog), **options) as run:
+        yield run
+
+
+async def publish(run, **changes):
+    await run.nc.jetstream().publish("rca.request.incident", json.dumps(BODY | changes).encode())
+
+
+async def handled(script, tmp_path, **changes):
+    async with worker(script, tmp_path) as run:
+        await publish(run, **changes)
         return await next_result(run.nc, 100)
 
 
@@ -148,6 +158,41 @@ async def test_a_result_for_a_human_has_the_cause_and_every_attempt(tmp_path):
     times = [time for _, _, time in done.status["validationAttempts"]]
     assert times == sorted(times)
     assert times[0] < times[-1] <= done.status["completedAt"]
+
+
+async def test_a_budget_that_ends_keeps_what_was_found(tmp_path):
+    answer = answering("invented")
+
+    def script(request, number):
+        return answer(request, number) if number == 2 else answer(request, 1)
+
+    async with worker(script, tmp_path, model={"max_input_tokens": 10_000}) as run:
+        await publish(run)
+        done = await next_result(run.nc, 100)
+    assert ("escalate", "investigation_inconclusive") == (done.action, done.status["humanReviewReason"])
+    assert CAUSE["summary"] == done.status["rootCause"]
+    assert "budget" in done.result["human_review_detail"]
+    assert any("invented" in error for error in done.result["validation_attempts"][0]["errors"])
+
+
+async def test_a_human_who_takes_over_gets_what_was_found(tmp_path):
+    answer = answering("invented")
+
+    def script(request, number):
+        said = answer(request, number)
+        said.delay_seconds = 3.0 if number == 3 else 0.0
+        return said
+
+    async with worker(script, tmp_path) as run:
+        refused = await run.nc.subscribe("rca.validation.response.>")
+        await publish(run)
+        await refused.next_msg(timeout=60)
+        await (await run.nc.jetstream().key_value("RCA_CANCEL")).put(BODY["remediation_id"], b"taken over")
+        done = await next_result(run.nc, 100)
+    assert ("escalate", "operator_escalation") == (done.action, done.status["humanReviewReason"])
+    assert CAUSE["summary"] == done.status["rootCause"]
+    assert done.status["evidence"]
+    assert done.status["validationAttempts"]
 
 
 @pytest.mark.parametrize(

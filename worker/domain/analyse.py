@@ -48,7 +48,7 @@ from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.answer import UnreadableAnswer
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER
-from worker.domain.verdict.answers.reply import read_reply
+from worker.domain.verdict.answers.reply import answer_text, read_reply
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder
@@ -56,7 +56,7 @@ from worker.domain.verdict.corroboration import Corroborated, Corroborator
 from worker.domain.verdict.judge import judge
 from worker.domain.verdict.outcome import ApprovalRule, Conclusion, Ending, Stop, conclude
 from worker.domain.verdict.result import Ingredients, build
-from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Rejected
+from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Attempt, Rejected
 
 SHRUNK = "the conversation became too long for the model: it no longer read its first tool results at the end"
 RESULT_STEP = TypeAdapter(AnalysisResult)
@@ -100,21 +100,22 @@ class Analysis:
         """The result of a request that ends without an answer: expired, cancelled, models down. Not yet published."""
         found, rules = progress_of(run.steps), Corroborated()
         evidence = EvidenceLog(found.evidence, self._outside.clock.now)
-        finding = await self._finding(run, found, evidence)
+        last = await self._last_attempt(run, found, evidence)
         if ending.stop is Stop.MODELS_DOWN:
             rules = await self._corroborate(run, None, evidence)
         now, observe = self._outside.clock.now(), self._rules.observe
-        result = unanswered(run, ending, now, rules, evidence.items, finding=finding, observe=observe)
+        result = unanswered(run, ending, now, rules, evidence.items, last=last, observe=observe)
         await run.conclude(result)
         return result
 
-    async def _finding(self, run: Run, found: Progress, evidence: EvidenceLog) -> Accepted | None:
-        """What is right about an answer that was paid for before the request ended without one."""
+    async def _last_attempt(self, run: Run, found: Progress, evidence: EvidenceLog) -> Attempt | None:
+        """An answer that was paid for and whose verdict is not recorded, checked now. None without one."""
         if found.answer is None or found.opening is None:
             return None
         facts = _fact_finder(run, found.opening, evidence, self._outside, self._rules)
-        verdict = (await _judge(found.answer, facts)).verdict
-        return verdict if isinstance(verdict, Accepted) else verdict.partial
+        judged, number = await _judge(found.answer, facts), len(found.attempts) + 1
+        at, text = self._outside.clock.now(), answer_text(found.answer)
+        return Attempt(number, judged.verdict, text, judged.workflow_id, at)
 
     async def _analyse(self, run: Run) -> tuple[AnalysisResult, Mapping[str, Any]]:
         """The pipeline. Also returns what the history needs to know about the result."""

@@ -215,13 +215,13 @@ def unanswered(
     corroborated: Corroborated | None = None,
     evidence: Sequence[Evidence] | None = None,
     *,
-    finding: Accepted | None = None,
+    last: Attempt | None = None,
     observe: bool = False,
 ) -> AnalysisResult:
     """A result that no answer decides: with what the runs have found and spent so far, and the diagnosis by rules.
 
-    `evidence` is that of the runs unless given. `finding` is what passed its checks, if it is known better than from the
-    journal. `observe`: the worker runs in observe mode.
+    `evidence` is that of the runs unless given. `last` is the last attempt, if the journal has no verdict on it.
+    `observe`: the worker runs in observe mode.
     """
     found, conclusion = progress_of(run.steps), conclude(ending)
     approval = merge_approval(Approval(required=False), conclusion.approval_factors)
@@ -234,14 +234,20 @@ def unanswered(
             approval=observed(approval) if observe else approval,
             completed_at=completed_at,
             corroborated=corroborated or Corroborated(),
-            accepted=finding or run.finding or found.partial,
-            attempts=found.attempts,
+            accepted=_finding(last) or run.finding or found.partial,
+            attempts=(*found.attempts, *([last] if last else [])),
             evidence=found.evidence if evidence is None else evidence,
             detected_labels=found.opening.detected_labels if found.opening else None,
             spent=spent_of(run.steps),
             notes=run.notes,
         )
     )
+
+
+def _finding(attempt: Attempt | None) -> Accepted | None:
+    """What is right about an attempt."""
+    verdict = attempt.verdict if attempt else None
+    return verdict.partial if isinstance(verdict, Rejected) else verdict
 
 
 @dataclass(frozen=True, slots=True)

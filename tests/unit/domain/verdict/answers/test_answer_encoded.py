@@ -126,3 +126,7 @@ def test_the_value_of_a_parameter_is_never_unwrapped():
 @given(st.dictionaries(st.sampled_from([*OBJECTS, *VALUES, "summary"]), st.text(max_size=20), max_size=4))
 def test_unwrapping_is_done_once(value):
     assert unwrapped(value) == unwrapped(unwrapped(value))
+
+
+def test_a_text_that_was_encoded_too_often_stays_a_text():
+    assert encode({"a": 1}, 9) == embedded(encode({"a": 1}, 9))

@@ -639,3 +639,13 @@ def test_any_value_in_a_workflow_is_read(key, odd):
 @pytest.mark.parametrize("key", CAUSE)
 def test_any_value_in_a_cause_is_read(key, odd):
     assert isinstance(read(answer_with(root_cause_analysis=CAUSE | {key: odd})), Answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "noted"),
+    [("Low", "low", False), ("moderate", "medium", False), ("who knows", "", True), (None, "", False)],
+)
+def test_the_estimated_risk_is_one_of_three_words(said, level, noted):
+    answer = read(workflow_with(estimated_risk=said))
+    assert level == answer.selected_workflow.estimated_risk
+    assert noted == any("estimated_risk" in note for note in answer.notes)
