@@ -1,8 +1,8 @@
-"""Creates or updates the streams, lanes and buckets; reports what differs; never destroys data.
+"""Creates or updates streams, consumers and buckets, and reports differences. Never deletes a message.
 
-Speaks the JSON API ($JS.API.STREAM.*, $JS.API.CONSUMER.*) instead of nats-py's typed calls, because an update replaces
-the whole configuration: read it, change what is ours, send everything else back as it was. The typed classes drop
-fields they don't know, and an update then resets them.
+Uses the JSON API ($JS.API.STREAM.*, $JS.API.CONSUMER.*) in place of the typed calls of nats-py, since an update replaces
+the whole configuration: the present one is read, our fields are changed, and all others are sent back as they were. The
+typed classes drop fields that they do not know, and an update would then reset them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that was looked at. DRIFT is for a person to decide: applying it would destroy something."""
+    """One stream or consumer, and what was done about it. DRIFT needs an operator: applying it could destroy something."""
 
     name: str
     action: Action
@@ -60,7 +60,7 @@ class Difference:
 
 
 def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tuple[Config, list[str]]:
-    """(changes that are safe to apply, differences that a person must decide).
+    """Returns the changes that are safe to apply, and the differences that an operator must resolve.
 
     `stored_bytes` is what a stream holds now: a byte limit above that is safe although it is lower than the present one.
     """
@@ -78,9 +78,11 @@ def compare(have: Config, want: Config, stored_bytes: int | None = None) -> tupl
         elif current == target:
             continue
         elif key in LIMITS and _limit(target) < _limit(current) and not _has_room(key, target, stored_bytes):
-            drift.append(f"{key}: {current}, wanted {target} (lowering it is yours to do)")
+            drift.append(
+                f"{key}: {current}, wanted {target} (not lowered, since that could delete or strand messages)"
+            )
         elif key in FIXED:
-            drift.append(f"{key}: {current}, wanted {target} (can't be changed in place)")
+            drift.append(f"{key}: {current}, wanted {target} (cannot be changed in place)")
         else:
             changes[key] = target
     return changes, drift
@@ -96,7 +98,7 @@ def _has_room(key: str, target: int, stored_bytes: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is there of an item: the server's answer with its `config`, and for a stream its `state`. None: nothing."""
+    """A stream or consumer as it is on the server. `info` has its `config` and the `state` of a stream; None: it is missing."""
 
     item: Wanted
     info: Config | None
@@ -132,7 +134,7 @@ class Found:
 
 
 async def look(nc: Client, items: Sequence[Wanted], *, patience_seconds: float = 30.0) -> list[Found]:
-    """What is there of each item. Changes nothing. Raises Unavailable as `provision` does."""
+    """Look at each stream and consumer. Changes nothing. Raises Unavailable as `provision` does."""
     api = _Api(nc, patience_seconds)
     return await together([api.look(item) for item in items], at_once=LOOKS_AT_ONCE)
 
@@ -242,7 +244,7 @@ class _Api:
 
 
 def _raise_if_too_large(item: Wanted, refused: _ApiError) -> None:
-    if refused.number == NO_ROOM:
+    if refused.number == NO_ROOM and "max_bytes" in item.config:
         said = f"the server has no room for {item.name}: {refused}"
         raise ProvisionError(_too_large(item.config["max_bytes"], said)) from refused
 

@@ -1,4 +1,4 @@
-"""What the server says about a stream and its consumers, as far as it is read here."""
+"""Models of what the server says about a stream and its consumers, with the fields that are used."""
 
 from __future__ import annotations
 
