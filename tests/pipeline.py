@@ -27,6 +27,7 @@ from worker.app.settings import (
     WorkerSettings,
 )
 from worker.app.wiring import Worker, open_worker
+from worker.sandbox.cluster_rights import shipped_rights
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import nats_server
@@ -74,7 +75,7 @@ async def running(
             server = await stack.enter_async_context(nats_server())
             nats = NatsSettings(servers=(server.url,))
         llm = await stack.enter_async_context(serve_llm(script))
-        cluster = SnapshotApi(Snapshot.read(case_directory))
+        cluster = SnapshotApi(Snapshot.read(case_directory), rights=shipped_rights())
         url = await stack.enter_async_context(serve_api(cluster))
         kubeconfig = temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, url)

@@ -41,6 +41,17 @@ SPEC = {
     "nodeName": "node-1",
 }
 
+REQUEST = {
+    "incident_id": "inc-1",
+    "remediation_id": "rr-1",
+    "signal_type": "KubePodCrashLooping",
+    "severity": "critical",
+    "resource_kind": "Deployment",
+    "resource_name": "api",
+    "resource_namespace": "shop",
+    "received_time": "2026-06-04T15:30:00Z",
+}
+
 
 def namespace() -> list[Manifest]:
     """Ten pods of a Deployment crash between 2,000 healthy ones, about which 5,000 events tell."""
@@ -81,14 +92,7 @@ def resident_mib() -> float:
 
 async def analyse(kubeconfig: Path) -> None:
     """Run the incidents and print how much memory is left behind, in MiB."""
-    body = {
-        "incident_id": "i",
-        "remediation_id": "r",
-        "signal_type": "KubePodCrashLooping",
-        "severity": "critical",
-    }
-    resource = {"resource_kind": "Deployment", "resource_name": "api", "resource_namespace": "shop"}
-    request = IncidentRequest.model_validate({**body, **resource, "received_time": "2026-06-04T15:30:00Z"})
+    request = IncidentRequest.model_validate(REQUEST)
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one() -> None:

@@ -34,6 +34,7 @@ from tests.nats_servers import connect
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.sandbox.cluster_faults import Fault
+from worker.sandbox.cluster_rights import shipped_rights
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import NatsServer
@@ -71,7 +72,7 @@ class Ground:
 async def ground(directory: Path, tell: Callable[[str], None] = lambda _: None) -> AsyncIterator[Ground]:
     """Starts what is shared."""
     async with AsyncExitStack() as stack:
-        api = SnapshotApi(Snapshot.read(CASE))
+        api = SnapshotApi(Snapshot.read(CASE), rights=shipped_rights())
         url = await stack.enter_async_context(serve_api(api))
         kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, url)
@@ -247,7 +248,7 @@ async def stage(
             servers = [server]
         kubeconfig, api = ground.kubeconfig, None
         if faults:
-            api = SnapshotApi(ground.api.snapshot, faults=faults)
+            api = SnapshotApi(ground.api.snapshot, faults=faults, rights=shipped_rights())
             kubeconfig = ground.directory / f"{name}.kubeconfig"
             write_kubeconfig(kubeconfig, await stack.enter_async_context(serve_api(api)))
         settings = {

@@ -12,6 +12,7 @@ import pytest
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, Manifest
+from worker.sandbox.cluster_rights import shipped_rights
 from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
@@ -86,8 +87,8 @@ Connect = Callable[..., Awaitable[KubernetesCluster]]
 
 
 def small_api() -> SnapshotApi:
-    """The API over the small cluster."""
-    return SnapshotApi(Snapshot(OBJECTS, LOGS), token=TOKEN)
+    """The API over the small cluster, with the rights of the shipped deployment."""
+    return SnapshotApi(Snapshot(OBJECTS, LOGS), token=TOKEN, rights=shipped_rights())
 
 
 @asynccontextmanager

@@ -281,6 +281,7 @@ class TestRequests:
         assert list(api.requests) == []
 
     async def test_names_with_colons(self, real: KubernetesCluster, api: SnapshotApi) -> None:
+        api.rights = None
         api.snapshot = Snapshot([example("ClusterRole", "system:node", "", "rbac.authorization.k8s.io/v1")])
         found = await real.get(ObjectRef("ClusterRole", "system:node"))
         assert found["metadata"]["name"] == "system:node"
@@ -311,6 +312,20 @@ class TestRequests:
         assert await reason_of(cluster.kind(*question)) == ClusterReason.UNKNOWN_KIND
         api.snapshot = Snapshot([example("Gadget", "g", "shop", "e.com/v1")])
         assert (await cluster.kind(*question)).api_version == "e.com/v1"
+
+    @pytest.mark.parametrize("name", ["Gadget", "gadgets.e.com"])
+    async def test_a_version_that_was_replaced_is_found_again(
+        self, real: KubernetesCluster, api: SnapshotApi, name: str
+    ) -> None:
+        api.rights = None
+        for version in ("v1alpha1", "v1"):
+            api.snapshot = Snapshot([example("Gadget", "g", "shop", f"e.com/{version}")])
+            found = await real.get(ObjectRef(name, "g", "shop"))
+            assert found["apiVersion"] == f"e.com/{version}"
+        api.snapshot = Snapshot([example("Gadget", "g", "shop", "e.com/v2")])
+        assert names(await real.list(ListQuery(name, "shop"))) == ["g"]
+        api.snapshot = Snapshot([])
+        assert await reason_of(real.get(ObjectRef(name, "g", "shop"))) == ClusterReason.UNKNOWN_KIND
 
     async def test_questions_about_unknown_kinds_do_not_read_discovery_each_time(
         self, connect: Connect, api: SnapshotApi

@@ -106,7 +106,12 @@ class KubernetesCluster:
     async def get(self, ref: ObjectRef) -> Manifest:
         """One object as the API returns it. Raises ClusterError."""
         info = await self._readable(ref.kind, ref.api_version)
-        manifest = await self._document(object_path(info, ref.namespace, ref.name))
+        try:
+            manifest = await self._document(object_path(info, ref.namespace, ref.name))
+        except ClusterError as error:
+            if not (now := await self._served_now(info, ref.kind, ref.api_version, error)):
+                raise
+            info, manifest = now, await self._document(object_path(now, ref.namespace, ref.name))
         if not isinstance(manifest.get("metadata"), dict):
             raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a Kubernetes object")
         return {"apiVersion": info.api_version, "kind": info.kind, **manifest}
@@ -118,6 +123,23 @@ class KubernetesCluster:
         is continued as the server offers it, else started again, once. Raises ClusterError.
         """
         info = await self._readable(query.kind, query.api_version)
+        try:
+            return await self._list(info, query)
+        except ClusterError as error:
+            if not (now := await self._served_now(info, query.kind, query.api_version, error)):
+                raise
+            return await self._list(now, query)
+
+    async def _served_now(
+        self, info: KindInfo, kind: str, api_version: str, error: ClusterError
+    ) -> KindInfo | None:
+        """What discovery says when it is read again, where the API server does not serve what it said before."""
+        if error.reason is not ClusterReason.UNKNOWN_KIND or not self._discovery.forget(info):
+            return None
+        found = await self.kind(kind, api_version)
+        return found if found != info else None
+
+    async def _list(self, info: KindInfo, query: ListQuery) -> Listing:
         path = collection_path(info, query.namespace)
         selectors = _selectors(query)
         pages = _Pages(info, max(1, min(query.limit, MAX_LIST_ITEMS)), query.keep)

@@ -84,6 +84,13 @@ class Discovery:
                 raise
             return await self._resolve(name, api_version)
 
+    def forget(self, info: KindInfo) -> bool:
+        """Drop what is remembered of discovery: it names a resource that is not served any more.
+
+        False for a built-in kind, which is not known by discovery, and when that was done too often.
+        """
+        return built_in(info.kind.lower(), info.api_version) != info and self._forget(self._reads)
+
     async def _resolve(self, name: str, api_version: str) -> KindInfo:
         wanted, _, group = name.strip().partition(".")
         if not KIND.fullmatch(wanted):
