@@ -164,7 +164,7 @@ async def test_a_budget_that_ends_keeps_what_was_found(tmp_path):
     answer = answering("invented")
 
     def script(request, number):
-        return answer(request, number) if number == 2 else answer(request, 1)
+        return answer(request, 1 if number < 4 else number)
 
     async with worker(script, tmp_path, model={"max_input_tokens": 10_000}) as run:
         await publish(run)
@@ -172,7 +172,7 @@ async def test_a_budget_that_ends_keeps_what_was_found(tmp_path):
     assert ("escalate", "investigation_inconclusive") == (done.action, done.status["humanReviewReason"])
     assert CAUSE["summary"] == done.status["rootCause"]
     assert "budget" in done.result["human_review_detail"]
-    assert any("invented" in error for error in done.result["validation_attempts"][0]["errors"])
+    assert any("invented" in error for error in done.result["validation_attempts"][-1]["errors"])
 
 
 async def test_a_human_who_takes_over_gets_what_was_found(tmp_path):

@@ -187,6 +187,23 @@ async def test_malformed_arguments_are_one_problem_and_an_empty_object_in_the_hi
     assert ["{}", '{"kind":"Node"}'] == [call["function"]["arguments"] for call in sent]
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_arguments_that_were_encoded_more_than_once_are_read(times):
+    arguments = {"kind": "Pod", "text": '{"a": 1}'}
+    encoded = arguments
+    for _ in range(times):
+        encoded = json.dumps(encoded)
+    assert (arguments, "") == read_arguments(encoded)
+
+
+@pytest.mark.parametrize(
+    "text", ['"{"', '"{\\"kind\\": "', json.dumps(json.dumps(json.dumps(json.dumps({}))))]
+)
+def test_arguments_in_a_string_that_are_no_complete_object_are_a_problem(text):
+    assert {} == read_arguments(text)[0]
+    assert read_arguments(text)[1]
+
+
 def test_absent_arguments_are_an_empty_object():
     assert ({}, "") == read_arguments(None)
     assert ({}, "") == read_arguments("")

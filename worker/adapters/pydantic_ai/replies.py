@@ -19,6 +19,8 @@ from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
 MAX_DEPTH = 32
 MAX_TOOL_CALLS = 64
 """Of one turn. The rest is dropped, from the history too."""
+MAX_ENCODINGS = 3
+"""How often arguments may be encoded: some models write the object as a JSON string once more."""
 MAX_VALUES = 10_000
 """Values in the arguments of one call, at all levels."""
 FINISH = {
@@ -78,7 +80,11 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
     if args is None or args == "":
         return {}, ""
     try:
-        value = encodable(json.loads(args) if isinstance(args, str) else args)
+        value = args
+        for _ in range(MAX_ENCODINGS):
+            if isinstance(value, str) and (value is args or value.lstrip()[:1] in {"{", '"'}):
+                value = json.loads(value)
+        value = encodable(value)
     except (ValueError, RecursionError):
         return {}, "the arguments are not valid JSON, or nested too deeply; send one flat JSON object"
     if _values(value) > MAX_VALUES:

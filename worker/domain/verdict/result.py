@@ -20,7 +20,7 @@ from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind, normalize_risk
 from schemas.usage import ContextUsed
 from schemas.workflow import AlternativeWorkflow, RequiredObject, SelectedWorkflow, WorkflowDependencies
-from worker.domain.untrusted.evidence import Evidence, EvidenceKind, one_line
+from worker.domain.untrusted.evidence import Evidence, EvidenceKind, make_visible, one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.objects import ObjectRef
@@ -148,7 +148,7 @@ def _evidence(items: Sequence[Evidence]) -> tuple[EvidenceItem, ...]:
 
 def _excerpt(item: Evidence, limit: int) -> str:
     """At most `limit` bytes of what the item says: the end of a log, where the last words are, else the start."""
-    said = redact(item.body).encode("utf-8", "replace")
+    said = make_visible(redact(item.body)).encode("utf-8", "replace")
     if len(said) <= limit:
         return said.decode()
     room = limit - len(CUT)

@@ -238,6 +238,11 @@ def test_of_a_log_the_end_is_kept_and_of_anything_else_the_start(kind):
     assert item.excerpt.startswith("..." if kind is EvidenceKind.LOG else "first")
 
 
+def test_hidden_characters_of_an_excerpt_are_made_visible():
+    log = [Evidence("s", "what", "a\u202eb\x1b[31m", id="E1")]
+    assert r"a\u{202e}b\u{1b}[31m" == built(accepted(), evidence=log).evidence[0].excerpt
+
+
 def test_much_evidence_still_fits_into_a_message():
     log = [Evidence("s", "what", "x" * 4_000, id=f"E{number}") for number in range(1, 1_001)]
     kept = built(accepted(), evidence=log).evidence
