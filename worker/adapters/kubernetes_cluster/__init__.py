@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from worker.adapters.kubernetes_cluster import asynchronous_half  # noqa: F401 - before the others
 from worker.adapters.kubernetes_cluster.api import ApiLimits
 from worker.adapters.kubernetes_cluster.cluster import KubernetesCluster
 
