@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from functools import lru_cache
 from typing import Any
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ThinkingPart, ToolCallPart
@@ -122,7 +123,19 @@ def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
 
 def _cost(response: ModelResponse) -> float | None:
     """Price in US dollars by the library's price list; None for a model that is not in it."""
+    if not _is_priced(response.model_name, response.provider_name, response.provider_url):
+        return None
     try:
         return float(response.cost().total_price)
     except (LookupError, AssertionError, ValueError):
         return None
+
+
+@lru_cache(maxsize=64)
+def _is_priced(model: str | None, provider: str | None, url: str | None) -> bool:
+    """Whether the price list has the model. Searching all of it in vain costs as much as the rest of reading a reply."""
+    try:
+        ModelResponse([], model_name=model, provider_name=provider, provider_url=url).cost()
+    except (LookupError, AssertionError, ValueError):
+        return False
+    return True
