@@ -110,10 +110,13 @@ def wrong_answers(case: Case, catalog: Mapping[str, Workflow]) -> Iterator[Claim
         yield Claimed("over", signal, outcome=outcome)
 
 
-OTHER_ACTIONS = {
-    ("deployment-on-dead-node", "restart-kubelet-v1"),
-    ("node-silent-pod-alert", "restart-kubelet-v1"),
-}
+SILENT_NODES = (
+    "deployment-on-dead-node",
+    "node-silent-pod-alert",
+    "volume-held-by-dead-node",
+    "033-node-notready-pleg-not-healthy",
+)
+OTHER_ACTIONS = {(name, "restart-kubelet-v1") for name in SILENT_NODES}
 """Actions that a case does not list and that fit the same state of the same object: a kubelet that reports nothing."""
 
 
