@@ -130,3 +130,16 @@ def test_the_verdict_says_whether_the_cluster_confirms_the_answer():
     assert "E8" not in text
     silent = Corroboration(by=CorroborationSource.NONE, reason="no rule knows it")
     assert "Not confirmed by the cluster: no rule knows it" in shown(**CHOSEN | {"corroboration": silent})
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"), [("", "risk        not declared in the catalog"), ("medium", "risk        medium")]
+)
+def test_the_risk_is_what_the_catalog_declares_never_what_the_model_says(declared, line):
+    """Beside "the catalog does not declare it as low risk", a risk called low by the model would contradict it."""
+    workflow = SelectedWorkflow(
+        workflow_id="undo-rollout", confidence=0.92, estimated_risk="low", declared_risk=declared
+    )
+    text = shown(**CHOSEN | {"selected_workflow": workflow})
+    assert line in text
+    assert "low" not in text

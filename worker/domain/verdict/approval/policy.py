@@ -105,7 +105,7 @@ def policy_facts(
         warnings=accepted.warnings,
         approval_factors=accepted.approval_factors,
         estimated_downtime_seconds=downtime,
-        estimated_risk=normalize_risk(answered.estimated_risk) if answered else "",
+        estimated_risk=answered.estimated_risk if answered else "",
         declared_risk=workflow.risk if workflow else "",
         recovery_attempt=attempt_number(request),
         injection_suspected=injection,
@@ -136,6 +136,7 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     lists = (facts.warnings, facts.approval_factors, facts.custom_labels, *facts.custom_labels.values())
     cut = [factor(FactorCode.POLICY_INPUT_CUT)] if any(len(found) > MAX_PARTS for found in lists) else []
     factors = [*cut, *facts.approval_factors]
+    declared, estimated = normalize_risk(facts.declared_risk), normalize_risk(facts.estimated_risk)
     whole = {
         "affected_resource": _resource(facts.affected),
         "remediation_target": _resource(facts.acted_on),
@@ -156,11 +157,11 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "action_type": facts.action_type,
         "action": {
             "action": action_name(facts.action_type),
-            "risk_level": facts.declared_risk or facts.estimated_risk,
+            "risk_level": _risk_level(declared, estimated),
         }
         | downtime,
-        "declared_risk": facts.declared_risk,
-        "estimated_risk": facts.estimated_risk,
+        "declared_risk": declared,
+        "estimated_risk": estimated,
         "is_recovery_attempt": facts.recovery_attempt is not None,
         "recovery_attempt_number": facts.recovery_attempt or 0,
         "injection_detected": facts.injection_suspected,
@@ -171,6 +172,13 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
         "unverified": facts.unverified,
     }
     return {name: _bounded(value) for name, value in (whole | downtime).items()}
+
+
+def _risk_level(declared: str, estimated: str) -> str:
+    """The higher of both. A low estimate of the model alone is no level: it would let a workflow pass by the model's word."""
+    if not declared and estimated == "low":
+        return ""
+    return max(declared, estimated, key=("", "low", "medium", "high").index)
 
 
 def _bounded(value: Any) -> Any:

@@ -44,7 +44,9 @@ FACTS = PolicyFacts(
 def test_the_input_has_the_fields_of_the_contract():
     resource = {"kind": "Deployment", "name": "api", "namespace": "shop", "api_version": "apps/v1"}
     made = policy_input(
-        replace(FACTS, estimated_downtime_seconds=5, estimated_risk="low", recovery_attempt=2)
+        replace(
+            FACTS, estimated_downtime_seconds=5, estimated_risk="low", declared_risk="low", recovery_attempt=2
+        )
     )
     assert resource == made["affected_resource"]
     assert made["remediation_target"] == {
@@ -236,3 +238,25 @@ def test_observe_mode_requires_approval_and_keeps_the_decision(decided):
 
 def test_a_decision_that_is_enforced_says_nothing_of_observe_mode():
     assert (None, ()) == (PASSED.would_require, PASSED.would_reasons)
+
+
+@pytest.mark.parametrize(
+    ("declared", "estimated", "level"),
+    [
+        ("low", "low", "low"),
+        ("low", "high", "high"),
+        ("medium", "low", "medium"),
+        ("high", "", "high"),
+        ("low", "", "low"),
+        ("", "low", ""),
+        ("", "medium", "medium"),
+        ("", "", ""),
+    ],
+)
+def test_the_word_of_the_model_never_lowers_the_risk(declared, estimated, level):
+    asked = policy_input(replace(FACTS, declared_risk=declared, estimated_risk=estimated))
+    assert (asked["action"]["risk_level"], asked["declared_risk"], asked["estimated_risk"]) == (
+        level,
+        declared,
+        estimated,
+    )
