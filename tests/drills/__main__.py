@@ -75,7 +75,7 @@ DRILLS = (
     ),
     Drill(
         "poison",
-        "poison that kills its process",
+        "a request that crashes its process",
         "dead letter after 3 deaths while alone, every neighbour gets its result",
         deaths.poison,
         beside=True,  # it mostly waits, longer after each death
