@@ -24,6 +24,7 @@ from worker.app.cli.report_page import report
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
 from worker.app.cli.watch import watch
+from worker.app.cli.web import console
 from worker.app.cli.worker import provision, worker
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"
@@ -82,6 +83,7 @@ app.command(rich_help_panel=RUN)(alertmanager)
 app.command(rich_help_panel=RUN, epilog=MCP_EPILOG)(mcp)
 app.command(rich_help_panel=REQUESTS)(submit)
 app.command(rich_help_panel=REQUESTS)(watch)
+app.command(rich_help_panel=REQUESTS)(console)
 app.command(rich_help_panel=REQUESTS)(show)
 app.command(rich_help_panel=REQUESTS)(report)
 app.command(rich_help_panel=REQUESTS)(cancel)

@@ -68,7 +68,7 @@ async def _report(text: str, form: Format, output: Path | None, *, timeline: boo
         if result is None:
             raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
         async with waiting_for("the audit events of the request"):
-            events = await _events(Auditing(nc, subjects), key) if timeline else []
+            events = await events_of(Auditing(nc, subjects), key) if timeline else []
     page = incident_page(key, result, events)
     written = as_html(page) if form is Format.HTML else as_markdown(page)
     if output:
@@ -79,8 +79,8 @@ async def _report(text: str, form: Format, output: Path | None, *, timeline: boo
     return 0
 
 
-async def _events(auditing: Auditing, key: str) -> list[AuditEvent]:
-    """In the order of the chain; those of a newer version are left out, copies count once."""
+async def events_of(auditing: Auditing, key: str) -> list[AuditEvent]:
+    """The audit events of a request, in the order of their time; those of a newer version are left out, copies count once."""
     from pydantic import ValidationError
 
     from schemas.audit import AuditEvent

@@ -63,7 +63,7 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
         key=key,
         result=result,
         verdict=decision_line(result),
-        tone=_tone(result),
+        tone=tone_of(result),
         confirmation=confirmation_line(found) if (found := result.corroboration) else "",
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
@@ -73,7 +73,8 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
     )
 
 
-def _tone(result: AnalysisResult) -> str:
+def tone_of(result: AnalysisResult) -> str:
+    """How the verdict is coloured: `good`, `warn`, `bad` or `calm`."""
     tone = TONES.get(result.status, "calm")
     return "warn" if tone == "good" and result.approval.required else tone
 

@@ -14,12 +14,10 @@ from worker.app.settings.environment import (
     read_text,
 )
 from worker.app.settings.groups import (
-    AlertmanagerSettings,
     AuditSettings,
     CatalogSettings,
     Group,
     HistorySettings,
-    HttpSettings,
     KubernetesSettings,
     LlmSettings,
     LogSettings,
@@ -30,6 +28,7 @@ from worker.app.settings.groups import (
     ShadowSettings,
     WorkerSettings,
 )
+from worker.app.settings.listeners import AlertmanagerSettings, ConsoleSettings, HttpSettings
 
 __all__ = [
     "PREFIX",
@@ -37,6 +36,7 @@ __all__ = [
     "AuditSettings",
     "CatalogSettings",
     "ConfigurationError",
+    "ConsoleSettings",
     "Group",
     "HistorySettings",
     "HttpSettings",

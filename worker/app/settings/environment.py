@@ -16,7 +16,7 @@ from typing import Any, get_args
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from worker.app.settings import groups
+from worker.app.settings import groups, listeners
 from worker.domain.values.errors import ReportedError
 
 PREFIX = "RCA_"
@@ -55,12 +55,13 @@ class Settings(BaseSettings):
     catalog: groups.CatalogSettings = groups.CatalogSettings()
     history: groups.HistorySettings = groups.HistorySettings()
     prometheus: groups.PrometheusSettings = groups.PrometheusSettings()
-    alertmanager: groups.AlertmanagerSettings = groups.AlertmanagerSettings()
+    alertmanager: listeners.AlertmanagerSettings = listeners.AlertmanagerSettings()
+    console: listeners.ConsoleSettings = listeners.ConsoleSettings()
     mcp: groups.McpSettings = groups.McpSettings()
     policy: groups.PolicySettings = groups.PolicySettings()
     audit: groups.AuditSettings = groups.AuditSettings()
     worker: groups.WorkerSettings = groups.WorkerSettings()
-    http: groups.HttpSettings = groups.HttpSettings()
+    http: listeners.HttpSettings = listeners.HttpSettings()
     log: groups.LogSettings = groups.LogSettings()
 
     @model_validator(mode="after")

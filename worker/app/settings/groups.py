@@ -264,25 +264,6 @@ class PrometheusSettings(Group):
     """Time limit of one query."""
 
 
-class AlertmanagerSettings(Group):
-    """The receiver of Alertmanager's webhooks, `rca alertmanager`."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Any other than loopback needs a token."""
-    port: int = Field(9095, ge=0, le=65535)
-    """Port to listen on."""
-    token: SecretStr = SecretStr("")
-    """Bearer token that Alertmanager sends (`http_config.authorization`)."""
-    environment: str = "unknown"
-    """Environment of alerts without the label `environment` or `env`."""
-    window_seconds: float = Field(300.0, gt=0)
-    """The same alert about the same object is published once in this time; storms are recognised within it."""
-    storm_alerts: int = Field(20, ge=2)
-    """So many alerts of one name in one namespace within the window are a storm."""
-    storm_objects: int = Field(5, ge=2)
-    """So are alerts of one name about so many objects."""
-
-
 class McpSettings(Group):
     """MCP servers whose tools the model may use, and our own one (`rca mcp`)."""
 
@@ -406,15 +387,6 @@ class WorkerSettings(Group):
         """Concurrent incidents in a lane (`p0` .. `p3`)."""
         own: int | None = getattr(self, f"slots_{lane}")
         return self.slots if own is None else own
-
-
-class HttpSettings(Group):
-    """The server for `/livez`, `/readyz` and `/metrics`."""
-
-    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
-    """Address to listen on."""
-    port: int = Field(8080, ge=0, le=65535)
-    """Port; 0 lets the system choose."""
 
 
 class LogSettings(Group):

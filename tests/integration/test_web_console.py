@@ -1,0 +1,172 @@
+"""`rca console` over HTTP and a real NATS server: who may see it, what it shows, and that text stays text."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager
+
+import aiohttp
+import nats
+import pytest
+
+from schemas.subjects import Subjects
+from tests.fakes.audit_chains import accepted, chain, complete
+from tests.fakes.messages import dead, review_result
+from tests.nats_servers import one_server
+from tests.processes import running
+from tests.unit.app.test_pages import ATTACKS, hostile
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
+from worker.adapters.nats.stream import FencedStream
+from worker.app.auditing import Auditing
+from worker.app.cli.report_page import events_of
+from worker.app.operations import Operations
+from worker.app.web_console import Console, Sources, serve
+
+TOKEN = "FAKE-console-token"
+PAGES = ("/", "/incident/rr-1", "/figures", "/letters", "/events", "/static/console.js")
+
+
+class Place:
+    """A console over a provisioned server without results, and a browser that has logged in."""
+
+    def __init__(self, nc, console, url, http):
+        self.js, self.console, self.url, self.http = nc.jetstream(), console, url, http
+
+    async def publish(self, result, key="rr-1"):
+        await self.js.publish(f"rca.result.incident.{key}", result.model_dump_json().encode())
+        await self.console.refresh()
+
+    async def get(self, path, status=200):
+        async with self.http.get(self.url + path, allow_redirects=False) as answer:
+            assert status == answer.status, path
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            return await answer.text()
+
+
+@asynccontextmanager
+async def opened(tmp_path, *, logged_in=True):
+    async with one_server(tmp_path) as server:
+        nc, subjects = await nats.connect(server.url), Subjects()
+        await provision(nc, wanted(subjects))
+        operations, auditing = Operations(nc, subjects), Auditing(nc, subjects)
+        results = FencedStream(nc, subjects.results_stream)
+        sources = Sources(
+            results, subjects, operations.lanes, operations.letters, operations.result,
+            lambda key: events_of(auditing, key),
+        )  # fmt: skip
+        console, jar = Console(sources, TOKEN), aiohttp.CookieJar(unsafe=True)
+        async with serve(console, "127.0.0.1", 0) as port, aiohttp.ClientSession(cookie_jar=jar) as http:
+            place = Place(nc, console, f"http://127.0.0.1:{port}", http)
+            if logged_in:
+                async with http.post(f"{place.url}/login", data={"token": TOKEN}) as answer:
+                    assert 200 == answer.status
+            yield place
+        await nc.close()
+
+
+async def test_nobody_sees_anything_without_the_token(tmp_path):
+    async with opened(tmp_path, logged_in=False) as place:
+        for path in PAGES:
+            await place.get(path, 303)
+        async with place.http.post(f"{place.url}/login", data={"token": "wrong"}) as answer:
+            assert 403 == answer.status
+        for forged in ("", "x", TOKEN):
+            async with place.http.get(
+                place.url + "/", cookies={"rca_console": forged}, allow_redirects=False
+            ) as answer:
+                assert 303 == answer.status
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        async with place.http.get(place.url + "/", headers=bearer, allow_redirects=False) as answer:
+            assert 200 == answer.status
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(tmp_path):
+    async with (
+        opened(tmp_path, logged_in=False) as place,
+        place.http.post(f"{place.url}/login", data={"token": TOKEN}, allow_redirects=False) as answer,
+    ):
+        cookie = answer.headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    assert TOKEN not in cookie
+
+
+async def test_an_incident_is_listed_searched_and_shown_with_its_timeline(tmp_path):
+    async with opened(tmp_path) as place:
+        await place.publish(review_result("rr-2"), "rr-2")
+        await place.publish(review_result("rr-1"))
+        for event in chain("rr-1", [accepted(), complete("rr-1")]):
+            await place.js.publish(f"rca.audit.{event.event_type}", event.model_dump_json().encode())
+        listed = await place.get("/")
+        assert listed.index("/incident/rr-1") < listed.index("/incident/rr-2")
+        found = await place.get("/?q=rr-2&status=needs_human_review&from=x")
+        assert "/incident/rr-1" not in found
+        page = await place.get("/incident/rr-1")
+        assert "HUMAN REVIEW NEEDED" in page
+        assert "request accepted" in page
+        assert "no result" in await place.get("/incident/unknown", 404)
+
+
+async def test_a_long_list_comes_in_pages(tmp_path):
+    async with opened(tmp_path) as place:
+        for number in range(120):
+            place.console.index.add(f"rr-{number}", review_result("rr"))
+        first = await place.get("/")
+        assert (100, True) == (first.count("/incident/"), "120 found, 100 shown" in first)
+        [older] = re.findall(r'href="(/\?q=[^"]*)"', first)
+        assert 20 == (await place.get(older.replace("&amp;", "&"))).count("/incident/")
+
+
+async def test_figures_and_dead_letters_say_what_to_do(tmp_path):
+    async with opened(tmp_path) as place:
+        await place.publish(review_result("rr-1"))
+        letter = dead(1, error="the model <b>said</b>")
+        await place.js.publish(f"rca.dlq.{letter.reason}", b"{}", headers=letter.headers())
+        assert "needs human review" in await place.get("/figures")
+        page = await place.get("/letters")
+        assert "rca dlq replay 1" in page
+        assert "<b>said" not in page
+
+
+async def test_who_listens_hears_of_a_new_result(tmp_path):
+    async with opened(tmp_path) as place, place.http.get(place.url + "/events") as stream:
+        assert "text/event-stream" == stream.headers["Content-Type"]
+        await place.publish(review_result("rr-1"))
+        async for line in stream.content:
+            if line == b"event: changed\n":
+                break
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_hostile_text_stays_text_on_every_page(hostile_place, attack):
+    place = hostile_place
+    place.console.index.add("rr-1", hostile(attack))
+    text = await place.get("/")
+    assert "<script>alert" not in text
+    assert "onerror=alert(1)>" not in text
+
+
+@pytest.fixture
+async def hostile_place(tmp_path):
+    async with opened(tmp_path) as place:
+        yield place
+
+
+async def test_a_server_that_is_away_is_said_on_the_page(tmp_path):
+    async with opened(tmp_path) as place:
+        await place.js.delete_stream("RCA_RESULTS")
+        assert "stream not found" in await place.get("/incident/rr-1", 503)
+
+
+@pytest.mark.process
+async def test_the_command_prints_its_address_and_ends_on_sigterm(tmp_path):
+    async with one_server(tmp_path) as server:
+        nc = await nats.connect(server.url)
+        await provision(nc, wanted(Subjects()))
+        await nc.close()
+        env = {"RCA_NATS__SERVERS": server.url, "RCA_CONSOLE__PORT": "0"}
+        async with running("console", env=env) as process, aiohttp.ClientSession() as http:
+            url = (await process.stdout.readline()).decode().split()[-1]
+            token = (await process.stdout.readline()).decode().split()[-1]
+            async with http.get(url, headers={"Authorization": f"Bearer {token}"}) as answer:
+                assert 200 == answer.status

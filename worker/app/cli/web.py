@@ -1,0 +1,47 @@
+"""`rca console`: the incidents as web pages."""
+
+from __future__ import annotations
+
+from worker.app.cli.console import connection, listening_on, run, until_interrupted, waiting_for
+from worker.app.cli.report_page import events_of
+
+
+def console() -> None:
+    """Serve incidents, figures and dead letters as web pages, read only, on loopback.
+
+    Prints the address and a token to log in with, unless RCA_CONSOLE__TOKEN sets one.
+    """
+    run(_serve())
+
+
+async def _serve() -> int:
+    from schemas.subjects import Subjects
+    from worker.adapters.nats.stream import FencedStream
+    from worker.app.auditing import Auditing
+    from worker.app.operations import Operations
+    from worker.app.settings import load
+    from worker.app.web_console import Console, Sources, new_token, serve
+
+    settings = load()
+    own = settings.console
+    subjects = Subjects(settings.nats.prefix)
+    async with connection(settings.nats, name="rca-console") as nc:
+        operations, auditing = Operations(nc, subjects), Auditing(nc, subjects)
+        sources = Sources(
+            results=FencedStream(nc, subjects.results_stream),
+            subjects=subjects,
+            lanes=operations.lanes,
+            letters=operations.letters,
+            result=operations.result,
+            events=lambda key: events_of(auditing, key),
+        )
+        given = own.token.get_secret_value()
+        web = Console(sources, given or new_token())
+        async with waiting_for("the stored results"):
+            await web.refresh()
+        advice = "choose another with RCA_CONSOLE__HOST and RCA_CONSOLE__PORT"
+        with listening_on(own.host, own.port, advice):
+            server = serve(web, own.host, own.port)
+            async with server as port:
+                token = "" if given else f"\ntoken: {web.token}"
+                return await until_interrupted(f"listening on http://{own.host}:{port}/{token}")

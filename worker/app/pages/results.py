@@ -1,0 +1,132 @@
+"""All results as rows of a list and as figures. Pure: results go in, values come out."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from schemas.analysis import AnalysisResult
+from worker.app.pages.incident import tone_of
+from worker.app.verdict_line import decision_line, where
+
+ROWS_KEPT = 10_000
+PAGE_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One result in a list."""
+
+    key: str
+    at: datetime
+    status: str
+    reason: str
+    verdict: str
+    tone: str
+    target: str
+    environment: str
+    signal: str
+    by: str
+    factors: tuple[str, ...]
+    tokens: int
+    cost_usd: float | None
+    seconds: float
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Whether every word stands in it somewhere. Words are in lower case."""
+        text = (
+            f"{self.key} {self.verdict} {self.target} {self.environment} {self.signal} {self.reason}".lower()
+        )
+        return all(word in text for word in words)
+
+
+@dataclass(slots=True)
+class ResultIndex:
+    """The newest results by key; a later result of a key replaces the earlier one."""
+
+    last_sequence: int = 0
+    _rows: OrderedDict[str, Row] = field(default_factory=OrderedDict)
+
+    def add(self, key: str, result: AnalysisResult) -> None:
+        """Take in a result, in the order of the stream."""
+        self._rows.pop(key, None)
+        self._rows[key] = _row(key, result)
+        while len(self._rows) > ROWS_KEPT:
+            self._rows.popitem(last=False)
+
+    def newest(self) -> list[Row]:
+        """All rows, the newest first."""
+        return list(reversed(self._rows.values()))
+
+    def search(self, text: str = "", status: str = "") -> list[Row]:
+        """Rows with all words of the text and with the status, the newest first."""
+        words = text.lower().split()
+        return [row for row in self.newest() if (not status or row.status == status) and row.matches(words)]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One bar of a figure."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the rows add up to. `cost_usd` counts results whose price is known; `unpriced` says how many are not."""
+
+    results: int
+    statuses: Sequence[Share]
+    reasons: Sequence[Share]
+    factors: Sequence[Share]
+    confirmed_by: Sequence[Share]
+    cost_usd: float
+    unpriced: int
+    tokens_median: float
+    seconds_median: float
+    seconds_worst_tenth: float
+
+
+def figures(rows: Sequence[Row]) -> Figures:
+    """Add up."""
+    seconds = sorted(row.seconds for row in rows)
+    return Figures(
+        results=len(rows),
+        statuses=_shares(row.status for row in rows),
+        reasons=_shares(row.reason for row in rows if row.reason),
+        factors=_shares(factor for row in rows for factor in row.factors),
+        confirmed_by=_shares(row.by for row in rows if row.by),
+        cost_usd=sum(row.cost_usd or 0.0 for row in rows),
+        unpriced=sum(row.cost_usd is None for row in rows),
+        tokens_median=statistics.median([row.tokens for row in rows]) if rows else 0.0,
+        seconds_median=statistics.median(seconds) if seconds else 0.0,
+        seconds_worst_tenth=seconds[int(len(seconds) * 0.9)] if seconds else 0.0,
+    )
+
+
+def _shares(names: Iterable[str]) -> list[Share]:
+    return [Share(name, count) for name, count in Counter(names).most_common(20)]
+
+
+def _row(key: str, result: AnalysisResult) -> Row:
+    target, cause = result.affected_resource, result.root_cause_analysis
+    return Row(
+        key=key,
+        at=result.completed_at,
+        status=str(result.status),
+        reason=str(result.human_review_reason or ""),
+        verdict=decision_line(result),
+        tone=tone_of(result),
+        target=where(target.kind, target.namespace, target.name) if target else "",
+        environment=result.environment,
+        signal=cause.signal_type if cause else "",
+        by=str(result.corroboration.by) if result.corroboration else "",
+        factors=tuple(factor.code for factor in result.approval.factors) if result.approval.required else (),
+        tokens=result.usage.input_tokens + result.usage.output_tokens,
+        cost_usd=result.usage.cost_usd,
+        seconds=result.usage.wall_seconds,
+    )

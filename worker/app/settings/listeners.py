@@ -1,0 +1,46 @@
+"""Settings of what listens: the probes and metrics of a worker, the receiver of alerts, the web pages."""
+
+from __future__ import annotations
+
+from pydantic import Field, SecretStr
+
+from worker.app.settings.groups import Group
+
+
+class AlertmanagerSettings(Group):
+    """The receiver of Alertmanager's webhooks, `rca alertmanager`."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Any other than loopback needs a token."""
+    port: int = Field(9095, ge=0, le=65535)
+    """Port to listen on."""
+    token: SecretStr = SecretStr("")
+    """Bearer token that Alertmanager sends (`http_config.authorization`)."""
+    environment: str = "unknown"
+    """Environment of alerts without the label `environment` or `env`."""
+    window_seconds: float = Field(300.0, gt=0)
+    """The same alert about the same object is published once in this time; storms are recognised within it."""
+    storm_alerts: int = Field(20, ge=2)
+    """So many alerts of one name in one namespace within the window are a storm."""
+    storm_objects: int = Field(5, ge=2)
+    """So are alerts of one name about so many objects."""
+
+
+class ConsoleSettings(Group):
+    """The web pages of `rca console`."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. The pages have no TLS of their own: put a proxy in front of any other than loopback."""
+    port: int = Field(8090, ge=0, le=65535)
+    """Port to listen on."""
+    token: SecretStr = SecretStr("")
+    """Token to log in with; a new one is printed at each start if there is none."""
+
+
+class HttpSettings(Group):
+    """The server for `/livez`, `/readyz` and `/metrics`."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
+    """Address to listen on."""
+    port: int = Field(8080, ge=0, le=65535)
+    """Port; 0 lets the system choose."""

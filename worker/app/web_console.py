@@ -1,0 +1,234 @@
+"""A small read-only web page over the streams: incidents, one incident, figures, dead letters.
+
+Pages are rendered here and work without scripts; the one script that there is only replaces the rows of the list. Text
+from the cluster, the sender and the model is escaped by the templates, and the Content-Security-Policy allows nothing but
+the files of this server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+import structlog
+from aiohttp import web
+from jinja2 import Environment
+from pydantic import ValidationError
+
+from schemas.analysis import AnalysisResult, Status
+from schemas.audit import AuditEvent
+from schemas.subjects import Subjects
+from worker.adapters.nats.stored import StoredLetter
+from worker.adapters.nats.stream import FencedStream
+from worker.adapters.nats.stream_info import ConsumerState, StreamExtent
+from worker.app.pages import environment, incident_page
+from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
+from worker.app.supervisor import Supervisor
+from worker.domain.values.errors import ReportedError, Unavailable
+
+REFRESH_SECONDS = 2.0
+COOKIE = "rca_console"
+LETTERS_SHOWN = 200
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+OPEN_PATHS = frozenset({"/login", "/static/style.css"})
+TYPES = {"style.css": "text/css", "console.js": "text/javascript"}
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the console reads. Each raises ReportedError when NATS does not answer."""
+
+    results: FencedStream
+    subjects: Subjects
+    lanes: Callable[[], Awaitable[Mapping[str, ConsumerState]]]
+    letters: Callable[[], Awaitable[list[StoredLetter]]]
+    result: Callable[[str], Awaitable[AnalysisResult | None]]
+    events: Callable[[str], Awaitable[list[AuditEvent]]]
+
+
+@dataclass(slots=True)
+class Console:
+    """The index of results, kept up to date, and the pages over it."""
+
+    sources: Sources
+    token: str
+    index: ResultIndex = field(default_factory=ResultIndex)
+    problem: str = ""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _templates: Environment = field(default_factory=environment)
+
+    async def follow(self) -> None:
+        """Read new results until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+                self.problem = ""
+            except Unavailable as e:
+                self.problem = str(e)
+                log.warning("results_unreadable", reason=self.problem)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def refresh(self) -> None:
+        """Read the results that came since the last time. Raises Unavailable."""
+        extent = await self.sources.results.extent(datetime.now(UTC))
+        before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
+        async for message in self.sources.results.messages(
+            StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
+        ):
+            self.index.last_sequence = message.sequence
+            key = message.subject.removeprefix(f"{self.sources.subjects.prefix}.result.").partition(".")[2]
+            try:
+                self.index.add(key, AnalysisResult.model_validate_json(message.body))
+            except ValidationError:
+                log.warning("result_unreadable", key=key)  # of a newer version
+        if self.index.last_sequence != before:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    # --- pages
+
+    async def list_page(self, request: web.Request) -> web.Response:
+        """`/`: the newest results, or those that a search finds."""
+        q, status = request.query.get("q", "")[:200], request.query.get("status", "")
+        start = int(given) if (given := request.query.get("from", "")).isascii() and given.isdigit() else 0
+        found = self.index.search(q, status)
+        more = start + PAGE_ROWS
+        return self._page(
+            "list.html",
+            here="/",
+            rows=found[start:more],
+            total=len(found),
+            q=q,
+            status=status,
+            statuses=list(map(str, Status)),
+            next=more if len(found) > more else 0,
+        )
+
+    async def incident(self, request: web.Request) -> web.Response:
+        """`/incident/KEY`."""
+        key = request.match_info["key"]
+        result = await self.sources.result(key)
+        if result is None:
+            return self._page(
+                "message.html", 404, here="/", title="No such result", text=f"{key} has no result (yet)."
+            )
+        page = incident_page(key, result, await self.sources.events(key))
+        return self._page("one.html", here="/incident", page=page)
+
+    async def figures_page(self, _: web.Request) -> web.Response:
+        """`/figures`."""
+        lanes = await self.sources.lanes()
+        return self._page("figures.html", here="/figures", f=figures(self.index.newest()), lanes=lanes)
+
+    async def letters_page(self, _: web.Request) -> web.Response:
+        """`/letters`."""
+        letters = (await self.sources.letters())[::-1][:LETTERS_SHOWN]
+        return self._page("letters.html", here="/letters", letters=letters)
+
+    async def changes(self, request: web.Request) -> web.StreamResponse:
+        """`/events`: server-sent events, one when results have come."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **HEADERS})
+        await response.prepare(request)
+        await response.write(b"retry: 5000\n\n")
+        while True:
+            try:
+                async with asyncio.timeout(15):
+                    await self._changed.wait()
+                await response.write(b"event: changed\ndata: \n\n")
+            except TimeoutError:
+                await response.write(b": alive\n\n")
+            except ConnectionError:
+                return response
+
+    # --- who may
+
+    async def login_page(self, _: web.Request) -> web.Response:
+        """`GET /login`."""
+        return self._page("login.html", here="", wrong=False)
+
+    async def login(self, request: web.Request) -> web.Response:
+        """`POST /login`: a cookie for the right token."""
+        given = (await request.post()).get("token", "")
+        if not (isinstance(given, str) and hmac.compare_digest(given.encode(), self.token.encode())):
+            await asyncio.sleep(0.5)
+            return self._page("login.html", 403, here="", wrong=True)
+        response = web.Response(status=303, headers={"Location": "/", **HEADERS})
+        response.set_cookie(COOKIE, self._mark(), httponly=True, samesite="Strict", path="/")
+        return response
+
+    def _mark(self) -> str:
+        """What the cookie holds: proof of the token, not the token."""
+        return hmac.new(self.token.encode(), b"rca console", hashlib.sha256).hexdigest()
+
+    @web.middleware
+    async def guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Only with the token, as a cookie or as a bearer; and no traceback for anybody."""
+        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        cookie = request.cookies.get(COOKIE, "")
+        known = hmac.compare_digest(cookie.encode(), self._mark().encode()) or (
+            scheme.lower() == "bearer" and hmac.compare_digest(bearer.encode(), self.token.encode())
+        )
+        if not known and request.path not in OPEN_PATHS:
+            return web.Response(status=303, headers={"Location": "/login", **HEADERS})
+        try:
+            return await handler(request)
+        except ReportedError as e:
+            return self._page("message.html", 503, here="/", title="NATS does not answer", text=str(e))
+
+    def _page(self, template: str, code: int = 200, /, **values: Any) -> web.Response:
+        text = self._templates.get_template(template).render(**values)
+        return web.Response(text=text, status=code, content_type="text/html", headers=HEADERS)
+
+
+async def _static(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name not in TYPES:
+        raise web.HTTPNotFound
+    text = (files("worker.app.pages") / "templates" / name).read_text(encoding="utf-8")
+    return web.Response(text=text, content_type=TYPES[name], headers={**HEADERS, "Cache-Control": "no-cache"})
+
+
+@asynccontextmanager
+async def serve(console: Console, host: str, port: int) -> AsyncIterator[int]:
+    """Serve until the context ends; yields the port. Raises OSError."""
+    app = web.Application(middlewares=[console.guard], client_max_size=4_096)
+    app.router.add_get("/", console.list_page)
+    app.router.add_get("/incident/{key}", console.incident)
+    app.router.add_get("/figures", console.figures_page)
+    app.router.add_get("/letters", console.letters_page)
+    app.router.add_get("/events", console.changes)
+    app.router.add_get("/login", console.login_page)
+    app.router.add_post("/login", console.login)
+    app.router.add_get("/static/{name}", _static)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        async with Supervisor().running("results", console.follow()):
+            yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def new_token() -> str:
+    """For a console without a configured one."""
+    return secrets.token_urlsafe(18)
