@@ -53,16 +53,8 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
 
 
 EDITING = frozenset(
-    {
-        R.ROLL_BACK,
-        R.PATCH_CONFIGURATION,
-        R.RESTORE_CONFIGURATION,
-        R.FIX_IMAGE,
-        R.INCREASE_MEMORY,
-        R.INCREASE_CPU,
-        R.FIX_PROBE,
-    }
-)
+    {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE}
+)  # fmt: skip
 """Remedies that change an object's spec or data, which a GitOps tool puts back to what its source says."""
 
 

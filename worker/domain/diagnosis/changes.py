@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from worker.domain.cluster.fields import dig, mapping, mappings, moment, name_of, reference, text
+from worker.domain.cluster.fields import dig, mapping, moment, name_of, reference, text
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
+from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.structure import (
     Rollout,
     chain_of,
@@ -135,12 +136,9 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
     for name in used:
         found = facts.get(ref_to("ConfigMap", name, workload.namespace))
         when = changed(found) if found else None
-        if (
-            found is None
-            or when is None
-            or when <= since + SAME_CLOCK
-            or not _followed(when, failed, facts.now)
-        ):
+        if found is None or when is None or when <= since + SAME_CLOCK:
+            continue
+        if not _followed(when, failed, facts.now):
             continue
         yield Diagnosis(
             cause=Cause.BAD_CONFIGURATION_CHANGE,
@@ -175,8 +173,8 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
             (at for c in containers(pod) if (at := moment(dig(c.status, "state", "running", "startedAt")))),
             default=None,
         )
-        for name in _environment_sources(pod):
-            found = facts.get(ref_to("ConfigMap", name, workload.namespace))
+        sources = dict.fromkeys(m.source for m in mounts_of(pod, "ConfigMap") if not m.path)
+        for found in map(facts.get, sources):
             when = changed(found) if found else None
             if found is not None and when is not None and started is not None and when > started + SLACK:
                 yield Diagnosis(
@@ -188,13 +186,3 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
                     remedies=frozenset({Remedy.RESTART}),
                     reads=(reference(pod), reference(found)),
                 )  # fmt: skip
-
-
-def _environment_sources(pod: Manifest) -> list[str]:
-    """ConfigMaps whose values a container got as environment when it started."""
-    found: list[str] = []
-    for container in containers(pod):
-        found += [text(dig(s, "configMapRef", "name")) for s in mappings(container.spec.get("envFrom"))]
-        keyed = mappings(container.spec.get("env"))
-        found += [text(dig(v, "valueFrom", "configMapKeyRef", "name")) for v in keyed]
-    return [name for name in dict.fromkeys(found) if name]

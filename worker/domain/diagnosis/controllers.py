@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
 from worker.domain.cluster.pods import containers
@@ -55,47 +56,26 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
     """An autoscaler at its maximum, or one that cannot compute or reach its target."""
     target = scale_target(manifest, ref.namespace)
     also = (target,) if target else ()
-    maximum, current = (
-        whole(dig(manifest, "spec", "maxReplicas")),
-        whole(dig(manifest, "status", "currentReplicas")),
-    )
-    limited = condition(manifest, "ScalingLimited")
-    if (
-        holds(manifest, "ScalingLimited")
-        and text(limited.get("reason")) == "TooManyReplicas"
-        and current >= maximum > 0
-    ):
-        yield _finding(
-            Cause.AUTOSCALER,
-            ref,
+    maximum = whole(dig(manifest, "spec", "maxReplicas"))
+    current = whole(dig(manifest, "status", "currentReplicas"))
+    limited, active = condition(manifest, "ScalingLimited"), condition(manifest, "ScalingActive")
+    if _states(limited, "True", {"TooManyReplicas"}) and current >= maximum > 0:
+        told, remedies = (
             f"{ref} is at its maximum of {maximum} replicas and wants more",
             {Remedy.RAISE_AUTOSCALER},
-            ("HPAMaxedOut",),
-            also,
         )
+        yield _finding(Cause.AUTOSCALER, ref, told, remedies, ("HPAMaxedOut",), also)
     if target and facts.presence(target) is Presence.ABSENT:
-        yield _finding(
-            Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", set(), (), also
-        )
-        return
-    if (
-        holds(manifest, "ScalingActive", "False")
-        and text(condition(manifest, "ScalingActive").get("reason")) in NO_METRICS
-        and target
-    ):
-        spec = pod_spec_of(facts.get(target) or {})
-        lacking = [
-            c for c in mappings(spec.get("containers")) if not mapping(dig(c, "resources", "requests"))
-        ]
-        if lacking:
-            yield _finding(
-                Cause.AUTOSCALER,
-                target,
-                f"{ref} cannot compute a share of requests that {target} does not declare",
-                set(),
-                (),
-                (ref,),
-            )
+        yield _finding(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
+    elif target and _states(active, "False", NO_METRICS):
+        listed = mappings(pod_spec_of(facts.get(target) or {}).get("containers"))
+        if any(not mapping(dig(c, "resources", "requests")) for c in listed):
+            told = f"{ref} cannot compute a share of requests that {target} does not declare"
+            yield _finding(Cause.AUTOSCALER, target, told, also=(ref,))
+
+
+def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool:
+    return text(entry.get("status")) == status and text(entry.get("reason")) in reasons
 
 
 def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -142,14 +122,10 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
             done = [c for c in containers(pod) if c.kind == "app" and c.done]
             on = [c for c in containers(pod) if c.kind == "app" and c.running]
             if done and on:
-                yield _finding(
-                    Cause.JOB,
-                    ref,
-                    f"{ref} does not end: container {on[0].name} still runs after {done[0].name} has finished",
-                    set(),
-                    (),
-                    (reference(pod),),
+                told = (
+                    f"{ref} does not end: container {on[0].name} still runs after {done[0].name} has finished"
                 )
+                yield _finding(Cause.JOB, ref, told, also=(reference(pod),))
 
 
 def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -161,12 +137,11 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
         ref_to("Job", text(j.get("name")), ref.namespace) for j in mappings(dig(manifest, "status", "active"))
     ]
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
-        yield _finding(
-            Cause.JOB, active[0], f"{active[0]} still runs, and {ref} forbids a second one", set(), (), (ref,)
-        )
+        told = f"{active[0]} still runs, and {ref} forbids a second one"
+        yield _finding(Cause.JOB, active[0], told, also=(ref,))
     reasons = {e.reason for e in facts.events(ref.namespace, ref)}
     if {"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart"} & reasons:
-        yield _finding(Cause.JOB, ref, f"{ref} has missed start times", set(), ())
+        yield _finding(Cause.JOB, ref, f"{ref} has missed start times")
 
 
 def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -175,29 +150,16 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     if since is None or (facts.now is not None and facts.now - since < STUCK):
         return
     finalizers = meta(manifest).get("finalizers") or dig(manifest, "spec", "finalizers") or []
-    stuck = [
-        c
-        for c in mappings(dig(manifest, "status", "conditions"))
-        if text(c.get("status")) == "True" and ref.kind == "Namespace"
-    ]
+    stated = mappings(dig(manifest, "status", "conditions")) if ref.kind == "Namespace" else []
+    stuck = [text(c.get("type")) for c in stated if text(c.get("status")) == "True"]
     if not finalizers and not stuck and ref.kind != "Pod":
         return
-    why = ", ".join(text(c.get("type")) for c in stuck) or "its finalizers"
-    remedies = (
-        {Remedy.REMOVE_FINALIZER}
-        if any(text(c.get("type")) == "NamespaceFinalizersRemaining" for c in stuck)
-        else set()
-    )
+    why = ", ".join(stuck) or "its finalizers"
+    remedies = {Remedy.REMOVE_FINALIZER} if "NamespaceFinalizersRemaining" in stuck else set()
     node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
-    yield _finding(
-        Cause.STUCK_DELETION,
-        ref,
-        f"{ref} is being deleted and stays ({why})",
-        remedies,
-        (),
-        (node,) if node.name else (),
-        Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT,
-    )
+    strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
+    told, also = f"{ref} is being deleted and stays ({why})", (node,) if node.name else ()
+    yield _finding(Cause.STUCK_DELETION, ref, told, remedies, (), also, strength)
 
 
 def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -211,26 +173,16 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     if holds(manifest, kind, "False") or expired:
         secret = text(dig(manifest, "spec", "secretName"))
         also = (ref_to("Secret", secret, ref.namespace),) if secret else ()
-        renewable = (
-            ref.kind == "Certificate" and not facts.list("Challenge", ref.namespace, api_version=ACME).items
-        )
-        remedies = {Remedy.RENEW_CERTIFICATE} if renewable else set()
-        state = (
-            "has expired" if expired else f"is not {kind}: {text(condition(manifest, kind).get('reason'))}"
-        )
+        asked = ref.kind == "Certificate" and facts.list("Challenge", ref.namespace, api_version=ACME).items
+        remedies = {Remedy.RENEW_CERTIFICATE} if ref.kind == "Certificate" and not asked else set()
+        reason = text(condition(manifest, kind).get("reason"))
+        told = f"{ref} has expired" if expired else f"{ref} is not {kind}: {reason}"
         issuer = mapping(dig(manifest, "spec", "issuerRef"))
         kind = text(issuer.get("kind")) or "Issuer"
-        issued = ref_to(
-            kind, text(issuer.get("name")), "" if kind == "ClusterIssuer" else ref.namespace, ISSUERS
-        )
-        found = _finding(
-            Cause.CONTROLLER,
-            ref,
-            f"{ref} {state}",
-            remedies,
-            ("CertificateExpired",) if expired else (),
-            also,
-        )
+        home = "" if kind == "ClusterIssuer" else ref.namespace
+        issued = ref_to(kind, text(issuer.get("name")), home, ISSUERS)
+        signals = ("CertificateExpired",) if expired else ()
+        found = _finding(Cause.CONTROLLER, ref, told, remedies, signals, also)
         yield replace(found, reads=(ref, issued)) if issued.name else found
 
 
@@ -239,25 +191,12 @@ def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis
     wanted = [text(g.get("conditionType")) for g in mappings(dig(pod, "spec", "readinessGates"))]
     unmet = [gate for gate in wanted if gate and not holds(pod, gate)]
     if unmet and all(c.ready for c in containers(pod) if c.kind == "app"):
-        yield _finding(
-            Cause.NOT_READY,
-            workload,
-            f"{reference(pod)} waits for its readiness gate {unmet[0]}",
-            set(),
-            (),
-            (reference(pod),),
-        )
-    pending = condition(pod, "PodResizePending")
-    if text(pending.get("status")) == "True":
-        reason = text(pending.get("reason"))
-        yield _finding(
-            Cause.NOT_SCHEDULABLE,
-            reference(pod),
-            f"the resize of {reference(pod)} is {reason} on its node",
-            set(),
-            (),
-            (workload,),
-        )
+        told = f"{reference(pod)} waits for its readiness gate {unmet[0]}"
+        yield _finding(Cause.NOT_READY, workload, told, also=(reference(pod),))
+    if holds(pod, "PodResizePending"):
+        reason = text(condition(pod, "PodResizePending").get("reason"))
+        told = f"the resize of {reference(pod)} is {reason} on its node"
+        yield _finding(Cause.NOT_SCHEDULABLE, reference(pod), told, also=(workload,))
 
 
 def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -265,9 +204,8 @@ def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
     current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     if ref.kind == "StatefulSet" and partition and current != update:
-        yield _finding(
-            Cause.BAD_ROLLOUT, ref, f"{ref} updates no pod below its partition of {partition}", set(), ()
-        )
+        told = f"{ref} updates no pod below its partition of {partition}"
+        yield _finding(Cause.BAD_ROLLOUT, ref, told)
 
 
 def certificates_mounted(facts: ClusterFacts, pod: Manifest, namespace: str) -> list[ObjectRef]:
@@ -283,8 +221,8 @@ def _finding(
     cause: Cause,
     ref: ObjectRef,
     what: str,
-    remedies: set[Remedy],
-    signals: tuple[str, ...],
+    remedies: Collection[Remedy] = (),
+    signals: tuple[str, ...] = (),
     also: tuple[ObjectRef, ...] = (),
     strength: Strength = Strength.DIRECT,
 ) -> Diagnosis:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from worker.domain.cluster.fields import dig, mapping, mappings, reference, text
 from worker.domain.cluster.quantities import quantity
-from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import Refusal, refusal
@@ -15,8 +14,8 @@ from worker.domain.diagnosis.scheduling import requests_of
 from worker.domain.diagnosis.structure import (
     condition,
     holds,
-    labels_of,
     pod_spec_of,
+    pods_behind,
     ref_to,
     replica_sets_of,
     root_of,
@@ -135,9 +134,6 @@ def _webhook_services(facts: ClusterFacts) -> Iterator[ObjectRef]:
 def _webhook_certificates(facts: ClusterFacts) -> Iterator[ObjectRef]:
     """Secrets that the servers of webhooks mount: the certificates that they show to the API server."""
     for service in _webhook_services(facts):
-        selector = mapping(dig(facts.get(service), "spec", "selector"))
-        pods = facts.list("Pod", service.namespace).items if selector else ()
-        behind = [p for p in pods if selects({"matchLabels": selector}, labels_of(p))]
-        for pod in behind[:1]:
+        for pod in pods_behind(facts, facts.get(service))[:1]:
             yield from (mount.source for mount in mounts_of(pod, "Secret") if mount.path)
             yield root_of(facts, pod)

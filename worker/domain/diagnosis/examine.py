@@ -18,7 +18,16 @@ from worker.domain.diagnosis.running import running_findings
 from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
-from worker.domain.diagnosis.structure import holds, labels_of, owner_of, pods_of, ref_to, root_of, sick_pods
+from worker.domain.diagnosis.structure import (
+    holds,
+    labels_of,
+    owner_of,
+    pods_behind,
+    pods_of,
+    ref_to,
+    root_of,
+    sick_pods,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_PODS = 3
@@ -195,16 +204,11 @@ def _surroundings(
     for service in services.dependencies_of(facts, pods, ref):
         manifest = facts.get(service)
         behind = services.workloads_behind(facts, service)
-        if any(w.kind == ref.kind and w.name == ref.name and w.namespace == ref.namespace for w in behind):
+        if named(ref) in map(named, behind):
             continue
         edges.append(Edge(Relation.NAMED_IN_SPEC, service))
         if manifest is not None:
-            selector = mapping(dig(manifest, "spec", "selector"))
-            servers = [
-                p
-                for p in facts.list("Pod", service.namespace).items
-                if selector and selects({"matchLabels": selector}, labels_of(p))
-            ]
+            servers = pods_behind(facts, manifest)
             found += list(policies.blocking_findings(facts, ref, pods[0], manifest, servers))
     if pod_failing(pods[0]):
         found += list(policies.dns_findings(facts, ref, pods[0]))

@@ -22,20 +22,8 @@ CLUSTER_SCOPED = kinds.CLUSTER_SCOPED | {"ClusterIssuer"}
 
 
 DEPENDED_ON = frozenset(
-    {
-        "Pod",
-        "Service",
-        "ConfigMap",
-        "Namespace",
-        "NetworkPolicy",
-        "Node",
-        "Deployment",
-        "ReplicaSet",
-        "StatefulSet",
-        "DaemonSet",
-        "Job",
-    }
-)
+    ("Pod", "Service", "ConfigMap", "Namespace", "NetworkPolicy", "Node", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+)  # fmt: skip
 """Kinds whose state can explain the state of a workload that uses them."""
 
 

@@ -162,15 +162,11 @@ def service_of(facts: ClusterFacts, host: Host, namespace: str) -> Manifest | No
     if place is None:
         return None
     name, home = place
-    if home != namespace and not _exists(facts, home):
+    if home != namespace and all(name_of(n) != home for n in facts.list("Namespace").items):
         if host.name.count(".") > 1:
             return None
         name, home = home, namespace  # a pod of a headless Service
     return next((s for s in facts.list("Service", home).items if name_of(s) == name), None)
-
-
-def _exists(facts: ClusterFacts, namespace: str) -> bool:
-    return any(name_of(n) == namespace for n in facts.list("Namespace").items)
 
 
 def _service_at(facts: ClusterFacts, address: str, namespace: str) -> Manifest | None:

@@ -43,23 +43,15 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
     for kind, remedies in PRESSURES.items():
         if holds(manifest, kind):
             culprit = _culprit(facts, ref)
-            yield _finding(
-                ref,
-                f"{ref} reports {kind}",
-                remedies,
-                (kind,),
-                (culprit.object,) if culprit else (),
-            )
+            also = (culprit.object,) if culprit else ()
+            yield _finding(ref, f"{ref} reports {kind}", remedies, (kind,), also)
             if culprit:
                 yield culprit
     for entry in mappings(dig(manifest, "status", "conditions")):
-        if (
-            text(entry.get("type")) not in STANDARD
-            and text(entry.get("status")) == "True"
-            and _is_problem(entry)
-        ):
-            broken = {Remedy.CORDON, Remedy.DRAIN} if text(entry.get("type")) in MACHINE_BROKEN else set()
-            yield _finding(ref, f"{ref} reports {text(entry.get('type'))}", broken, ("NodeNotReady",))
+        kind = text(entry.get("type"))
+        if kind not in STANDARD and text(entry.get("status")) == "True" and _is_problem(entry):
+            broken = {Remedy.CORDON, Remedy.DRAIN} if kind in MACHINE_BROKEN else set()
+            yield _finding(ref, f"{ref} reports {kind}", broken, ("NodeNotReady",))
 
 
 def _is_problem(entry: dict[str, object]) -> bool:
@@ -76,13 +68,8 @@ def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) ->
             if dig(pod, "spec", "nodeName") == ref.name and pod_failing(pod):
                 root = root_of(facts, pod)
                 if root.kind == "DaemonSet":
-                    yield _finding(
-                        root,
-                        f"{root} fails on {ref}, which has no pod network",
-                        frozenset(),
-                        ("NodeNotReady",),
-                        (ref, reference(pod)),
-                    )
+                    told, also = f"{root} fails on {ref}, which has no pod network", (ref, reference(pod))
+                    yield _finding(root, told, frozenset(), ("NodeNotReady",), also)
     yield _finding(ref, f"{ref} is not ready ({text(ready.get('reason'))})", remedies, ("NodeNotReady",))
 
 
@@ -137,13 +124,8 @@ def node_eviction(
     disk = resource is not None and resource[1] != "memory"
     remedies = PRESSURES["DiskPressure" if disk else "MemoryPressure"]
     also = (culprit.object,) if culprit else ()
-    yield _finding(
-        node,
-        f"{node} evicts pods, low on {resource[1] if resource else 'a resource'}",
-        remedies,
-        ("Evicted",),
-        also,
-    )
+    told = f"{node} evicts pods, low on {resource[1] if resource else 'a resource'}"
+    yield _finding(node, told, remedies, ("Evicted",), also)
 
 
 def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:

@@ -23,19 +23,13 @@ def blocking_findings(
         place = reference(servers[0]).namespace
         for policy in _selecting(facts, place, servers[0], "Ingress"):
             if not _admits(facts, policy, "ingress", "from", client, ports, place):
-                yield from _finding(
-                    facts,
-                    policy,
-                    workload,
-                    client,
-                    f"{reference(servers[0])} may not be reached from {reference(client)}",
-                )
+                told = f"{reference(servers[0])} may not be reached from {reference(client)}"
+                yield from _finding(facts, policy, workload, client, told)
     home = reference(client).namespace
     for policy in _selecting(facts, home, client, "Egress"):
         if servers and not _admits(facts, policy, "egress", "to", servers[0], ports, home):
-            yield from _finding(
-                facts, policy, workload, client, f"{reference(client)} may not reach {reference(servers[0])}"
-            )
+            told = f"{reference(client)} may not reach {reference(servers[0])}"
+            yield from _finding(facts, policy, workload, client, told)
 
 
 def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> Iterator[Diagnosis]:
@@ -44,9 +38,8 @@ def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> 
     for policy in _selecting(facts, home, client, "Egress"):
         rules = mappings(dig(policy, "spec", "egress"))
         if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
-            yield from _finding(
-                facts, policy, workload, client, f"{reference(client)} may not ask any DNS server"
-            )
+            told = f"{reference(client)} may not ask any DNS server"
+            yield from _finding(facts, policy, workload, client, told)
 
 
 def _finding(

@@ -19,7 +19,6 @@ RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
 NOT_STARTED = frozenset({"ContainerCannotRun", "StartError", "RunContainerError"})
 HOOKS = frozenset({"FailedPostStartHook"})
 KILLED_BY_PROBE = frozenset({137, 143})
-MANY = 3
 
 
 def running_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
@@ -59,11 +58,8 @@ def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, work
         )
     remedies = {Remedy.INCREASE_MEMORY}
     rollout = rollout_of(facts, workload)
-    if (
-        rollout
-        and rollout.touches("resources.limits.memory", container=container.name)
-        and _lowered(rollout.previous, container)
-    ):
+    changed = rollout and rollout.touches("resources.limits.memory", container=container.name)
+    if rollout and changed and _lowered(rollout.previous, container):
         remedies.add(Remedy.ROLL_BACK)
     return Diagnosis(
         cause=Cause.OUT_OF_MEMORY,
@@ -101,22 +97,16 @@ def _ended(
     ended = container.terminated or container.last
     code, reason = whole(ended.get("exitCode")), text(ended.get("reason"))
     if reason in NOT_STARTED or code in {126, 127, 128}:
-        yield defective_start(
-            facts,
-            pod,
-            container,
-            workload,
-            f"ends with {reason or 'Error'}, exit code {code}, without running",
-        )
+        what = f"ends with {reason or 'Error'}, exit code {code}, without running"
+        yield defective_start(facts, pod, container, workload, what)
         return
     if any(e.reason in HOOKS for e in about):
         yield defective_start(facts, pod, container, workload, "is killed because its postStart hook fails")
         return
     probe = _killing_probe(container, about) if code in KILLED_BY_PROBE else ""
     if probe:
-        yield probe_finding(
-            facts, pod, container, workload, f"fails its {probe} probe and is killed (exit code {code})"
-        )
+        what = f"fails its {probe} probe and is killed (exit code {code})"
+        yield probe_finding(facts, pod, container, workload, what)
         return
     yield Diagnosis(
         cause=Cause.CRASH_ON_START,
@@ -200,14 +190,8 @@ def _unready(
     declared = [p for p in dig(container.spec, "ports") or [] if isinstance(p, dict)]
     offered = {text(p.get("containerPort")) for p in declared} | {text(p.get("name")) for p in declared}
     if port is not None and declared and text(port) not in offered:
-        return probe_finding(
-            facts,
-            pod,
-            container,
-            workload,
-            f"is asked for readiness at port {port}, which it does not declare",
-            Strength.DIRECT,
-        )
+        what = f"is asked for readiness at port {port}, which it does not declare"
+        return probe_finding(facts, pod, container, workload, what, Strength.DIRECT)
     failing = sum(e.count for e in about if e.reason == "Unhealthy")
     return Diagnosis(
         cause=Cause.NOT_READY,

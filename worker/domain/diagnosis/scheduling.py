@@ -71,21 +71,16 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
     found = [_obstacles(pod, node, used) for node in nodes.items]
     for obstacle in found:
         if obstacle.only_taints:
-            yield _node_finding(
-                workload, obstacle.node, f"taint {obstacle.taints[0]}", Remedy.REMOVE_TAINT, pod
-            )
+            what = f"taint {obstacle.taints[0]}"
+            yield _node_finding(workload, obstacle.node, what, Remedy.REMOVE_TAINT, pod)
         elif obstacle.only_cordon:
             yield _node_finding(workload, obstacle.node, "cordon", Remedy.UNCORDON, pod)
     workers = [o for o in found if not o.control_plane]
     if any(o.only_taints or o.only_cordon for o in workers):
         return
     if workers and all(o.mismatch for o in workers):
-        yield _finding(
-            workload,
-            pod,
-            "no node has the labels that its selector or affinity requires",
-            {Remedy.FIX_PLACEMENT},
-        )
+        why = "no node has the labels that its selector or affinity requires"
+        yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
     elif any(o.only_shortage for o in workers) and not any(_free(o) for o in workers):
         short = sorted({name for o in workers for name in o.short_of})
         told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
@@ -133,13 +128,11 @@ def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
-        yield _finding(
-            workload, pod, "its spread or affinity rules between pods leave no node", {Remedy.FIX_PLACEMENT}
-        )
+        why = "its spread or affinity rules between pods leave no node"
+        yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
     elif any(port.get("hostPort") for c in container_specs(spec) for port in mappings(c.get("ports"))):
-        yield _finding(
-            workload, pod, "the host port that it asks for is taken on every node", {Remedy.FIX_PLACEMENT}
-        )
+        why = "the host port that it asks for is taken on every node"
+        yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
 
 
 def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:

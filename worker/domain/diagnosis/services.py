@@ -18,7 +18,14 @@ from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.hosts import Host, service_of
-from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of, ref_to, root_of
+from worker.domain.diagnosis.structure import (
+    container_specs,
+    labels_of,
+    pod_spec_of,
+    pods_behind,
+    ref_to,
+    root_of,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 HOST = re.compile(
@@ -42,7 +49,7 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
                 _finding(service, f"{service} gets no load balancer"), remedies=frozenset(), signals=()
             )
     pods = facts.list("Pod", service.namespace)
-    behind = [p for p in pods.items if selects({"matchLabels": selector}, labels_of(p))]
+    behind = pods_behind(facts, manifest)
     if behind:
         port = _wrong_port(manifest, behind)
         if port:
@@ -120,13 +127,12 @@ def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) 
 
 def workloads_behind(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
     """The workloads that a Service leads to, by the pods it selects or by templates that would make such pods."""
-    selector = strings(dig(facts.get(service), "spec", "selector"))
+    manifest = facts.get(service)
+    selector = strings(dig(manifest, "spec", "selector"))
     if not selector:
         return []
-    listed = facts.list("Pod", service.namespace)
-    pods = [p for p in listed.items if selects({"matchLabels": selector}, labels_of(p))]
-    roots = {named(root): root for root in (root_of(facts, pod) for pod in pods)}
-    if roots or not listed.complete:
+    roots = {named(root): root for root in (root_of(facts, pod) for pod in pods_behind(facts, manifest))}
+    if roots or not facts.list("Pod", service.namespace).complete:
         return list(roots.values())
     return [reference(w) for w in templates_of(facts, service.namespace, selector)]
 
@@ -148,9 +154,8 @@ def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: Obj
     """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
     specs = [pod_spec_of(pod) for pod in pods[:1]]
     words = _hosts(_texts(facts, specs, workload.namespace))
-    facts.list(
-        "Service", workload.namespace
-    )  # if it cannot be read, what the workload depends on is not known
+    # if it cannot be read, what the workload depends on is not known
+    facts.list("Service", workload.namespace)
     found = [service_of(facts, Host(word), workload.namespace) for word in sorted(words)]
     return list({named(reference(s)): reference(s) for s in found if s is not None}.values())
 

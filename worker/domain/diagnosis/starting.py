@@ -78,11 +78,8 @@ def _image(
         remedies = {Remedy.REFRESH_PULL_SECRET}
         also += [ref_to("Secret", name, workload.namespace) for name in secrets if name]
     rollout = rollout_of(facts, workload)
-    if (
-        rollout
-        and rollout.touches("image", container=container.name)
-        and problem is not ImageProblem.UNAUTHORIZED
-    ):
+    changed = rollout and rollout.touches("image", container=container.name)
+    if changed and problem is not ImageProblem.UNAUTHORIZED:
         remedies.add(Remedy.ROLL_BACK)
     blamed, also = (also[1], [workload, also[0]]) if len(also) > 1 else (workload, also)
     return Diagnosis(

@@ -47,13 +47,8 @@ def claim_findings(
             if named(claim) in map(named, claims_of(p, claim.namespace))
         ]
         who = f", still used by {reference(users[0])}" if users else ""
-        yield _finding(
-            claim,
-            also,
-            f"{claim} is being deleted and kept by its finalizers{who}",
-            set(),
-            Cause.STUCK_DELETION,
-        )
+        told = f"{claim} is being deleted and kept by its finalizers{who}"
+        yield _finding(claim, also, told, set(), Cause.STUCK_DELETION)
     elif phase == "Lost":
         yield _finding(claim, also, f"{claim} is Lost: its volume is gone", {Remedy.RECREATE_CLAIM})
     elif phase == "Pending":
@@ -71,12 +66,8 @@ def _pending(
     storage_class = ref_to("StorageClass", name)
     presence = facts.presence(storage_class) if name else Presence.UNKNOWN
     if name and presence is Presence.ABSENT:
-        yield _finding(
-            claim,
-            (*also, storage_class),
-            f"{claim} asks for StorageClass {name}, which does not exist",
-            {Remedy.RECREATE_CLAIM},
-        )
+        told = f"{claim} asks for StorageClass {name}, which does not exist"
+        yield _finding(claim, (*also, storage_class), told, {Remedy.RECREATE_CLAIM})
         return
     if name and presence is Presence.PRESENT:
         provisioner = text(dig(facts.get(storage_class), "provisioner"))
@@ -89,12 +80,8 @@ def _pending(
         extra = tuple(reference(v) for v in volumes if dig(v, "status", "phase") in {"Released", "Failed"})
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == "kubernetes.io/no-provisioner" or failed or extra:
-            yield _finding(
-                claim,
-                (*also, *extra),
-                f"{claim} stays Pending: no volume of class {name} is free or can be provisioned",
-                {Remedy.RECREATE_CLAIM},
-            )
+            told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
+            yield _finding(claim, (*also, *extra), told, {Remedy.RECREATE_CLAIM})
 
 
 def _bound(
@@ -122,9 +109,8 @@ def _bound(
         where += f" (its node affinity asks for {', '.join(sorted(bound))})"
         local = "kubernetes.io/hostname" in str(terms)
         remedies = {Remedy.RECREATE_CLAIM} if local and not usable else {Remedy.ADD_CAPACITY}
-        yield _finding(
-            claim, (*also, reference(volume)), f"the volume of {claim} can be used on {where}", remedies
-        )
+        told = f"the volume of {claim} can be used on {where}"
+        yield _finding(claim, (*also, reference(volume)), told, remedies)
 
 
 def _finding(

@@ -95,6 +95,13 @@ def pods_of(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     return [pod for pod in listed if selects(rule, labels_of(pod))]
 
 
+def pods_behind(facts: ClusterFacts, service: Manifest | None) -> list[Manifest]:
+    """The pods that a Service selects; none for one without a selector."""
+    selector = strings(dig(service, "spec", "selector"))
+    listed = facts.list("Pod", reference(service).namespace).items if service and selector else ()
+    return [pod for pod in listed if selects({"matchLabels": selector}, labels_of(pod))]
+
+
 def labels_of(manifest: Manifest) -> dict[str, str]:
     """Labels of an object."""
     return strings(meta(manifest).get("labels"))

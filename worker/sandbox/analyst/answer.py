@@ -11,7 +11,7 @@ from worker.domain.diagnosis.actions import remedies_of
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Remedy, Strength
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import past
-from worker.sandbox.analyst.choose import Selection
+from worker.sandbox.analyst.choose import Choice, Selection
 from worker.sandbox.analyst.transcript import FailedAttempt, Incident
 
 RISK = {Remedy.RESTART: "low", Remedy.CORDON: "low", Remedy.REFRESH_PULL_SECRET: "low", Remedy.RAISE_AUTOSCALER: "low",
@@ -92,7 +92,7 @@ def _prose(answer: Answer) -> str:
     choice = answer.selection.choice
     if choice is None:
         return f"{answer.summary}\n\nNo workflow is chosen: {answer.why_not}."
-    return f"{answer.summary}\n\nWorkflow {choice.workflow.workflow_id} acts on {choice.target}: {_rationale(answer)}"
+    return f"{answer.summary}\n\nWorkflow {choice.workflow.workflow_id} acts on {choice.target}: {_rationale(choice)}"
 
 
 def body_of(answer: Answer) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def body_of(answer: Answer) -> dict[str, Any]:
     body: dict[str, Any] = {
         "analysis": _prose(answer),
         "root_cause_analysis": cause,
-        "selected_workflow": _workflow(answer) if choice else None,
+        "selected_workflow": _workflow(answer, choice) if choice else None,
         "alternative_workflows": _alternatives(answer),
         "investigation_outcome": answer.outcome,
         "confidence": answer.confidence,
@@ -118,7 +118,7 @@ def body_of(answer: Answer) -> dict[str, Any]:
     }
     if choice is None:
         body["rationale"] = answer.why_not
-    return body | (_recovery(answer) if answer.failed is not None else {})
+    return body | (_recovery(answer, answer.failed) if answer.failed else {})
 
 
 def _history(answer: Answer) -> list[str]:
@@ -130,24 +130,18 @@ def _resource(ref: ObjectRef) -> dict[str, str]:
     return found | ({"apiVersion": ref.api_version} if ref.api_version else {})
 
 
-def _workflow(answer: Answer) -> dict[str, Any]:
-    choice = answer.selection.choice
-    if choice is None:
-        return {}
+def _workflow(answer: Answer, choice: Choice) -> dict[str, Any]:
     risks = [RISK[r] for r in remedies_of(choice.workflow.action_type) if r in RISK]
     return {
         "workflow_id": choice.workflow.workflow_id,
         "confidence": answer.confidence,
-        "rationale": _rationale(answer),
+        "rationale": _rationale(choice),
         "estimated_risk": risks[0] if risks else "medium",
         "parameters": choice.values,
     }
 
 
-def _rationale(answer: Answer) -> str:
-    choice = answer.selection.choice
-    if choice is None or answer.finding is None:
-        return ""
+def _rationale(choice: Choice) -> str:
     cause = choice.finding.cause.replace("_", " ")
     return f"the cause is of the kind '{cause}', and {choice.workflow.action_type} acts on that state of {choice.finding.object}."
 
@@ -172,10 +166,8 @@ def _context(answer: Answer) -> dict[str, str]:
     }
 
 
-def _recovery(answer: Answer) -> dict[str, Any]:
-    failed, choice = answer.failed, answer.selection.choice
-    if failed is None:
-        return {}
+def _recovery(answer: Answer, failed: FailedAttempt) -> dict[str, Any]:
+    choice = answer.selection.choice
     chosen, workflow = choice.workflow.workflow_id if choice else "no workflow", failed.workflow_id
     return {
         "recovery_analysis": {

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.manifests import NOW, crashing, obj, replica_set, running
+from tests.fakes.manifests import NOW, crashing, event, obj, replica_set, running
 from tests.fakes.memory_cluster import MemoryCluster
-from tests.unit.domain.diagnosis.small_clusters import claim, node, pod_of, service, workload
+from tests.unit.domain.diagnosis.small_clusters import (
+    claim,
+    node,
+    pod_of,
+    service,
+    unscheduled,
+    waiting,
+    workload,
+)
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.corroborate import corroborate, diagnose
@@ -253,3 +261,125 @@ async def test_a_finished_sidecar_container_is_not_asked() -> None:
     made, logs = app("no space left on device")
     other = pod_of(made[1], "api", "p2", status=running())
     assert all(f.cause is not Cause.VOLUME_FULL for f in await found([*made, other], logs))
+
+
+async def said(manifests: list[Manifest], logs: dict[Any, bytes], *more: Manifest) -> tuple[str, ...]:
+    """What is said about the first finding."""
+    signal = reference(manifests[0])
+    facts = ClusterFacts(now=NOW, texts=True)
+
+    def rules(known: ClusterFacts) -> tuple[str, ...]:
+        stand = diagnose(known, signal)
+        return statements(known, stand[0]) if stand else ()
+
+    cluster = MemoryCluster([*manifests, *more], logs)
+    return await Investigator(cluster, Budget(reads=40)).conclude(facts, rules)
+
+
+async def test_what_a_program_was_doing_when_its_memory_ended() -> None:
+    made = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "64Mi"}})
+    made[2]["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    key = ("shop", made[2]["metadata"]["name"], "app", True)
+    told = await said(made, {key: b"loading the index\nnothing more"})
+    assert any("tmpfs" in line for line in told)
+    assert any("loading the index" in line for line in told)
+
+
+async def test_how_a_pod_waits_is_quoted() -> None:
+    made = workload(status=waiting("ErrImagePull", "manifest unknown"), image="shop/app:9.9")
+    told = await said(made, {}, event(made[2], "Failed", "Failed to pull: manifest unknown"))
+    assert any("manifest unknown" in line for line in told)
+    assert any("shop/app:9.9" in line for line in told)
+    assert any(line.startswith("Failed of Pod") for line in told)
+
+
+async def test_why_a_pod_is_not_scheduled_is_quoted() -> None:
+    made = workload(status=unscheduled("0/1 nodes are available: 1 node(s) didn't match"))
+    for spec in (made[2]["spec"],):
+        spec.pop("nodeName")
+        spec["nodeSelector"] = {"disk": "ssd"}
+    told = await said(made, {}, node())
+    assert any("didn't match" in line for line in told)
+    assert any("disk=ssd" in line for line in told)
+
+
+async def test_what_a_probe_asks_for_is_told() -> None:
+    status = running()
+    status["conditions"][0]["status"] = "False"
+    status["containerStatuses"][0]["ready"] = False
+    probe = {"httpGet": {"path": "/ready", "port": 8080}}
+    made = workload(status=status, readinessProbe=probe, ports=[{"containerPort": 80}])
+    assert any("/ready at port 8080" in line and "[80]" in line for line in await said(made, {}))
+
+
+async def test_pods_that_a_job_made_are_told_of() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+    job = obj("Job", "pack", api_version="batch/v1", spec={}, status={"failed": 1, "conditions": [failed]})
+    gone = obj("Pod", "pack-x")
+    told = await said(
+        [job],
+        {},
+        event(job, "SuccessfulCreate", "Created pod: pack-x"),
+        event(gone, "Failed", "image is gone"),
+    )
+    assert any("image is gone" in line for line in told)
+    assert any("too long" in line for line in told)
+
+
+async def test_the_certificate_of_a_webhook_is_in_the_secret_of_its_server() -> None:
+    made = workload()[:2]
+    refusal = 'failed calling webhook "i.example.com": x509: certificate has expired'
+    made[0]["spec"]["replicas"] = 1
+    server = workload("hook", status=running())
+    server[2]["spec"]["volumes"] = [{"name": "t", "secret": {"secretName": "hook-tls"}}]
+    server[2]["spec"]["containers"][0]["volumeMounts"] = [{"name": "t", "mountPath": "/tls"}]
+    hooks = obj(
+        "MutatingWebhookConfiguration",
+        "hooks",
+        "",
+        "admissionregistration.k8s.io/v1",
+        webhooks=[{"name": "i", "clientConfig": {"service": {"name": "hook", "namespace": "shop"}}}],
+    )
+    first = (await found(made, {}, event(made[1], "FailedCreate", refusal), hooks, *server, service("hook")))[
+        0
+    ]
+    assert (first.cause, first.object.kind, first.object.name) == (
+        Cause.CREATION_REFUSED,
+        "Secret",
+        "hook-tls",
+    )
+    assert ref(server[0]) in [replace(r, uid="") for r in first.also]
+
+
+async def test_a_misspelt_config_map_is_the_fault_of_who_names_it() -> None:
+    made = workload(status=waiting("ContainerCreating"), envFrom=[{"configMapRef": {"name": "app-conf"}}])
+    made[0]["status"] = {}
+    near = obj("ConfigMap", "app-config", data={})
+    first = (await found(made, {}, near))[0]
+    assert (first.cause, first.object) == (Cause.MISSING_CONFIGURATION, reference(made[0]))
+
+
+async def test_a_pod_that_was_evicted_and_is_gone() -> None:
+    gone = obj("Pod", "old")
+    told = event(
+        gone, "Evicted", "The node was low on resource: memory. Container a was using 9Gi, request is 0"
+    )
+    pressed = node(
+        conditions=[{"type": "Ready", "status": "True"}, {"type": "MemoryPressure", "status": "True"}]
+    )
+    assert (await found([gone], {}, about=gone))[:1] == ()
+    first = (await found([], {}, told, pressed, about=gone))[0]
+    assert (first.cause, first.object.name) == (Cause.NODE, "node-1")
+
+
+async def test_nodes_that_run_as_many_pods_as_they_may() -> None:
+    made = workload(status=unscheduled("0/1 nodes are available: 1 Too many pods."))
+    made[2]["spec"].pop("nodeName")
+    first = (await found(made, {}, node()))[0]
+    assert (first.cause, first.remedies) == (Cause.NOT_SCHEDULABLE, {Remedy.ADD_CAPACITY})
+
+
+async def test_two_that_wait_for_each_other_are_told_from_the_nearest() -> None:
+    a = workload("a", env=[{"name": "B", "value": "b:80"}])
+    b = workload("b", env=[{"name": "A", "value": "a:80"}])
+    assert (await found([*a, *b], {}, service("a"), service("b"), about=a[0]))[0].object == reference(a[0])
