@@ -121,6 +121,7 @@ def test_questions_are_told_in_words():
     assert str(Question("Pod", "shop")) == "Pod objects of namespace shop"
     assert str(Question("Pod", node="w1")) == "Pod objects of node w1"
     assert str(Question("Node")) == "Node objects of the cluster"
+    assert str(Question("Event", "shop", about="Pod/a")) == "events of Pod/a in namespace shop"
 
 
 async def test_events_of_a_busy_namespace_are_asked_for_by_name():

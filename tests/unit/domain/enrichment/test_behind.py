@@ -10,9 +10,11 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.manifests import crashing, event, obj, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.unit.domain.enrichment.test_enrich import NODE, SHOP, bodies, look, request
+from worker.domain.cluster.owners import owner_chain
+from worker.domain.cluster.pod_finding import find_pods
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.values.errors import ClusterReason
-from worker.domain.values.objects import Manifest
+from worker.domain.values.objects import Manifest, ObjectRef
 
 TEMPLATE = {"template": {"spec": {"containers": [{"name": "app", "image": "a:1"}]}}}
 
@@ -143,3 +145,29 @@ async def test_events_of_nodes_that_were_not_read_are_unknown(reason: ClusterRea
     cluster.fail(reason, kind="Event")
     found = await look(cluster, "Pod", "p", "shop")
     assert failed == any(source.startswith("node events ") for source in found.failed_sources)
+
+
+async def test_owners_in_a_circle_end_the_search() -> None:
+    one, two = (obj("ReplicaSet", name, "shop", "apps/v1") for name in ("one", "two"))
+    for item, owner in ((one, two), (two, one)):
+        item["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": owner["metadata"]["name"],
+                "controller": True,
+            }
+        ]
+    fleet = obj("Fleet", "f", "shop", "e.com/v1")
+    cluster = MemoryCluster([SHOP, NODE, fleet, one, two, pod("p", status=crashing(), owner=one)])
+    found = await look(cluster, "Fleet", "f", "shop")
+    assert ([], 1) == (bodies(found, "pods"), len(bodies(found, "neighbours")))
+
+
+async def test_long_lists_are_held_without_their_field_managers() -> None:
+    held = pod("p", status=crashing())
+    held["metadata"]["managedFields"] = [{"manager": "kubelet", "time": "2026-06-04T15:00:00Z"}]
+    cluster = MemoryCluster([SHOP, NODE, held])
+    found = await find_pods(cluster, await owner_chain(cluster, ObjectRef("Namespace", "shop")), None)
+    assert ["managedFields" in item["metadata"] for item in found.own] == [False]
+    assert "managedFields" in (await cluster.get(ObjectRef("Pod", "p", "shop")))["metadata"]

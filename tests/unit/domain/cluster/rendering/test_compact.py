@@ -228,3 +228,14 @@ def test_a_long_annotation_is_cut():
 
 def test_data_that_is_no_object_is_left_out():
     assert None is prune({"kind": "ConfigMap", "metadata": {}, "data": ["a"]})["data"]
+
+
+@pytest.mark.parametrize(("deleted", "shown"), [(True, True), (False, False)])
+def test_finalizers_of_a_deleted_object_are_not_spared(deleted: bool, shown: bool) -> None:
+    found = obj(
+        "PersistentVolumeClaim", "data", annotations={"note": "x" * 390}, spec={"accessModes": ["a" * 60] * 9}
+    )
+    found["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+    if deleted:
+        found["metadata"]["deletionTimestamp"] = "2026-06-04T15:00:00Z"
+    assert shown == ("pvc-protection" in render_object(found, 260).body)
