@@ -33,6 +33,8 @@ from worker.domain.values.together import together
 LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2
 MAX_NODES = 3
+ROUTINE = frozenset({"Scheduled", "Pulled", "Created", "Started"})
+"""Reasons of events that say of a container only what its state says. They are left out beside warnings."""
 MAX_REFERENCES = 8
 
 Reader = Callable[[], Awaitable[list[Piece]]]
@@ -144,9 +146,14 @@ class Sources:
             scope = f"events of {look.target.start}"
             return [Piece("events", scope, 5, 20, lambda _: Rendered("none"), EvidenceKind.EVENTS)]
 
-        return [
-            self._timeline("events", f"events of {look.target.start}, its owners and pods", found, 1, 480)
-        ]
+        telling = [item for item in found if item.warning or item.reason not in ROUTINE]
+        if not any(item.warning for item in telling):
+            telling = found
+        left = len(found) - len(telling)
+        scope = f"events of {look.target.start}, its owners and pods" + (
+            f", without {left} of normal starts" if left else ""
+        )
+        return [self._timeline("events", scope, telling, 1, 480)]
 
     async def _relevant_events(self, look: Look) -> list[Happening]:
         start = look.target.start

@@ -168,7 +168,7 @@ def _of_catalog(transcript: Transcript) -> list[str]:
     bodies = [
         s.json() for s in transcript.seen if s.call is not None and s.call.name == "list_available_actions"
     ]
-    return [name for body in bodies for name in words_in(body.get("signal_types_in_catalog"))]
+    return [name for body in bodies for name in words_in(body.get("more_signal_types"))]
 
 
 def _tool_call(call: Call, round_number: int, index: int) -> dict[str, Any]:

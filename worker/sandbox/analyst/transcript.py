@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from worker.domain.cluster.fields import mapping, mappings, sequence, text
@@ -20,6 +20,7 @@ FENCE = re.compile(
     r"<data-(?P<token>[\w-]+)(?P<attrs>[^>\n]*)>\n(?P<body>.*?)\n?</data-(?P=token)>", re.DOTALL
 )
 ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+SAME_AS_FIRST = re.compile(r"the same as (E\d+)")
 CUT_LINE = re.compile(r"\n?\[cut: (?P<what>[^\n]*)\]\s*$")
 BULLET = re.compile(r"^\s*[-*] (?P<name>[A-Z][A-Za-z _-]{1,40}): (?P<value>.+)$", re.MULTILINE)
 SIGNAL_LINE = re.compile(r"^[-*` ]*([A-Z][A-Za-z0-9]{3,60})`?(?:: |$)", re.MULTILINE)
@@ -139,12 +140,13 @@ def read_request(request: dict[str, Any]) -> Transcript:
     system = "\n".join(_text(m) for m in messages if m.get("role") in ("system", "developer"))
     opening = next((_text(m) for m in messages if m.get("role") == "user"), "")
     calls, choice = _calls(messages), request.get("tool_choice")
-    results = tuple(_results(messages, calls))
+    first = tuple(_fenced(opening, None))
+    results = tuple(_as_shown_first(seen, first) for seen in _results(messages, calls))
     outside = FENCE.sub("\n", opening)
     tools = frozenset(text(mapping(t.get("function")).get("name")) for t in mappings(request.get("tools")))
     return Transcript(
         incident=_incident(opening, outside),
-        seen=(*_fenced(opening, None), *results),
+        seen=(*first, *results),
         answered={s.call.signature: s for s in results if s.call is not None},
         tools=tools - {SUBMIT},
         tools_allowed=bool(tools - {SUBMIT})
@@ -184,6 +186,13 @@ def _results(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator
             continue
         call, said = calls.get(str(message.get("tool_call_id")), Call("", {})), _text(message)
         yield from list(_fenced(said, call)) or [Seen(call.name, "", said, "", "", call)]
+
+
+def _as_shown_first(seen: Seen, first: tuple[Seen, ...]) -> Seen:
+    """The result; where it only names an item of the first turn that it repeats, with the body of that item."""
+    named = SAME_AS_FIRST.fullmatch(seen.body)
+    repeated = next((s for s in first if named and s.evidence_id == named[1]), None)
+    return replace(seen, body=repeated.body) if repeated else seen
 
 
 def _fenced(said: str, call: Call | None) -> Iterator[Seen]:

@@ -54,7 +54,7 @@ def business(request: Signal) -> str:
         [
             "## Business Context (for the workflow search, not for the root cause)",
             f"- Business Category: {word(request.business_category or NOT_SPECIFIED)}",
-            "Code passes it to the search, with environment, priority and risk tolerance as above.",
+            "Code passes it on, with environment, priority and risk tolerance as above.",
         ]
     )
 

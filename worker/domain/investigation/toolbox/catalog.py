@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from schemas.taxonomy import Severity, normalize_severity
+from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.catalog.search import FORM, BadQueryError, narrowed, parse_query, where_words
 from worker.domain.catalog.selection import signal_types_of
 from worker.domain.cluster.rendering.compact import render_value
@@ -128,11 +128,14 @@ async def list_available_actions(run: ToolContext, asked: ListAvailableActions) 
     """Action types with workflows that fit, and the signal types the catalog knows."""
     context = _context(run, asked.signal_type, asked.severity)
     actions = await run.catalog.actions(context)
-    everything = await run.catalog.actions(SelectionContext())
+    types = signal_types_of(await run.catalog.actions(SelectionContext()))
     shown: dict[str, Any] = {
         "actions": [_action(action) for action in actions],
-        "signal_types_in_catalog": sorted(signal_types_of(everything)),
     }
+    if run.for_agents:
+        shown["signal_types_in_catalog"] = sorted(types)
+    elif more := sorted(types - set(SignalType)):
+        shown["more_signal_types"] = more
     if not actions:
         shown["note"] = "no workflow fits: selecting none is the right answer"
     return _output(run, shown, context)
@@ -266,7 +269,7 @@ GET_WORKFLOW = ToolDef(
 )
 LIST_AVAILABLE_ACTIONS = ToolDef(
     "list_available_actions",
-    "Action types that have workflows for this incident. First step of the choice.",
+    "Action types with workflows for this incident. First step of the choice.",
     ListAvailableActions,
     list_available_actions,
     uses_target=True,
@@ -274,7 +277,7 @@ LIST_AVAILABLE_ACTIONS = ToolDef(
 )
 LIST_WORKFLOWS = ToolDef(
     "list_workflows",
-    "Workflows of one action type that fit the incident, best first. Second step of the choice. * = required.",
+    "Workflows of one action type that fit, best first. Second step of the choice. * = required.",
     ListWorkflows,
     list_workflows,
     uses_target=True,
@@ -285,8 +288,8 @@ LIST_WORKFLOWS = ToolDef(
 SEARCH_WORKFLOW_CATALOG = ToolDef(
     "search_workflow_catalog",
     (
-        "Workflows of all action types that fit, with parameters. confidence is match quality: how well labels and text"
-        " match, not how sure the cause is."
+        "Workflows of all action types that fit, with parameters. confidence: how well labels and text match, not how sure"
+        " the cause is."
     ),
     SearchWorkflowCatalog,
     search_workflow_catalog,

@@ -136,7 +136,7 @@ class OfKind(Arguments):
 
     kind: Name
     namespace: Word = Field(default="", description="required for namespaced kinds")
-    api_version: Word = aliased("api_version", "apiVersion", description="only if the kind is ambiguous")
+    api_version: Word = aliased("api_version", "apiVersion", description="if ambiguous")
 
     @property
     def resolved_kind(self) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -35,6 +35,9 @@ MAX_ALIKE = 5
 """How many calls of one tool about one object may differ only in how much is shown; further ones are rejected."""
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
+LEAST_REPEATED = 160
+"""Characters from which on what the first message has shown word for word is only named, and not shown again."""
+SAME_AS_FIRST = "the same as {id}"
 ALIKE = (
     "not run: {count} calls of {tool} about the same object differ only in details; "
     "look at something else, or give the final answer from what you know"
@@ -80,6 +83,7 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._evidence = context, evidence
         self._token, self._deadline = fence_token, deadline_seconds
+        self._first = {i.body: i.id for i in evidence.items if len(i.body) >= LEAST_REPEATED and not i.cut}
         self._answers: dict[str, ToolResult] = {}
         self._alike: Counter[str] = Counter()
 
@@ -210,7 +214,9 @@ class Toolbox:
                 kind=tool.shows if tool else EvidenceKind.OTHER,
             )
         )
-        return ToolResult(call.id, call.name, fence(item, self._token), ok)
+        known = self._first.get(body) if ok and not cut else None
+        shown = replace(item, body=SAME_AS_FIRST.format(id=known)) if known else item
+        return ToolResult(call.id, call.name, fence(shown, self._token), ok)
 
 
 def _key(name: str, arguments: Mapping[str, Any]) -> str:

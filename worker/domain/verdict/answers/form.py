@@ -73,7 +73,7 @@ class _ContextUsed(BaseModel):
 class IncidentForm(BaseModel):
     """The answer to an incident."""
 
-    analysis: str = Field(description="prose: findings, why this cause and workflow")
+    analysis: str
     root_cause_analysis: _RootCauseAnalysis
     confidence: float = Field(description="0 to 1, in the root cause")
     selected_workflow: _SelectedWorkflow | None

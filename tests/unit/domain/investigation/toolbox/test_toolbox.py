@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from worker.domain.investigation.toolbox.catalog import GetWorkflow
 from worker.domain.investigation.toolbox.tool import ToolDef, ToolOutput
 from worker.domain.investigation.toolbox.toolbox import MAX_ALIKE, Toolbox
 from worker.domain.investigation.toolbox.tools import TOOLS
-from worker.domain.untrusted.evidence import EvidenceLog
+from worker.domain.untrusted.evidence import Evidence, EvidenceLog
 from worker.domain.values.conversation import ToolCall
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Listing
@@ -60,12 +61,13 @@ class Bench:
         lookback=None,
         extra=(),
         context=None,
+        evidence=None,
         **options,
     ):
         known = [obj("Namespace", "shop", namespace=""), API, *REVISIONS, POD, *manifests]
         self.cluster = cluster or MemoryCluster(known, LOGS | (logs or {}))
         self.catalog = catalog or MemoryCatalog([workflow()])
-        self.evidence = EvidenceLog()
+        self.evidence = evidence or EvidenceLog()
         known = {"cluster": self.cluster, "catalog": self.catalog, "lookback": lookback}
         context = tool_context(**known | (context or {}))
         self.box = Toolbox([*TOOLS, *extra], context, self.evidence, fence_token=TOKEN, **options)
@@ -413,6 +415,22 @@ async def test_previous_logs_are_redacted():
     assert body.endswith("Error: refused")
 
 
+async def test_what_the_first_message_has_shown_is_only_named():
+    arguments = {"kind": "Pod", "name": "api-b-x2x4z", "namespace": "shop"}
+    body = await Bench().body("get_resource", **arguments)
+    first = Evidence("enrichment:pod", "Pod shop/api-b-x2x4z", body)
+    for item, repeated in (
+        (first, False),
+        (replace(first, cut="a part"), True),
+        (replace(first, body="x"), True),
+    ):
+        bench = Bench(evidence=EvidenceLog([replace(item, id="E1")]))
+        result = await bench.ask("get_resource", **arguments)
+        assert repeated is (body in result.content)
+        assert repeated or "\nthe same as E1\n" in result.content
+        assert bench.evidence.items[-1].body == body  # checks see what was read
+
+
 async def test_lines_can_be_searched_for():
     bench = Bench()
     body = await bench.body(
@@ -560,7 +578,7 @@ async def test_without_a_context_the_tools_say_what_is_not_applied():
     bench = Bench()
     shown = json.loads(await bench.body("list_available_actions"))
     assert [{"action_type": "RestartWorkload", "workflow_count": 1}] == shown["actions"]
-    assert ["CrashLoopBackOff"] == shown["signal_types_in_catalog"]
+    assert "more_signal_types" not in shown  # the system text names the only one there is
     assert "call get_resource_context" in bench.evidence.items[-1].scope
 
 
