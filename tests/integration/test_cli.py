@@ -69,6 +69,17 @@ async def test_every_setting_is_listed():
     assert {"RCA_NATS__SERVERS", "RCA_LLM__MODEL", "RCA_WORKER__SLOTS_P0", "RCA_HTTP__PORT"} <= set(names)
 
 
+async def test_settings_are_listed_by_group():
+    one = await rca("settings", "LLM")
+    assert "LLM: " in one.out
+    assert "RCA_NATS__" not in one.out
+    every = await rca("settings")
+    assert every.out.index("RCA_LLM__MODEL") < every.out.index("RCA_HTTP__PORT")
+    assert max(len(line) for line in every.out.splitlines() if line.startswith(" " * 6)) <= 80
+    unknown = await rca("settings", "lmm")
+    assert (2, True) == (unknown.code, "nats, kubernetes, llm" in " ".join(unknown.err.split()))
+
+
 async def test_a_worker_without_a_model_says_what_to_set():
     ended = await rca("worker")
     assert 1 == ended.code

@@ -62,17 +62,36 @@ def rca(
     """Declare the options that come before a command."""
 
 
-def settings(*, json_output: Json = False) -> None:
-    """List every environment variable with its default and meaning."""
-    from worker.app.settings import documentation
+def settings(
+    group: Annotated[
+        str, typer.Argument(help="Only one group, such as nats or llm; all by default.", show_default=False)
+    ] = "",
+    *,
+    json_output: Json = False,
+) -> None:
+    """List every environment variable with its default and meaning, group by group."""
+    from worker.app.settings import documentation, group_titles
 
-    rows = documentation()
+    titles = {
+        prefix: title for prefix, title in group_titles().items() if group.upper() in {"", _group(prefix)}
+    }
+    if not titles:
+        known = ", ".join(_group(prefix).lower() for prefix in group_titles())
+        raise typer.BadParameter(f"{group!r} is no group of settings; there are {known}", param_hint="GROUP")
+    rows = [row for row in documentation() if row[0].startswith(tuple(titles))]
     if json_output:
         print_json([{"name": n, "default": d, "meaning": m} for n, d, m in rows])
         return
-    for name, default, meaning in rows:
-        typer.echo(f"{name}" + (f" [{default}]" if default else ""))
-        typer.echo(textwrap.fill(meaning, 80, initial_indent="    ", subsequent_indent="    "))
+    for prefix, title in titles.items():
+        typer.echo(textwrap.fill(f"{_group(prefix)}: {title}", 80))
+        for name, default, meaning in (row for row in rows if row[0].startswith(prefix)):
+            typer.echo(f"  {name}" + (f" [{default}]" if default else ""))
+            typer.echo(textwrap.fill(meaning, 80, initial_indent="      ", subsequent_indent="      "))
+        typer.echo()
+
+
+def _group(prefix: str) -> str:
+    return prefix.removeprefix("RCA_").removesuffix("__")
 
 
 app.command(rich_help_panel=TRY)(demo)

@@ -10,6 +10,7 @@ from worker.app.settings.environment import (
     ConfigurationError,
     Settings,
     documentation,
+    group_titles,
     load,
     read_text,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "ShadowSettings",
     "WorkerSettings",
     "documentation",
+    "group_titles",
     "load",
     "read_text",
 ]

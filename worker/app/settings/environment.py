@@ -146,6 +146,15 @@ def documentation() -> list[tuple[str, str, str]]:
     return rows
 
 
+def group_titles() -> dict[str, str]:
+    """What each group of settings is for, by the prefix of its variables (`RCA_NATS__`)."""
+    return {
+        f"{PREFIX}{name.upper()}__": " ".join((described.annotation.__doc__ or "").split("\n\n")[0].split())
+        for name, described in Settings.model_fields.items()
+        if described.annotation is not None
+    }
+
+
 def _fields() -> Iterator[tuple[SettingName, Any]]:
     for group_name, described in Settings.model_fields.items():
         group = described.annotation
