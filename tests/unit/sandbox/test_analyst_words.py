@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schemas.taxonomy import SignalType
 from tests.fakes.manifests import deployment
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts, Question
@@ -35,11 +36,11 @@ CATALOG = [
         ("KubePodDisruptionBudgetAtLimit", "PodDisruptionBudgetAtLimit"),
         ("DatabaseConnectionPoolExhausted", "ConnectionPoolExhausted"),
         ("etcdDatabaseHighFragmentationRatio", "EtcdHighFragmentation"), ("SomethingElse", ""),
-        ("KubeCronJobSuspended", "CronJobSuspended"), ("KubeCronJobTooLong", ""),
+        ("KubeCronJobSuspended", "CronJobSuspended"), ("KubeCronJobTooLong", ""), ("KubePodFailed", ""),
     ],
 )  # fmt: skip
 def test_alert_names_are_brought_to_the_catalogs(alert: str, name: str) -> None:
-    assert name == closest(alert, CATALOG, 0.6)
+    assert name == closest(alert, [*CATALOG, *map(str, SignalType)], 0.6)
 
 
 def finding(cause: Cause = Cause.OUT_OF_MEMORY, **fields: Any) -> Diagnosis:

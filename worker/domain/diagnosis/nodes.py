@@ -51,7 +51,7 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
         kind = text(entry.get("type"))
         if kind not in STANDARD and text(entry.get("status")) == "True" and _is_problem(entry):
             broken = {Remedy.CORDON, Remedy.DRAIN} if kind in MACHINE_BROKEN else set()
-            yield _finding(ref, f"{ref} reports {kind}", broken, ("NodeNotReady",))
+            yield _finding(ref, f"{ref} reports {kind}", broken, ())
 
 
 def _is_problem(entry: dict[str, object]) -> bool:

@@ -77,9 +77,8 @@ class Answer:
         """Why no workflow is chosen."""
         if self.recovered:
             return "there is nothing left to repair"
-        return (
-            "the cause is not known" if self.finding is None else self.selection.why_not or "no workflow fits"
-        )
+        unknown = "the cause is not known" if self.finding is None else ""
+        return unknown or self.selection.why_not or "no workflow fits"
 
 
 def write(answer: Answer) -> str:

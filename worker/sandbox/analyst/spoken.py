@@ -62,10 +62,8 @@ def spoken_finding(facts: ClusterFacts, incident: Incident) -> Diagnosis | None:
 
 
 def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
-    if ref.kind != "Pod":
-        return ref
-    pod = next((p for p in pods_of(facts, ref)), None)
-    return root_of(facts, pod) if pod else ref
+    pods = pods_of(facts, ref) if ref.kind == "Pod" else []
+    return root_of(facts, pods[0]) if pods else ref
 
 
 def _themed(facts: ClusterFacts, workload: ObjectRef, theme: Theme, incident: Incident) -> Diagnosis:
