@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -267,3 +268,18 @@ async def _counted(s: Stage, subject: str) -> list[int]:
     await s.nc.subscribe(subject, cb=note)
     await s.nc.flush()
     return sizes
+
+
+async def longest_stretch(ground: Ground) -> int:
+    """How many functions the event loop calls at most between two looks at its sockets, over a few incidents."""
+    file = ground.directory / "longest-stretch"
+    async with stage(ground, "stretch", slots=4) as s:
+        await s.plan(turns=TURNS)
+        worker = s.worker(sys.executable, "-m", "tests.bench.watched_worker", str(file))
+        await worker.start()
+        await worker.ready()
+        await flow(s, worker, "warm-up", 4)
+        file.touch()
+        await flow(s, worker, "watched", 8)
+        await worker.stop()
+    return int(file.read_text())
