@@ -25,4 +25,8 @@ async def together(calls: Sequence[Awaitable[T]], *, at_once: int | None = None)
             tasks = [group.create_task(one(call)) for call in calls]
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+    finally:
+        for call in calls:
+            if asyncio.iscoroutine(call):
+                call.close()  # one that was cancelled before its turn was never awaited
     return [task.result() for task in tasks]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
@@ -47,3 +48,16 @@ async def test_no_more_calls_run_at_once_than_allowed():
 
     await together([call() for _ in range(20)], at_once=3)
     assert 3 == most
+
+
+async def test_calls_that_never_had_their_turn_are_closed():
+    async def fails():
+        raise ValueError("first")
+
+    async def waits():
+        await asyncio.sleep(0)
+
+    calls = [fails(), *(waits() for _ in range(5))]
+    with pytest.raises(ValueError, match="first"):
+        await together(calls, at_once=1)
+    assert {inspect.CORO_CLOSED} == {inspect.getcoroutinestate(call) for call in calls}
