@@ -61,7 +61,7 @@ def opening(text: str) -> str:
 
 def test_in_staging_what_rules_confirm_mostly_needs_nobody(found):
     confirmed = [t for t in found.of(RIGHT, "staging") if t.judged.confirmed]
-    assert sum(t.judged.passed for t in confirmed) >= 0.7 * len(confirmed)
+    assert sum(t.judged.passed for t in confirmed) >= 0.6 * len(confirmed)
 
 
 def test_production_lets_nothing_pass_that_staging_does_not(found):
