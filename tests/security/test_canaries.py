@@ -30,8 +30,8 @@ from tests.mcp_servers import SCRIPT
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG
 from tests.processes import Ended
-from worker.sandbox.cluster_server import serve as serve_cluster
-from worker.sandbox.cluster_server import write_kubeconfig
+from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_store import Snapshot
 
 pytestmark = pytest.mark.process
 
@@ -393,7 +393,9 @@ class Stage:
         self.opa = await enter(opa.serve(RULES))
         self.prometheus = await enter(prometheus.serve())
         planted_metrics(self.aviary, self.prometheus)
-        cluster = await enter(serve_cluster(planted_case(self.aviary, self.temporary / "case")))
+        cluster = await enter(
+            serve_api(SnapshotApi(Snapshot.read(planted_case(self.aviary, self.temporary / "case"))))
+        )
         kubeconfig = self.temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, cluster)
         leaks = self.temporary / "leaks"

@@ -46,8 +46,8 @@ def render_table(
     rows = [_row(kind, item, now, all_namespaces=all_namespaces) for item in ordered]
     if kind == "Pod" and same_tag_differs(item.get("status") for item in ordered):
         for row, item in zip(rows, ordered, strict=True):
-            found = map(image_digest, mappings(dig(item, "status", "containerStatuses")))
-            row["IMAGE IDS"] = cell(", ".join(digest for digest in found if digest))
+            found = mappings(dig(item, "status", "containerStatuses"))
+            row["IMAGE IDS"] = cell(", ".join(f"{text(c.get('name'))}@{image_digest(c)}" for c in found))
     if kind != "Pod" and any(meta(item).get("deletionTimestamp") for item in ordered):
         for row, item in zip(rows, ordered, strict=True):
             row["DELETION"] = cell(deletion(item))
