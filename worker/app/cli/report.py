@@ -90,11 +90,13 @@ def _incident(request: Signal) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
-    """What confirms the answer, else what was read first."""
+    """What the causal chain cites, else what confirms the answer, else what was read first."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="cyan", no_wrap=True, min_width=3)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
-    cited = set(result.corroboration.evidence) if result.corroboration else set()
+    claims = result.root_cause_analysis.causal_claims if result.root_cause_analysis else ()
+    cited = {id_ for claim in claims for id_ in claim.evidence}
+    cited = cited or set(result.corroboration.evidence if result.corroboration else ())
     shown = sorted(result.evidence, key=lambda item: item.id not in cited)[:SHOWN_EVIDENCE]
     for item in shown:
         source = item.source.removeprefix("enrichment:")

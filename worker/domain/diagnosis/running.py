@@ -56,15 +56,16 @@ def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, work
             reads=(reference(pod),),
             container=container.name,
         )
-    remedies = {Remedy.INCREASE_MEMORY}
+    remedies, lowered = {Remedy.INCREASE_MEMORY}, ""
     rollout = rollout_of(facts, workload)
     changed = rollout and rollout.touches("resources.limits.memory", container=container.name)
     if rollout and changed and _lowered(rollout.previous, container):
         remedies.add(Remedy.ROLL_BACK)
+        lowered = f" Its newest revision lowered the limit: {rollout.told}."
     return Diagnosis(
         cause=Cause.OUT_OF_MEMORY,
         object=workload,
-        sentence=f"Container {container.name} of {workload} was OOMKilled at its own memory limit of {limit}.",
+        sentence=f"Container {container.name} of {workload} was OOMKilled at its own memory limit of {limit}.{lowered}",
         also=(reference(pod),),
         remedies=frozenset(remedies),
         signals=("OOMKilled", "PredictedOOM", "BackoffLimitExceeded") if workload.kind == "Job" else ("OOMKilled", "PredictedOOM"),

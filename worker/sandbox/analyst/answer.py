@@ -37,6 +37,8 @@ class Answer:
     warnings: Sequence[str]
     failed: FailedAttempt | None
     looked: bool
+    chain: Sequence[tuple[str, Sequence[str]]] = ()
+    """The steps from the cause to the signal, with the ids of the evidence."""
 
     @property
     def confidence(self) -> float:
@@ -70,7 +72,8 @@ class Answer:
         start = self.finding.path[0].to if self.finding.path else self.target
         if start not in self.finding.subjects:
             told = f"{told} {start} suffers from it."
-        return f"{told[:1].upper()}{told[1:]} {' | '.join(self.said)}".strip()
+        reported = f" Reported: {'; '.join(line.rstrip('.') for line in self.said)}." if self.said else ""
+        return f"{told[:1].upper()}{told[1:]}{reported}"
 
     @property
     def why_not(self) -> str:
@@ -101,6 +104,7 @@ def body_of(answer: Answer) -> dict[str, Any]:
         "severity": answer.severity,
         "contributing_factors": list(answer.said)[:MAX_FACTORS],
         "affectedResource": _resource(answer.target),
+        "causal_chain": [{"claim": claim, "evidence": list(ids)} for claim, ids in answer.chain],
     }
     if answer.signal_type:
         cause["signal_type"] = answer.signal_type

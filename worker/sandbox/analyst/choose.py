@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, text
 from worker.domain.diagnosis.actions import EDITING, ProposedAction, misfit, remedies_of
-from worker.domain.diagnosis.causes import Diagnosis, Remedy, Strength, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import gitops_managed
 from worker.domain.values.objects import ObjectRef
@@ -198,6 +198,9 @@ def _score(workflow: Workflow, finding: Diagnosis, now: Situation) -> float:
     remedies = remedies_of(workflow.action_type)
     rank = next((len(PREFERRED) - i for i, r in enumerate(PREFERRED) if r in remedies & finding.remedies), 0)
     declared = {s.lower() for s in workflow.labels.get("signal_type", ())}
+    fitting = not declared or now.signal.lower() in declared
+    if fitting and finding.cause is Cause.OUT_OF_MEMORY and Remedy.ROLL_BACK in remedies & finding.remedies:
+        rank = len(PREFERRED) + 1  # the newest revision lowered the limit: undo it
     return (  # a preferred remedy outweighs what the texts say
         rank
         + 0.6 * (now.signal.lower() in declared)

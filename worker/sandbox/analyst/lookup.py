@@ -53,6 +53,14 @@ class Lookup:
                 self._result(call_of(Question(kind, home, "", API_VERSIONS[kind])))
         return list(self.wanted.values())
 
+    def evidence_of(self, ref: ObjectRef) -> tuple[str, ...]:
+        """Ids of the tool results that show an object: by itself, or in a list."""
+        version = ref.api_version or API_VERSIONS.get(ref.kind, "")
+        calls = [call_of(Question(ref.kind, ref.namespace, name, version)) for name in (ref.name, "")]
+        found = [self.transcript.result(call) for call in calls]
+        shown = (seen.evidence_id for seen in found if seen and f'"{ref.name}"' in seen.body)
+        return tuple(dict.fromkeys(filter(None, shown)))
+
     def _result(self, call: Call) -> Seen | None:
         seen = self.transcript.result(call)
         if seen is None and call.name in self.transcript.tools:

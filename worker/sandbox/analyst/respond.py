@@ -30,6 +30,8 @@ MAX_ROUNDS = 9
 """Rounds of looking at the cluster; after that the best explanation so far counts."""
 MAX_LAST_ROUND = 14
 MAX_CALLS, MAX_PODS = 8, 3
+LOGS = "get_pod_logs"
+"""Where a cause is known and only logs are open, the catalog is asked in the same round: each round repeats all before."""
 CHARS_PER_TOKEN = 4
 
 
@@ -78,19 +80,20 @@ def think(transcript: Transcript) -> list[Call] | answer.Answer:
     facts, lookup, incident = facts_of(transcript), Lookup(transcript), transcript.incident
     found = lookup.conclude(facts, lambda known: _concluded(known, incident))
     settled = any(s.call is not None and s.call.name == "get_resource_context" for s in transcript.seen)
+    wanted: list[Call] = []
     if transcript.tools_allowed and transcript.rounds < MAX_ROUNDS and not settled:
-        wanted = lookup.calls()
-        if wanted:
-            return wanted[:MAX_CALLS]
+        wanted = lookup.calls()[:MAX_CALLS]
+        if wanted and not (found.finding and all(call.name == LOGS for call in wanted)):
+            return wanted
     objected = objections.read(transcript.corrections)
     severity = answer.severity_of(incident, found.finding)
     signal = _signal(transcript, found, objected)
     if objected.target and found.finding:
         found = replace(found, stand=(_other_object(found.finding, objected, incident.resource),))
     selection = choose(found.stand, Situation(facts, transcript, objected, signal, severity))
-    if selection.questions:
+    if selection.questions or wanted:
         if transcript.tools_allowed and transcript.rounds < MAX_LAST_ROUND:
-            return selection.questions[:MAX_CALLS]
+            return [*wanted, *selection.questions][:MAX_CALLS]
         selection = Selection(
             why_not="the budget ended before a workflow could be chosen", context=selection.context
         )
@@ -105,6 +108,7 @@ def think(transcript: Transcript) -> list[Call] | answer.Answer:
         signal_type=signal,
         warnings=_planted(transcript.seen),
         failed=transcript.failed,
+        chain=_chain(found.finding, lookup, incident.resource),
         looked=any(not s.failed for s in transcript.answered.values()),
     )
 
@@ -132,6 +136,22 @@ def _target(transcript: Transcript, finding: Diagnosis | None, selection: Select
     """The object to blame."""
     blamed = selection.choice.finding if selection.choice else finding
     return blamed.object if blamed else transcript.incident.resource
+
+
+def _chain(finding: Diagnosis | None, lookup: Lookup, resource: ObjectRef) -> list[tuple[str, Sequence[str]]]:
+    """The steps from the cause to the signal, each with the ids of what shows it."""
+    if finding is None:
+        return []
+    reads = dict.fromkeys(
+        id_ for ref in (*finding.reads, *finding.subjects) for id_ in lookup.evidence_of(ref)
+    )
+    steps: list[tuple[str, Sequence[str]]] = [(finding.sentence, list(reads)[:4])]
+    if resource not in finding.subjects:
+        shown = [id_ for edge in finding.path for id_ in lookup.evidence_of(edge.to)]
+        steps.append(
+            (f"{resource} depends on it.", list(dict.fromkeys([*shown, *lookup.evidence_of(resource)]))[:4])
+        )
+    return steps
 
 
 def _other_object(finding: Diagnosis, objected: objections.Objections, resource: ObjectRef) -> Diagnosis:
