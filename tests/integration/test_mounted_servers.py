@@ -73,7 +73,10 @@ async def test_the_model_sees_allowed_tools_and_gets_fenced_answers(tmp_path, wa
     assert "unknown tool docs_delete" in delete
     assert isinstance(result, AnalysisResult)
     assert Status.COMPLETED == result.status
-    assert result.approval.required, "a failing tool has spoken to the model"
+    reasons = [factor.reason for factor in result.approval.risk_factors]
+    assert "some of the evidence reads like instructions to the analysis" in reasons, (
+        "a failing tool has spoken to the model"
+    )
     assert "mcp:docs" in {item.source for item in result.evidence}
 
 

@@ -133,8 +133,9 @@ NOT_FREE = {
     "safety_context.priority",
     "previous_execution.original_rca.severity",
     "enrichment_results.detectedLabels.failedDetections",
+    "signal_name",
 }
-"""Closed lists, and names that only count when they are of one."""
+"""Closed lists, names that only count when they are of one, and another name of a field that has a canary."""
 
 
 def at(value: Any, path: list[str]) -> Iterator[Any]:

@@ -138,7 +138,7 @@ class RequestClient:
                 if found.subject == subject:  # not a refused answer of a model
                     with contextlib.suppress(ValidationError):  # of a newer version
                         failure = ValidationFailure.model_validate_json(found.body)
-                        if failure.origin_sequence == sequence:
+                        if _rejects(failure, self._subjects, sequence):
                             return failure
                 found = await log.at(found.sequence - 1) if found.sequence > 1 else None
         return None
@@ -186,6 +186,11 @@ class RequestClient:
         return waiter.found(last_word=True)
 
 
+def _rejects(failure: ValidationFailure, subjects: Subjects, sequence: int | None) -> bool:
+    """Whether it is about the request with this sequence: bad outcomes are rejected on the same subject."""
+    return failure.origin_sequence == sequence and failure.origin_stream == subjects.requests_stream
+
+
 @dataclass(slots=True)
 class Waiter:
     """Collects what is published about one request."""
@@ -228,7 +233,7 @@ class Waiter:
         """
         sequence = self.submitted.sequence if self.submitted else None
         for rejection in self.rejections:
-            if rejection.origin_sequence == sequence:
+            if _rejects(rejection, self.subject_names, sequence):
                 return rejection
         for headers in self.letters:
             if headers.get(Header.ORIGIN_SEQUENCE) == str(sequence):

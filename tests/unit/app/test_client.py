@@ -122,6 +122,11 @@ def test_without_a_key_only_rejections_are_waited_for():
     assert [NAMES.validation_request(), NAMES.dead_letter(">")] == waiter(key=None).subjects()
 
 
+async def test_a_rejected_outcome_with_the_same_sequence_is_no_answer():
+    assert await hear(waiter(), rejection(origin_stream="RCA_OUTCOMES")) is None
+    assert await hear(waiter(), rejection()) is not None
+
+
 async def test_a_result_is_the_outcome():
     assert result() == await hear(waiter(), published(result()))
 

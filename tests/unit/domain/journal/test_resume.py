@@ -93,7 +93,8 @@ async def test_killed_after_any_step_the_successor_comes_to_the_same_result_and_
     assert expected.model_dump_json() == result.model_dump_json()
     assert world.model.calls == (0 if result_there else len(SCRIPT) - replies)
     logs_read = [call for call in world.cluster.calls if call.method == "logs"]
-    assert len(logs_read) == (0 if tools else 1)  # by the model's own call; the first look is journaled
+    diagnosed = not result_there and isinstance(request_, RecoveryRequest)  # rules read it for the diagnosis
+    assert len(logs_read) == (not tools) + diagnosed  # by the model's own call; the first look is journaled
     assert len([s for s in journal if s.kind == RESULT]) == 1
 
 
