@@ -135,7 +135,7 @@ class LLMResponse(Message):
     response_preview: Annotated[str, StringConstraints(max_length=500)] = ""
     """The start of its text, with secrets removed."""
     tool_calls: Count = 0
-    """Tool calls it asked for."""
+    """Tool calls it asked for; the call that submits the answer is none of them."""
     usage: Usage = Usage()
     """What this call cost."""
     duration_seconds: Seconds = 0.0

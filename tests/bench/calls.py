@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from tests.fakes.desk import Desk, body
+from tests.fakes.handler_rig import HandlerRig, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import World, answer, incident
 
@@ -43,7 +43,7 @@ async def counted_calls() -> int:
 
 
 async def _one_incident(key: str) -> None:
-    desk = Desk(World(model=MemoryModel(SAID)))
-    await desk.take(body(incident(remediation_id=key)))
-    [stored] = desk.world.events.results.values()
-    assert desk.world.model.calls == len(SAID), stored
+    rig = HandlerRig(World(model=MemoryModel(SAID)))
+    await rig.take(body(incident(remediation_id=key)))
+    [stored] = rig.world.events.results.values()
+    assert rig.world.model.calls == len(SAID), stored

@@ -152,11 +152,8 @@ def _streams(found: list[Found]) -> list[Examined]:
 
 
 def _clock(found: list[Found], now: datetime) -> list[Examined]:
-    """The server says its time with everything it reports (`ts`)."""
-    told = next((info["ts"] for each in found if (info := each.info) and "ts" in info), "")
-    try:
-        server = datetime.fromisoformat(told[:19]).replace(tzinfo=UTC)
-    except ValueError:
+    server = next((at for each in found if (at := each.server_time)), None)
+    if server is None:
         return []
     skew = (now - server).total_seconds()
     if abs(skew) > SKEW_SECONDS:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.fakes.desk import until
 from tests.fakes.fixed_clock import FixedClock
+from tests.fakes.handler_rig import until
 from worker.app.admission import Admission, LaneAdmission
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.failure import DeadLetterReason
-from tests.fakes.desk import Desk, body, until
+from tests.fakes.handler_rig import HandlerRig, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.domain.journal.steps import count
@@ -49,13 +49,13 @@ class Deadly(MemoryModel):
         return await super().ask(request)
 
 
-async def killed(desk, message, **delivery):
+async def killed(rig, message, **delivery):
     """Whether the process died of a message; then there is another one. No earlier death makes it wait."""
-    desk.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
+    rig.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
     try:
-        await desk.take(message, **delivery)
+        await rig.take(message, **delivery)
     except Killed:
-        desk.new_process()
+        rig.new_process()
         return True
     return False
 
@@ -65,27 +65,27 @@ def named(name, **fields):
 
 
 async def test_a_request_that_kills_its_process_is_a_dead_letter_after_three_deaths_alone():
-    desk = Desk(World(model=Deadly("poison")))
+    rig = HandlerRig(World(model=Deadly("poison")))
     message = named("poison")
-    assert [True] * 4 == [await killed(desk, message) for _ in range(4)]
-    steps = desk.world.journal.steps["rr-poison"]
+    assert [True] * 4 == [await killed(rig, message) for _ in range(4)]
+    steps = rig.world.journal.steps["rr-poison"]
     assert [False, True, True, True] == [s.notes["alone"] for s in steps if s.kind == BEGIN]
-    settled = await desk.take(message)
+    settled = await rig.take(message)
     assert (Fate.TERMINATE, "dead letter: process_deaths") == (settled.fate, settled.reason)
     assert [(DeadLetterReason.PROCESS_DEATHS, message)] == [
-        (d.reason, raw) for d, raw in desk.world.events.dead_letters
+        (d.reason, raw) for d, raw in rig.world.events.dead_letters
     ]
-    assert Status.FAILED is desk.result.status
-    failed = desk.world.events.audits[-1].payload
+    assert Status.FAILED is rig.result.status
+    failed = rig.world.events.audits[-1].payload
     assert ("process_deaths", "claim") == (failed.reason, failed.phase)
 
 
 async def test_a_process_that_dies_while_it_buries_buries_once():
-    desk = Desk(World(model=Deadly("poison")))
+    rig = HandlerRig(World(model=Deadly("poison")))
     message = named("poison")
     for _ in range(4):
-        await killed(desk, message)
-    publish, dies = desk.world.events.dead_letter, [True]
+        await killed(rig, message)
+    publish, dies = rig.world.events.dead_letter, [True]
 
     async def dying(letter, raw):
         if dies.pop():
@@ -94,47 +94,47 @@ async def test_a_process_that_dies_while_it_buries_buries_once():
         dies.append(False)
         await publish(letter, raw)
 
-    desk.world.events.dead_letter = dying
-    assert await killed(desk, message) is True
-    first = desk.result
-    desk.world.clock.advance(5.0)
-    settled = await desk.take(message)
+    rig.world.events.dead_letter = dying
+    assert await killed(rig, message) is True
+    first = rig.result
+    rig.world.clock.advance(5.0)
+    settled = await rig.take(message)
     assert "dead letter: process_deaths" == settled.reason
-    assert first == desk.result
-    [(letter, _)] = desk.world.events.dead_letters
+    assert first == rig.result
+    [(letter, _)] = rig.world.events.dead_letters
     assert ("the process died 4 times with this request", 5) == (letter.error, letter.deliveries)
-    assert 1 == sum(event.event_type == "response.failed" for event in desk.world.events.audits)
+    assert 1 == sum(event.event_type == "response.failed" for event in rig.world.events.audits)
 
 
 async def test_after_a_death_in_isolation_a_request_waits_in_the_queue_for_ever_longer():
-    desk = Desk(World(model=Deadly("poison")))
+    rig = HandlerRig(World(model=Deadly("poison")))
     message, waits = named("poison"), []
-    await killed(desk, message)
+    await killed(rig, message)
     for _ in range(3):
-        await killed(desk, message)  # alone
-        desk.world.clock.advance(1.0)
-        settled = await desk.take(message)
+        await killed(rig, message)  # alone
+        rig.world.clock.advance(1.0)
+        settled = await rig.take(message)
         waits.append(settled.after_seconds)
     assert [pause - 1.0 for pause in DEATH_PAUSES_SECONDS] == waits[:2]
     assert (Fate.TERMINATE, 0.0) == (settled.fate, waits[2])  # of the last one it is a dead letter
 
 
 async def test_one_death_is_an_accident():
-    desk = Desk(World(model=Deadly("poison")))
-    assert await killed(desk, named("poison")) is True
-    desk.says(final(answer()))
-    assert ACK == await desk.take(named("poison"))
-    assert Status.COMPLETED is desk.result.status
+    rig = HandlerRig(World(model=Deadly("poison")))
+    assert await killed(rig, named("poison")) is True
+    rig.says(final(answer()))
+    assert ACK == await rig.take(named("poison"))
+    assert Status.COMPLETED is rig.result.status
 
 
 async def test_what_died_together_runs_alone_and_everybody_gets_a_result_but_the_one_that_kills():
     deadly = Deadly("poison")
-    desk = Desk(World(model=deadly))
+    rig = HandlerRig(World(model=deadly))
     names = ["a", "b", "poison", "c"]
     waiting = dict(enumerate(map(named, names), 1))
     for _ in range(10):
-        desk.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
-        takes = [asyncio.ensure_future(desk.take(message, sequence=n)) for n, message in waiting.items()]
+        rig.world.clock.advance(DEATH_PAUSES_SECONDS[-1])
+        takes = [asyncio.ensure_future(rig.take(message, sequence=n)) for n, message in waiting.items()]
         done, pending = await asyncio.wait(takes, return_when=asyncio.FIRST_EXCEPTION)
         died = any(isinstance(take.exception(), Killed) for take in done)
         for take in pending:  # they die with the process: nothing of theirs runs any more
@@ -143,12 +143,12 @@ async def test_what_died_together_runs_alone_and_everybody_gets_a_result_but_the
         waiting = {n: m for n, m in waiting.items() if not (n in settled and _gone(settled[n].result()))}
         if not died and not waiting:
             break
-        desk.new_process()
+        rig.new_process()
     assert [(DeadLetterReason.PROCESS_DEATHS, named("poison"))] == [
-        (d.reason, raw) for d, raw in desk.world.events.dead_letters
+        (d.reason, raw) for d, raw in rig.world.events.dead_letters
     ]
     statuses = {
-        key: AnalysisResult.model_validate_json(b).status for (_, key), b in desk.world.events.results.items()
+        key: AnalysisResult.model_validate_json(b).status for (_, key), b in rig.world.events.results.items()
     }
     assert {"rr-a", "rr-b", "rr-c", "rr-poison"} == set(statuses)
     assert Status.FAILED is statuses.pop("rr-poison")
@@ -161,21 +161,21 @@ def _gone(settled):
 
 async def test_suspects_run_alone_and_nothing_new_is_taken_meanwhile():
     deadly = Deadly("victim")
-    desk = Desk(World(model=deadly))
+    rig = HandlerRig(World(model=deadly))
     for number in range(4):
-        assert await killed(desk, named(f"victim-{number}"), sequence=number) is True
+        assert await killed(rig, named(f"victim-{number}"), sequence=number) is True
     deadly.deadly = ()
-    fresh = asyncio.create_task(desk.take(named("fresh"), sequence=10))
+    fresh = asyncio.create_task(rig.take(named("fresh"), sequence=10))
     await until(lambda: deadly.running)
-    victims = [asyncio.create_task(desk.take(named(f"victim-{n}"), sequence=n)) for n in range(4)]
-    asking = asyncio.create_task(desk.admission.admit(2))
+    victims = [asyncio.create_task(rig.take(named(f"victim-{n}"), sequence=n)) for n in range(4)]
+    asking = asyncio.create_task(rig.admission.admit(2))
     await asyncio.sleep(0)
-    late = await desk.take(named("late"), sequence=11)
+    late = await rig.take(named("late"), sequence=11)
     assert (Fate.RETRY, False) == (late.fate, asking.done())
     assert [ACK] * 5 == await asyncio.gather(fresh, *victims)
     assert deadly.most == 1
     assert await asking is True
-    others = [desk.take(named(f"other-{number}"), sequence=20 + number) for number in range(4)]
+    others = [rig.take(named(f"other-{number}"), sequence=20 + number) for number in range(4)]
     assert [ACK] * 4 == await asyncio.gather(*others)
     assert deadly.most == 4
 
@@ -200,20 +200,20 @@ class Unhurried(MemoryModel):
 
 
 async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its_run():
-    desk = Desk(World(model=Deadly("victim")))
-    assert await killed(desk, named("victim"), durable="p3") is True
-    model = desk.world.model = Unhurried("victim")
-    desk.new_process()
-    suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
+    rig = HandlerRig(World(model=Deadly("victim")))
+    assert await killed(rig, named("victim"), durable="p3") is True
+    model = rig.world.model = Unhurried("victim")
+    rig.new_process()
+    suspect = asyncio.create_task(rig.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
-    urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.must_yield(desk.message))
+    urgent = asyncio.create_task(rig.take(named("urgent"), sequence=10, durable="p0"))
+    await until(lambda: rig.admission.must_yield(rig.message))
     assert ["slow asks"] == model.told
     model.hold.set()
     assert [ACK, ACK] == await asyncio.gather(urgent, suspect)
     expected = ["slow asks", "slow hears", *["urgent asks", "urgent hears"] * 2, "slow asks", "slow hears"]
     assert expected == model.told  # nothing is beside the suspect, and nothing of its is paid for twice
-    steps = desk.world.journal.written["rr-victim"]
+    steps = rig.world.journal.written["rr-victim"]
     assert [(False, ""), (True, "urgent_request"), (True, "")] == [
         (s.notes["alone"], next((e.notes["reason"] for e in steps if e.kind == END and e.run == s.run), ""))
         for s in steps
@@ -222,18 +222,18 @@ async def test_an_urgent_request_waits_for_the_call_of_a_suspect_and_not_for_its
 
 
 async def test_a_suspect_that_was_preempted_and_then_kills_has_died_alone():
-    desk = Desk(World(model=Deadly("victim")))
-    await killed(desk, named("victim"), durable="p3")
-    model = desk.world.model = Unhurried("victim")
-    desk.new_process()
-    suspect = asyncio.create_task(desk.take(named("victim"), durable="p3"))
+    rig = HandlerRig(World(model=Deadly("victim")))
+    await killed(rig, named("victim"), durable="p3")
+    model = rig.world.model = Unhurried("victim")
+    rig.new_process()
+    suspect = asyncio.create_task(rig.take(named("victim"), durable="p3"))
     await until(lambda: model.told)
-    urgent = asyncio.create_task(desk.take(named("urgent"), sequence=10, durable="p0"))
-    await until(lambda: desk.admission.must_yield(desk.message))
+    urgent = asyncio.create_task(rig.take(named("urgent"), sequence=10, durable="p0"))
+    await until(lambda: rig.admission.must_yield(rig.message))
     model.hold.set()
     assert ACK == await urgent
     await suspect
-    steps = desk.world.journal.written["rr-victim"]
+    steps = rig.world.journal.written["rr-victim"]
     last = max(n for n, step in enumerate(steps) if step.kind == BEGIN)
     counts = count(steps[: last + 1])
     assert (2, 1, True) == (counts.deaths, counts.deaths_alone, counts.suspect)
@@ -241,23 +241,23 @@ async def test_a_suspect_that_was_preempted_and_then_kills_has_died_alone():
 
 async def test_a_suspect_that_waits_for_its_turn_is_given_back_when_the_worker_stops():
     deadly = Deadly("victim")
-    desk = Desk(World(model=deadly))
-    assert await killed(desk, named("victim")) is True
+    rig = HandlerRig(World(model=deadly))
+    assert await killed(rig, named("victim")) is True
     deadly.deadly = ()
     deadly.hold = asyncio.Event()
-    busy = asyncio.create_task(desk.take(named("busy"), sequence=10))
+    busy = asyncio.create_task(rig.take(named("busy"), sequence=10))
     await until(lambda: deadly.running)
-    suspect = asyncio.create_task(desk.take(named("victim")))
+    suspect = asyncio.create_task(rig.take(named("victim")))
     await asyncio.sleep(0)
-    desk.admission.stop()
+    rig.admission.stop()
     assert (await suspect).fate is Fate.RETRY
     deadly.hold.set()
     assert ACK == await busy
 
 
 async def test_a_finished_result_is_published_without_waiting_for_a_turn():
-    desk = Desk()
-    store, dies = desk.world.events.result, [True]
+    rig = HandlerRig()
+    store, dies = rig.world.events.result, [True]
 
     async def dying(result, *, replace_failed=False):
         if dies.pop():
@@ -265,18 +265,18 @@ async def test_a_finished_result_is_published_without_waiting_for_a_turn():
             raise Killed
         return await store(result)
 
-    desk.world.events.result = dying
-    assert await killed(desk, body()) is True
-    desk.says(Killed())
-    assert ACK == await desk.take()
-    assert [False, False] == [s.notes["alone"] for s in desk.steps if s.kind == BEGIN]
+    rig.world.events.result = dying
+    assert await killed(rig, body()) is True
+    rig.says(Killed())
+    assert ACK == await rig.take()
+    assert [False, False] == [s.notes["alone"] for s in rig.steps if s.kind == BEGIN]
 
 
 async def test_an_outage_of_the_broker_is_no_death():
-    desk = Desk()
-    desk.says(*[Unavailable("cut off")] * 9)
+    rig = HandlerRig()
+    rig.says(*[Unavailable("cut off")] * 9)
     for _ in range(9):
-        assert (await desk.take()).fate is Fate.RETRY
-    assert [False] * 9 == [s.notes["alone"] for s in desk.steps if s.kind == BEGIN]
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
+        assert (await rig.take()).fate is Fate.RETRY
+    assert [False] * 9 == [s.notes["alone"] for s in rig.steps if s.kind == BEGIN]
+    rig.says(final(answer()))
+    assert ACK == await rig.take()

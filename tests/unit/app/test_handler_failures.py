@@ -12,7 +12,7 @@ import structlog
 
 from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason
-from tests.fakes.desk import Desk, body, until
+from tests.fakes.handler_rig import HandlerRig, body, until
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.memory_nats import MemoryJournal, MemoryJournalRun
 from tests.fakes.scripted import LOOK, World, answer, incident
@@ -57,14 +57,14 @@ async def test_a_request_that_meets_an_unreadable_cluster_goes_back_unanswered()
         return problems.pop(0)
 
     world.cluster_problem = cluster_problem
-    desk = Desk(world)
+    rig = HandlerRig(world)
     world.cluster.fail(ClusterReason.UNAVAILABLE)
-    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await desk.take()).fate, settled.after_seconds)
-    assert ([(RELEASED, "cluster_unreadable")], {}, 0) == (desk.ends, world.events.results, world.model.calls)
-    assert desk.count("rca_retries_total", reason="cluster_unreadable") == 1
+    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await rig.take()).fate, settled.after_seconds)
+    assert ([(RELEASED, "cluster_unreadable")], {}, 0) == (rig.ends, world.events.results, world.model.calls)
+    assert rig.count("rca_retries_total", reason="cluster_unreadable") == 1
     world.cluster.heal()
-    assert (ACK, [""]) == (await desk.take(), problems)
-    assert Status.COMPLETED is desk.result.status
+    assert (ACK, [""]) == (await rig.take(), problems)
+    assert Status.COMPLETED is rig.result.status
 
 
 async def test_gaps_of_a_cluster_that_can_be_read_are_marked_as_unknown():
@@ -75,68 +75,68 @@ async def test_gaps_of_a_cluster_that_can_be_read_are_marked_as_unknown():
 
     world.cluster_problem = no_problem
     world.cluster.fail(ClusterReason.FORBIDDEN, kind="Event")
-    desk = Desk(world)
-    assert ACK == await desk.take()
-    assert any(note.startswith("unknown: events") for note in desk.result.notes)
+    rig = HandlerRig(world)
+    assert ACK == await rig.take()
+    assert any(note.startswith("unknown: events") for note in rig.result.notes)
 
 
 async def test_a_short_pause_is_waited_for_with_the_request_in_hand():
-    desk = Desk(World.saying(LEFT_ALONE, final(answer())))
-    before = desk.world.clock.now()
-    assert ACK == await desk.take()
-    assert desk.world.clock.now() - before >= timedelta(seconds=30)
-    assert ([(FAILED, "model_unavailable")], Status.COMPLETED) == (desk.ends, desk.result.status)
-    assert desk.count("rca_retries_total", reason="model_unavailable") == 1
-    assert desk.resumed == [1]
+    rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())))
+    before = rig.world.clock.now()
+    assert ACK == await rig.take()
+    assert rig.world.clock.now() - before >= timedelta(seconds=30)
+    assert ([(FAILED, "model_unavailable")], Status.COMPLETED) == (rig.ends, rig.result.status)
+    assert rig.count("rca_retries_total", reason="model_unavailable") == 1
+    assert rig.resumed == [1]
 
 
 async def test_for_a_long_pause_the_request_goes_back():
-    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 10.0})
-    settled = await desk.take()
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 10.0})
+    settled = await rig.take()
     assert settled.fate is Fate.RETRY
     assert settled.after_seconds >= 30.0
-    assert ([(FAILED, "model_unavailable")], {}) == (desk.ends, desk.world.events.results)
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
-    assert Status.COMPLETED is desk.result.status
+    assert ([(FAILED, "model_unavailable")], {}) == (rig.ends, rig.world.events.results)
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
+    assert Status.COMPLETED is rig.result.status
 
 
 async def test_a_worker_that_stops_gives_back_what_it_only_holds():
-    desk = Desk(World.saying(LEFT_ALONE))
-    desk.world.clock.sleep = lambda seconds: asyncio.sleep(60)
-    taking = asyncio.create_task(desk.take())
-    await until(lambda: desk.ends)
-    desk.admission.stop()
+    rig = HandlerRig(World.saying(LEFT_ALONE))
+    rig.world.clock.sleep = lambda seconds: asyncio.sleep(60)
+    taking = asyncio.create_task(rig.take())
+    await until(lambda: rig.ends)
+    rig.admission.stop()
     assert (Fate.RETRY, 1.0) == ((settled := await taking).fate, settled.after_seconds)
-    assert (Fate.RETRY, 1.0) == ((settled := await desk.take()).fate, settled.after_seconds)
-    assert [(FAILED, "model_unavailable")] == desk.ends
+    assert (Fate.RETRY, 1.0) == ((settled := await rig.take()).fate, settled.after_seconds)
+    assert [(FAILED, "model_unavailable")] == rig.ends
 
 
 async def test_each_time_a_request_waits_longer():
-    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
-    waits = [(await desk.take()).after_seconds for _ in range(6)]
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
+    waits = [(await rig.take()).after_seconds for _ in range(6)]
     assert sorted(waits) == waits
     assert waits[-1] > waits[0]
 
 
 async def test_no_request_comes_back_before_the_server_wants_it():
-    desk = Desk(World.saying(Retry(RetryReason.MODEL_RATE_LIMITED, "429", 90.0, tried=False)))
-    assert [True] * 5 == [(await desk.take()).after_seconds >= 90.0 for _ in range(5)]
-    assert [(FAILED, "model_rate_limited")] * 5 == desk.ends
+    rig = HandlerRig(World.saying(Retry(RetryReason.MODEL_RATE_LIMITED, "429", 90.0, tried=False)))
+    assert [True] * 5 == [(await rig.take()).after_seconds >= 90.0 for _ in range(5)]
+    assert [(FAILED, "model_rate_limited")] * 5 == rig.ends
 
 
 async def test_a_model_that_never_answers_is_not_asked_for_ever():
-    desk = Desk(World.saying(DOWN))
-    while (await desk.take()) != ACK:
-        assert desk.deliveries < 10
-    assert desk.world.model.calls == 5
-    assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is desk.result.human_review_reason
+    rig = HandlerRig(World.saying(DOWN))
+    while (await rig.take()) != ACK:
+        assert rig.deliveries < 10
+    assert rig.world.model.calls == 5
+    assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is rig.result.human_review_reason
 
 
 async def test_after_its_age_a_request_goes_to_a_person():
-    desk = Desk(World.saying(LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=100.0)})
-    assert ACK == await desk.take()
-    result = desk.result
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=100.0)})
+    assert ACK == await rig.take()
+    result = rig.result
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.INVESTIGATION_INCONCLUSIVE) == (
         result.status,
         result.human_review_reason,
@@ -145,22 +145,24 @@ async def test_after_its_age_a_request_goes_to_a_person():
 
 
 async def test_the_time_in_the_queue_is_no_age():
-    desk = Desk(
+    rig = HandlerRig(
         World.saying(LEFT_ALONE, final(answer())), rules={"retries": RetryPolicy(max_age_seconds=60.0)}
     )
-    stored_at = desk.world.clock.now()
-    desk.world.clock.advance(9_000.0)
-    assert ACK == await desk.take(stored_at=stored_at)
-    assert Status.COMPLETED is desk.result.status
+    stored_at = rig.world.clock.now()
+    rig.world.clock.advance(9_000.0)
+    assert ACK == await rig.take(stored_at=stored_at)
+    assert Status.COMPLETED is rig.result.status
 
 
 async def test_what_was_paid_for_is_told_even_without_an_answer():
-    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=1.0)})
-    assert ACK == await desk.take()
+    rig = HandlerRig(
+        World.saying(calls(LOOK), LEFT_ALONE), rules={"retries": RetryPolicy(max_age_seconds=1.0)}
+    )
+    assert ACK == await rig.take()
     assert (1, 1, 1_000) == (
-        desk.result.usage.llm_calls,
-        desk.result.usage.tool_calls,
-        desk.result.usage.input_tokens,
+        rig.result.usage.llm_calls,
+        rig.result.usage.tool_calls,
+        rig.result.usage.input_tokens,
     )
 
 
@@ -168,7 +170,7 @@ async def test_what_was_paid_for_is_told_even_without_an_answer():
 
 
 async def test_a_run_that_lost_its_broker_says_so_as_soon_as_it_can_and_is_no_death():
-    desk = Desk()
+    rig = HandlerRig()
     appends, append = [], MemoryJournalRun.append
 
     class Failing(MemoryJournal):
@@ -183,29 +185,29 @@ async def test_a_run_that_lost_its_broker_says_so_as_soon_as_it_can_and_is_no_de
             raise Unavailable("cut off")
         await append(run, kind, *given, **more)
 
-    desk.world.journal = Failing()
-    desk.new_process()
-    assert (await desk.take()).fate is Fate.RETRY
+    rig.world.journal = Failing()
+    rig.new_process()
+    assert (await rig.take()).fate is Fate.RETRY
     assert ["begin", "opening", "claim", *["end"] * 6] == appends
-    assert [(RELEASED, None)] == desk.ends
-    assert ACK == await desk.take()
-    assert [False, False] == [step.notes["alone"] for step in desk.steps if step.kind == BEGIN]
+    assert [(RELEASED, None)] == rig.ends
+    assert ACK == await rig.take()
+    assert [False, False] == [step.notes["alone"] for step in rig.steps if step.kind == BEGIN]
 
 
 async def test_a_run_that_has_not_begun_ends_nothing_of_others():
-    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
-    await desk.take()
-    publish = desk.world.events.audit
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await rig.take()
+    publish = rig.world.events.audit
 
     async def unreachable(record):
         raise Unavailable("the audit stream is full")
 
-    desk.world.events.audit = unreachable
-    desk.steps[-1] = replace(desk.steps[-1], events=desk.steps[0].events)
-    before = len(desk.steps)
-    assert (await desk.take()).fate is Fate.RETRY
-    assert before == len(desk.steps)
-    desk.world.events.audit = publish
+    rig.world.events.audit = unreachable
+    rig.steps[-1] = replace(rig.steps[-1], events=rig.steps[0].events)
+    before = len(rig.steps)
+    assert (await rig.take()).fate is Fate.RETRY
+    assert before == len(rig.steps)
+    rig.world.events.audit = publish
 
 
 # -- What only a person can mend
@@ -216,90 +218,90 @@ BLOCKED = GiveUp(GiveUpReason.MODEL_SPEND_CAP, f"429 {SECRET}")
 
 @pytest.mark.parametrize("reason", sorted(BLOCKING - PERHAPS_OF_ONE))
 async def test_one_request_is_tried_now_and_then_until_the_model_answers(reason):
-    desk = Desk(World.saying(*[GiveUp(reason, f"401 {SECRET}")] * 100, final(answer())))
-    before = desk.world.clock.now()
+    rig = HandlerRig(World.saying(*[GiveUp(reason, f"401 {SECRET}")] * 100, final(answer())))
+    before = rig.world.clock.now()
     seen = []
-    sleep = desk.world.clock.sleep
+    sleep = rig.world.clock.sleep
 
     async def noting(seconds):
-        seen.append(desk.admission.blocked)
+        seen.append(rig.admission.blocked)
         await sleep(seconds)
 
-    desk.world.clock.sleep = noting
-    assert ACK == await desk.take()
+    rig.world.clock.sleep = noting
+    assert ACK == await rig.take()
     seconds = sum(probe_pause(60.0, tried) for tried in range(1, 101))
-    assert (101, timedelta(seconds=seconds)) == (desk.world.model.calls, desk.world.clock.now() - before)
-    assert [(RELEASED, reason)] * 100 == desk.ends
+    assert (101, timedelta(seconds=seconds)) == (rig.world.model.calls, rig.world.clock.now() - before)
+    assert [(RELEASED, reason)] * 100 == rig.ends
     assert all(reason in why and "FAKE" not in why for why in seen)
-    assert (desk.admission.blocked, Status.COMPLETED) == ("", desk.result.status)
+    assert (rig.admission.blocked, Status.COMPLETED) == ("", rig.result.status)
 
 
 async def test_while_one_is_tried_the_others_go_back_and_no_more_are_taken():
-    desk = Desk(World.saying(BLOCKED))
+    rig = HandlerRig(World.saying(BLOCKED))
     asleep, wake = asyncio.Event(), asyncio.Event()
 
     async def sleep(seconds):
         asleep.set()
         await wake.wait()
 
-    desk.world.clock.sleep = sleep
-    prober = asyncio.create_task(desk.take())
+    rig.world.clock.sleep = sleep
+    prober = asyncio.create_task(rig.take())
     await asleep.wait()
     other = body(incident(remediation_id="rr-2"))
-    assert (await desk.take(other, sequence=8)).fate is Fate.RETRY
-    assert desk.world.model.calls == 1
-    asking = asyncio.create_task(desk.admission.admit(2))
+    assert (await rig.take(other, sequence=8)).fate is Fate.RETRY
+    assert rig.world.model.calls == 1
+    asking = asyncio.create_task(rig.admission.admit(2))
     await asyncio.sleep(0)
     assert asking.done() is False
-    desk.world.model.then(final(answer()))
+    rig.world.model.then(final(answer()))
     wake.set()
     assert ACK == await prober
     assert await asking is True
-    assert ACK == await desk.take(other, sequence=8)
+    assert ACK == await rig.take(other, sequence=8)
 
 
 async def test_another_takes_over_when_the_one_that_is_tried_is_out_of_hand():
-    desk = Desk(World.saying(BLOCKED))
-    desk.world.clock.sleep = lambda seconds: asyncio.sleep(60)
-    prober = asyncio.create_task(desk.take())
-    await until(lambda: desk.admission.blocked)
+    rig = HandlerRig(World.saying(BLOCKED))
+    rig.world.clock.sleep = lambda seconds: asyncio.sleep(60)
+    prober = asyncio.create_task(rig.take())
+    await until(lambda: rig.admission.blocked)
     prober.cancel()
     with pytest.raises(asyncio.CancelledError):
         await prober
-    assert await desk.admission.admit(2) is False
-    desk.world.model.then(final(answer()))
-    assert ACK == await desk.take(body(incident(remediation_id="rr-2")), sequence=8)
-    assert desk.admission.blocked == ""
+    assert await rig.admission.admit(2) is False
+    rig.world.model.then(final(answer()))
+    assert ACK == await rig.take(body(incident(remediation_id="rr-2")), sequence=8)
+    assert rig.admission.blocked == ""
 
 
 async def test_a_result_without_a_call_says_nothing_about_the_model():
-    desk = Desk(World.saying(BLOCKED))
-    desk.admission.block("cap")
+    rig = HandlerRig(World.saying(BLOCKED))
+    rig.admission.block("cap")
     expired = incident(expires_at="2020-01-01T00:00:00Z")
-    assert ACK == await desk.take(body(expired))
-    assert desk.admission.blocked == "cap"
+    assert ACK == await rig.take(body(expired))
+    assert rig.admission.blocked == "cap"
 
 
 @pytest.mark.parametrize("reason", [GiveUpReason.CONTEXT_OVERFLOW, GiveUpReason.MODEL_REJECTED_REQUEST])
 async def test_what_no_retry_mends_goes_to_a_person(reason):
-    desk = Desk(World.saying(GiveUp(reason, "400")))
-    assert ACK == await desk.take()
-    assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is desk.result.human_review_reason
-    assert desk.admission.blocked == ""
+    rig = HandlerRig(World.saying(GiveUp(reason, "400")))
+    assert ACK == await rig.take()
+    assert HumanReviewReason.INVESTIGATION_INCONCLUSIVE is rig.result.human_review_reason
+    assert rig.admission.blocked == ""
 
 
 # -- Bugs
 
 
 async def test_a_bug_is_tried_again_a_few_times_and_then_becomes_a_dead_letter_with_a_failed_result():
-    desk = Desk(World.saying(KeyError("boom")))
+    rig = HandlerRig(World.saying(KeyError("boom")))
     message = body()
     for attempt in (1, 2, 3, 4):
-        settled = await desk.take(message)
+        settled = await rig.take(message)
         assert (Fate.RETRY, 2.0**attempt) == (settled.fate, settled.after_seconds)
-    settled = await desk.take(message)
+    settled = await rig.take(message)
     assert (Fate.TERMINATE, "dead letter: internal_error") == (settled.fate, settled.reason)
-    [(letter, raw)] = desk.world.events.dead_letters
+    [(letter, raw)] = rig.world.events.dead_letters
     assert message == raw
     assert (DeadLetterReason.INTERNAL_ERROR, "RCA_REQUESTS", 7, "rca.request.incident", 5) == (
         letter.reason,
@@ -310,36 +312,38 @@ async def test_a_bug_is_tried_again_a_few_times_and_then_becomes_a_dead_letter_w
     )
     assert "boom" in letter.error
     assert (Status.FAILED, True, HumanReviewReason.INVESTIGATION_INCONCLUSIVE) == (
-        desk.result.status,
-        desk.result.needs_human_review,
-        desk.result.human_review_reason,
+        rig.result.status,
+        rig.result.needs_human_review,
+        rig.result.human_review_reason,
     )
-    assert desk.count("rca_dead_letters_total", reason="internal_error") == 1
+    assert rig.count("rca_dead_letters_total", reason="internal_error") == 1
 
 
 async def test_in_observe_mode_a_failed_result_requires_approval_too():
-    desk = Desk(World.saying(KeyError("boom"), rules=Rules(observe=True)), rules={"max_failures": 1})
-    await desk.take()
+    rig = HandlerRig(World.saying(KeyError("boom"), rules=Rules(observe=True)), rules={"max_failures": 1})
+    await rig.take()
     assert (Status.FAILED, True, True) == (
-        desk.result.status,
-        desk.result.approval.required,
-        desk.result.approval.would_require,
+        rig.result.status,
+        rig.result.approval.required,
+        rig.result.approval.would_require,
     )
 
 
 async def test_an_outage_of_the_model_is_no_bug_of_the_request():
-    desk = Desk(World.saying(LEFT_ALONE))
+    rig = HandlerRig(World.saying(LEFT_ALONE))
     for _ in range(6):
-        await desk.take()
-    desk.says(KeyError("boom"))
-    assert (await desk.take()).fate is Fate.RETRY
-    assert desk.world.events.dead_letters == []
+        await rig.take()
+    rig.says(KeyError("boom"))
+    assert (await rig.take()).fate is Fate.RETRY
+    assert rig.world.events.dead_letters == []
 
 
 async def test_an_error_on_one_line_and_without_secrets():
-    desk = Desk(World.saying(RuntimeError(f"line\nline {SECRET} {'x' * 1_000}")), rules={"max_failures": 1})
-    await desk.take()
-    [(letter, _)] = desk.world.events.dead_letters
+    rig = HandlerRig(
+        World.saying(RuntimeError(f"line\nline {SECRET} {'x' * 1_000}")), rules={"max_failures": 1}
+    )
+    await rig.take()
+    [(letter, _)] = rig.world.events.dead_letters
     assert "\n" not in letter.error
     assert "FAKE" not in letter.error
     assert len(letter.error) <= 300
@@ -350,107 +354,107 @@ async def test_an_error_on_one_line_and_without_secrets():
 
 @pytest.mark.parametrize("what", ["events", "journal"])
 async def test_a_broker_that_is_down_leaves_everything_as_it_is(what):
-    desk = Desk()
-    getattr(desk.world, what).down = True
-    settled = await desk.take()
+    rig = HandlerRig()
+    getattr(rig.world, what).down = True
+    settled = await rig.take()
     assert (Fate.RETRY, 5.0) == (settled.fate, settled.after_seconds)
-    assert desk.world.model.calls == 0
-    getattr(desk.world, what).down = False
-    assert ACK == await desk.take()
+    assert rig.world.model.calls == 0
+    getattr(rig.world, what).down = False
+    assert ACK == await rig.take()
 
 
 async def test_a_result_that_cannot_be_stored_is_not_acked_and_not_paid_for_again():
-    desk = Desk()
-    store = desk.world.events.result
+    rig = HandlerRig()
+    store = rig.world.events.result
     full = True
 
     async def result(made, *, replace_failed=False):
-        desk.world.events.down = full
+        rig.world.events.down = full
         return await store(made, replace_failed=replace_failed)
 
-    desk.world.events.result = result
+    rig.world.events.result = result
     for _ in range(6):
-        desk.world.events.down = False
-        assert (await desk.take()).fate is Fate.RETRY
-    full = desk.world.events.down = False
-    assert ACK == await desk.take()
-    assert desk.world.model.calls == 1
-    assert desk.world.events.dead_letters == []
+        rig.world.events.down = False
+        assert (await rig.take()).fate is Fate.RETRY
+    full = rig.world.events.down = False
+    assert ACK == await rig.take()
+    assert rig.world.model.calls == 1
+    assert rig.world.events.dead_letters == []
 
 
 async def test_a_long_outage_does_not_use_up_the_deliveries():
-    desk = Desk()
-    desk.world.events.down = True
-    waits = [(await desk.take()).after_seconds for _ in range(50)]
+    rig = HandlerRig()
+    rig.world.events.down = True
+    waits = [(await rig.take()).after_seconds for _ in range(50)]
     assert [5.0, 10.0, 20.0] == waits[:3]
     assert max(waits) == 300.0
     assert sum(waits) > 3 * 3_600
 
 
 async def test_a_rejection_that_cannot_be_published_is_not_settled_for_good():
-    desk = Desk()
-    desk.world.events.down = True
-    assert (await desk.take(b"junk")).fate is Fate.RETRY
+    rig = HandlerRig()
+    rig.world.events.down = True
+    assert (await rig.take(b"junk")).fate is Fate.RETRY
 
 
 async def test_a_dead_letter_that_cannot_be_published_is_not_settled_for_good():
-    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 1})
-    publish = desk.world.events.dead_letter
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    publish = rig.world.events.dead_letter
 
     async def unreachable(letter, raw):
-        desk.world.events.down = True
+        rig.world.events.down = True
         await publish(letter, raw)
 
-    desk.world.events.dead_letter = unreachable
-    assert (await desk.take()).fate is Fate.RETRY
-    assert desk.world.events.dead_letters == []
+    rig.world.events.dead_letter = unreachable
+    assert (await rig.take()).fate is Fate.RETRY
+    assert rig.world.events.dead_letters == []
 
 
 async def test_a_run_that_was_replaced_says_nothing():
-    desk = Desk()
+    rig = HandlerRig()
 
     def replaced(request, number):
-        steps = desk.world.journal.steps["rr-1"]
+        steps = rig.world.journal.steps["rr-1"]
         steps.append(Step(len(steps) + 1, BEGIN, "newer", b""))
         return final(answer())
 
-    desk.world.model = MemoryModel(replaced)
-    desk.new_process()
-    assert LET_GO == await desk.take()
-    assert ({}, []) == (desk.world.events.results, desk.ends)
+    rig.world.model = MemoryModel(replaced)
+    rig.new_process()
+    assert LET_GO == await rig.take()
+    assert ({}, []) == (rig.world.events.results, rig.ends)
 
 
 @pytest.mark.parametrize("end", [Unavailable("cut off"), asyncio.CancelledError()])
 async def test_a_run_that_finds_itself_replaced_as_it_ends_gives_nothing_back(end):
     """The broker would take the nak as that of the run which goes on, and start a third one."""
-    desk = Desk()
+    rig = HandlerRig()
 
     def replaced(request, number):
-        begun_elsewhere(desk)
+        begun_elsewhere(rig)
         raise end
 
-    desk.world.model = MemoryModel(replaced)
-    desk.new_process()
-    assert LET_GO == await desk.take()
-    assert [] == desk.ends
+    rig.world.model = MemoryModel(replaced)
+    rig.new_process()
+    assert LET_GO == await rig.take()
+    assert [] == rig.ends
 
 
 async def test_a_request_that_was_taken_over_while_it_was_held_is_let_go():
-    desk = Desk(World.saying(LEFT_ALONE, final(answer())))
-    sleep = desk.world.clock.sleep
+    rig = HandlerRig(World.saying(LEFT_ALONE, final(answer())))
+    sleep = rig.world.clock.sleep
 
     async def cut_off(seconds):
-        begun_elsewhere(desk)
+        begun_elsewhere(rig)
         await sleep(seconds)
 
-    desk.world.clock.sleep = cut_off
-    assert LET_GO == await desk.take()
-    assert (1, "newer") == (desk.world.model.calls, desk.steps[-1].run)
+    rig.world.clock.sleep = cut_off
+    assert LET_GO == await rig.take()
+    assert (1, "newer") == (rig.world.model.calls, rig.steps[-1].run)
 
 
-def begun_elsewhere(desk):
-    first = next(step for step in desk.steps if step.kind == BEGIN)
-    desk.steps.append(Step(len(desk.steps) + 1, BEGIN, "newer", b"", first.notes))
+def begun_elsewhere(rig):
+    first = next(step for step in rig.steps if step.kind == BEGIN)
+    rig.steps.append(Step(len(rig.steps) + 1, BEGIN, "newer", b"", first.notes))
 
 
 AFRESH = "could not be read, so the analysis started afresh"
@@ -458,49 +462,49 @@ AFRESH = "could not be read, so the analysis started afresh"
 
 @pytest.mark.parametrize("gap", range(7))
 async def test_a_journal_with_a_gap_is_started_afresh_and_the_result_says_so(gap, logged):
-    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
-    await desk.take()
-    desk.steps[gap] = None
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
-    assert (Status.COMPLETED, 1) == (desk.result.status, desk.world.model.calls)
-    assert any(AFRESH in note for note in desk.result.notes)
+    rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await rig.take()
+    rig.steps[gap] = None
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
+    assert (Status.COMPLETED, 1) == (rig.result.status, rig.world.model.calls)
+    assert any(AFRESH in note for note in rig.result.notes)
     assert "journal_unreadable" in [entry["event"] for entry in logged]
-    ids = [event.event_id for event in desk.world.events.audits]
+    ids = [event.event_id for event in rig.world.events.audits]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("kind", ["opening", "llm", "tools"])
 async def test_a_step_that_makes_no_sense_to_this_version_is_not_gone_on_from(kind):
-    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
-    await desk.take()
-    desk.steps[:] = [replace(s, data=b"garbage") if s.kind == kind else s for s in desk.steps if s]
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
-    assert (Status.COMPLETED, 1) == (desk.result.status, desk.world.model.calls)
-    assert any(AFRESH in note for note in desk.result.notes)
-    assert list(range(1, len(desk.world.events.audits) + 1)) == [e.sequence for e in desk.world.events.audits]
+    rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await rig.take()
+    rig.steps[:] = [replace(s, data=b"garbage") if s.kind == kind else s for s in rig.steps if s]
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
+    assert (Status.COMPLETED, 1) == (rig.result.status, rig.world.model.calls)
+    assert any(AFRESH in note for note in rig.result.notes)
+    assert list(range(1, len(rig.world.events.audits) + 1)) == [e.sequence for e in rig.world.events.audits]
 
 
 async def test_a_result_that_makes_no_sense_to_this_version_is_made_anew():
-    desk = Desk()
-    store, desk.world.events.result = desk.world.events.result, _unavailable
-    assert (await desk.take()).fate is Fate.RETRY
-    desk.world.events.result = store
-    desk.steps[:] = [replace(s, data=b"{}") if s.kind == "result" else s for s in desk.steps if s]
-    assert ACK == await desk.take()
-    assert (Status.COMPLETED, 2) == (desk.result.status, desk.world.model.calls)
+    rig = HandlerRig()
+    store, rig.world.events.result = rig.world.events.result, _unavailable
+    assert (await rig.take()).fate is Fate.RETRY
+    rig.world.events.result = store
+    rig.steps[:] = [replace(s, data=b"{}") if s.kind == "result" else s for s in rig.steps if s]
+    assert ACK == await rig.take()
+    assert (Status.COMPLETED, 2) == (rig.result.status, rig.world.model.calls)
 
 
 async def test_what_comes_after_a_fresh_start_is_gone_on_from():
-    desk = Desk(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
-    await desk.take()
-    desk.steps[1] = None
-    desk.says(calls(LOOK), LEFT_ALONE)
-    await desk.take()
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
-    assert (1, 2) == (desk.world.model.calls, desk.result.usage.llm_calls)
+    rig = HandlerRig(World.saying(LEFT_ALONE), rules={"hold_seconds": 0.0})
+    await rig.take()
+    rig.steps[1] = None
+    rig.says(calls(LOOK), LEFT_ALONE)
+    await rig.take()
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
+    assert (1, 2) == (rig.world.model.calls, rig.result.usage.llm_calls)
 
 
 async def _unavailable(result, *, replace_failed=False):
@@ -511,7 +515,7 @@ async def _unavailable(result, *, replace_failed=False):
 
 
 async def test_a_run_that_is_cancelled_is_given_back_in_order():
-    desk = Desk()
+    rig = HandlerRig()
     started = asyncio.Event()
 
     class Slow(MemoryModel):
@@ -519,53 +523,53 @@ async def test_a_run_that_is_cancelled_is_given_back_in_order():
             started.set()
             await asyncio.sleep(60)
 
-    desk.world.model = Slow([])
-    desk.new_process()
-    task = asyncio.create_task(desk.take())
+    rig.world.model = Slow([])
+    rig.new_process()
+    task = asyncio.create_task(rig.take())
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [(RELEASED, None)] == desk.ends
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
+    assert [(RELEASED, None)] == rig.ends
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
 
 
 async def test_a_run_that_is_cancelled_while_publishing_is_no_death_either():
-    desk = Desk()
+    rig = HandlerRig()
     publishing = asyncio.Event()
-    store = desk.world.events.result
+    store = rig.world.events.result
 
     async def slow(made, *, replace_failed=False):
         publishing.set()
         await asyncio.sleep(60)
         return await store(made)
 
-    desk.world.events.result = slow
-    task = asyncio.create_task(desk.take())
+    rig.world.events.result = slow
+    task = asyncio.create_task(rig.take())
     await publishing.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [(RELEASED, None)] == desk.ends
+    assert [(RELEASED, None)] == rig.ends
 
 
 async def test_a_broker_that_is_down_does_not_hold_up_a_cancelled_run():
-    desk = Desk()
+    rig = HandlerRig()
 
     class Stopping(MemoryModel):
         async def ask(self, request):
-            desk.world.journal.down = True
+            rig.world.journal.down = True
             raise asyncio.CancelledError
 
-    desk.world.model = Stopping([])
-    desk.new_process()
+    rig.world.model = Stopping([])
+    rig.new_process()
     with pytest.raises(asyncio.CancelledError):
-        await desk.take()
+        await rig.take()
 
 
 async def test_a_run_is_released_when_the_broker_returns_before_the_worker_must_go():
-    desk = Desk()
+    rig = HandlerRig()
     tries, returned = [], asyncio.Event()
 
     async def sleep(seconds):
@@ -574,24 +578,24 @@ async def test_a_run_is_released_when_the_broker_returns_before_the_worker_must_
 
     class Cut(MemoryModel):
         async def ask(self, request):
-            desk.world.journal.down, desk.world.clock.sleep = True, sleep
+            rig.world.journal.down, rig.world.clock.sleep = True, sleep
             raise Unavailable("cut off")
 
-    desk.world.model = Cut([])
-    desk.new_process()
-    task = asyncio.create_task(desk.take())
+    rig.world.model = Cut([])
+    rig.new_process()
+    task = asyncio.create_task(rig.take())
     await until(lambda: tries)
     task.cancel()  # the drain is over
     await until(lambda: len(tries) > 1 or task.done())
-    desk.world.journal.down = False
+    rig.world.journal.down = False
     returned.set()
     assert Fate.RETRY is (await task).fate
-    assert [(RELEASED, None)] == desk.ends
-    assert not count(desk.steps).suspect
+    assert [(RELEASED, None)] == rig.ends
+    assert not count(rig.steps).suspect
 
 
 async def test_a_run_that_is_cancelled_twice_ends_without_the_broker():
-    desk = Desk()
+    rig = HandlerRig()
     tries = []
 
     async def sleep(seconds):
@@ -600,12 +604,12 @@ async def test_a_run_that_is_cancelled_twice_ends_without_the_broker():
 
     class Stopping(MemoryModel):
         async def ask(self, request):
-            desk.world.journal.down, desk.world.clock.sleep = True, sleep
+            rig.world.journal.down, rig.world.clock.sleep = True, sleep
             raise asyncio.CancelledError
 
-    desk.world.model = Stopping([])
-    desk.new_process()
-    task = asyncio.create_task(desk.take())
+    rig.world.model = Stopping([])
+    rig.new_process()
+    task = asyncio.create_task(rig.take())
     await until(lambda: tries)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -621,107 +625,107 @@ UNANSWERED = GiveUp(GiveUpReason.MODEL_UNREACHABLE, "no answer")
 
 async def test_in_an_outage_one_request_probes_and_no_further_one_begins():
     rules = {"retries": RetryPolicy(max_age_seconds=1.0)}
-    desk = Desk(World.saying(UNANSWERED), rules=rules)
+    rig = HandlerRig(World.saying(UNANSWERED), rules=rules)
     wake = asyncio.Event()
 
     async def sleep(seconds):
-        if desk.admission.blocked:
+        if rig.admission.blocked:
             await wake.wait()
 
-    desk.world.clock.sleep = sleep
-    prober = asyncio.create_task(desk.take())
-    await until(lambda: desk.admission.blocked)
-    desk.world.clock.advance(9_000.0)  # an outage of hours escalates nobody
-    asking = asyncio.create_task(desk.admission.admit(2))
+    rig.world.clock.sleep = sleep
+    prober = asyncio.create_task(rig.take())
+    await until(lambda: rig.admission.blocked)
+    rig.world.clock.advance(9_000.0)  # an outage of hours escalates nobody
+    asking = asyncio.create_task(rig.admission.admit(2))
     await asyncio.sleep(0)
-    assert (False, True) == (asking.done(), bool(desk.admission.blocked))
-    desk.world.model.then(final(answer()))
+    assert (False, True) == (asking.done(), bool(rig.admission.blocked))
+    rig.world.model.then(final(answer()))
     wake.set()
     assert ACK == await prober
     assert await asking is True
-    assert (Status.COMPLETED, [(RELEASED, MODEL_OUTAGE)]) == (desk.result.status, desk.ends)
+    assert (Status.COMPLETED, [(RELEASED, MODEL_OUTAGE)]) == (rig.result.status, rig.ends)
 
 
 async def test_a_request_that_runs_when_the_outage_begins_waits_in_hand():
-    desk = Desk(World.saying(UNANSWERED))
+    rig = HandlerRig(World.saying(UNANSWERED))
     wake = asyncio.Event()
 
     async def sleep(seconds):
-        if desk.admission.blocked:
+        if rig.admission.blocked:
             await wake.wait()
 
-    desk.world.clock.sleep = sleep
+    rig.world.clock.sleep = sleep
     prober, other = (
-        asyncio.create_task(desk.take(body(incident(remediation_id=f"rr-{n}")), sequence=n)) for n in (1, 2)
+        asyncio.create_task(rig.take(body(incident(remediation_id=f"rr-{n}")), sequence=n)) for n in (1, 2)
     )
-    await until(lambda: desk.admission.blocked)
+    await until(lambda: rig.admission.blocked)
     assert (False, False) == (prober.done(), other.done())
-    desk.world.model.then(final(answer()))
+    rig.world.model.then(final(answer()))
     wake.set()
     settled = [await prober, await other]
     assert ACK in settled
 
 
 async def test_a_request_that_probes_in_vain_lets_another_one_probe():
-    desk = Desk(World.saying(REJECTED))
+    rig = HandlerRig(World.saying(REJECTED))
     pauses = []
 
     async def sleep(seconds):
         pauses.append(seconds)
         if len(pauses) > 5:
-            desk.world.model.then(final(answer()))
+            rig.world.model.then(final(answer()))
 
-    desk.world.clock.sleep = sleep
-    assert ACK == await desk.take()
+    rig.world.clock.sleep = sleep
+    assert ACK == await rig.take()
     assert [60.0, 66.0, NOT_NOW_SECONDS] == [round(pauses[n], 3) for n in (0, 1, 5)]
-    assert {(RELEASED, "model_rejects_all")} == set(desk.ends)
+    assert {(RELEASED, "model_rejects_all")} == set(rig.ends)
 
 
 # -- A process without file descriptors
 
 
 async def test_a_lack_of_files_is_no_failure_of_the_request(logged):
-    desk = Desk(World.saying(OSError(errno.EMFILE, "Too many open files")), rules={"max_failures": 1})
+    rig = HandlerRig(World.saying(OSError(errno.EMFILE, "Too many open files")), rules={"max_failures": 1})
     assert (Fate.RETRY, NOT_NOW_SECONDS) == (
-        (settled := await desk.take()).fate,
+        (settled := await rig.take()).fate,
         settled.after_seconds,
     )
-    assert [(RELEASED, "open_files")] == desk.ends
+    assert [(RELEASED, "open_files")] == rig.ends
     assert "run_released" in [entry["event"] for entry in logged]
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
 
 
 async def test_a_failed_call_for_lack_of_files_is_no_failure_of_the_model():
     failed = Retry(RetryReason.MODEL_UNAVAILABLE, "cannot connect")
     failed.__cause__ = OSError(errno.EMFILE, "Too many open files")
-    desk = Desk(World.saying(*[failed] * 30))
+    rig = HandlerRig(World.saying(*[failed] * 30))
     for _ in range(4):
-        assert Fate.RETRY is (await desk.take()).fate
-    assert {(RELEASED, "open_files")} == set(desk.ends)
-    desk.says(final(answer()))
-    assert ACK == await desk.take()
+        assert Fate.RETRY is (await rig.take()).fate
+    assert {(RELEASED, "open_files")} == set(rig.ends)
+    rig.says(final(answer()))
+    assert ACK == await rig.take()
 
 
 async def test_while_few_files_are_left_a_run_ends_before_its_next_call():
-    desk = Desk(World.saying(calls(LOOK), final(answer())))
-    ask = desk.world.model.ask
+    rig = HandlerRig(World.saying(calls(LOOK), final(answer())))
+    ask = rig.world.model.ask
 
     async def then_few(request):
         reply = await ask(request)
-        desk.admission.pause("files", "2 are left")
+        rig.admission.pause("files", "2 are left")
         return reply
 
-    desk.world.model.ask = then_few
-    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await desk.take()).fate, settled.after_seconds)
-    assert [(RELEASED, "open_files")] == desk.ends
-    desk.says(final(answer()))  # another process
-    assert ACK == await desk.take()
+    rig.world.model.ask = then_few
+    assert (Fate.RETRY, NOT_NOW_SECONDS) == ((settled := await rig.take()).fate, settled.after_seconds)
+    assert [(RELEASED, "open_files")] == rig.ends
+    rig.says(final(answer()))  # another process
+    assert ACK == await rig.take()
 
 
 async def test_an_uncertain_clock_lets_no_request_expire():
-    desk = Desk()
-    desk.world.clock.has_passed = lambda moment: False
-    message = body(incident(expires_at=desk.world.clock.now() - timedelta(hours=1)))
-    assert ACK == await desk.take(message)
-    assert Status.COMPLETED is desk.result.status
+    rig = HandlerRig()
+    rig.world.clock.has_passed = lambda moment: False
+    message = body(incident(expires_at=rig.world.clock.now() - timedelta(hours=1)))
+    assert ACK == await rig.take(message)
+    assert Status.COMPLETED is rig.result.status

@@ -12,7 +12,7 @@ import structlog
 from schemas.analysis import HumanReviewReason, Status
 from schemas.failure import DeadLetterReason, ValidationCode
 from schemas.subjects import REPLAY_HEADER, Subjects
-from tests.fakes.desk import Desk, body
+from tests.fakes.handler_rig import HandlerRig, body
 from tests.fakes.memory_model import MemoryModel, calls, final
 from tests.fakes.scripted import LOOK, World, answer, incident
 from worker.app.stranded import StrandedRequests, SweepReport
@@ -31,10 +31,10 @@ def logged():
         yield entries
 
 
-def queued(desk, message, sequence=7, subject="rca.request.incident", **headers):
+def queued(rig, message, sequence=7, subject="rca.request.incident", **headers):
     """The message is in the queue."""
-    stored = StoredRequest(subject, sequence, desk.world.clock.now(), message, headers)
-    desk.requests.stored[sequence] = stored
+    stored = StoredRequest(subject, sequence, rig.world.clock.now(), message, headers)
+    rig.requests.stored[sequence] = stored
     return stored
 
 
@@ -42,56 +42,56 @@ def queued(desk, message, sequence=7, subject="rca.request.incident", **headers)
 
 
 async def test_a_cancelled_request_that_still_waits_costs_nothing():
-    desk = Desk()
-    desk.cancellations.keys.add("rr-1")
-    assert ACK == await desk.take()
+    rig = HandlerRig()
+    rig.cancellations.keys.add("rr-1")
+    assert ACK == await rig.take()
     assert (Status.NEEDS_HUMAN_REVIEW, HumanReviewReason.OPERATOR_ESCALATION, 0) == (
-        desk.result.status,
-        desk.result.human_review_reason,
-        desk.world.model.calls,
+        rig.result.status,
+        rig.result.human_review_reason,
+        rig.world.model.calls,
     )
-    assert "cancelled" in desk.result.human_review_detail
-    assert [] == desk.world.cluster.calls
+    assert "cancelled" in rig.result.human_review_detail
+    assert [] == rig.world.cluster.calls
 
 
 @pytest.mark.parametrize("during", [1, 2])
 async def test_a_running_one_stops_at_its_next_step_with_what_it_has_spent(during):
-    desk = Desk()
+    rig = HandlerRig()
 
     def cancel(request, number):
         if number == during:
-            desk.cancellations.keys.add("rr-1")
+            rig.cancellations.keys.add("rr-1")
         return calls(LOOK) if number == 1 else final(answer())
 
-    desk.world.model = MemoryModel(cancel)
-    desk.new_process()
-    assert ACK == await desk.take()
-    assert HumanReviewReason.OPERATOR_ESCALATION is desk.result.human_review_reason
-    assert (during, during) == (desk.world.model.calls, desk.result.usage.llm_calls)
-    assert desk.result.selected_workflow is None
+    rig.world.model = MemoryModel(cancel)
+    rig.new_process()
+    assert ACK == await rig.take()
+    assert HumanReviewReason.OPERATOR_ESCALATION is rig.result.human_review_reason
+    assert (during, during) == (rig.world.model.calls, rig.result.usage.llm_calls)
+    assert rig.result.selected_workflow is None
 
 
 async def test_the_key_of_a_flag_is_written_as_buckets_want_it():
-    desk = Desk()
-    desk.cancellations.keys.add("rr=2E1")
-    await desk.take(body(incident(remediation_id="rr.1")))
-    assert HumanReviewReason.OPERATOR_ESCALATION is desk.result.human_review_reason
+    rig = HandlerRig()
+    rig.cancellations.keys.add("rr=2E1")
+    await rig.take(body(incident(remediation_id="rr.1")))
+    assert HumanReviewReason.OPERATOR_ESCALATION is rig.result.human_review_reason
 
 
 async def test_a_request_that_expires_while_it_runs_makes_no_further_call():
-    desk = Desk()
+    rig = HandlerRig()
     expires_at = "2026-06-04T15:35:00Z"
 
     def slow(request, number):
-        desk.world.clock.advance(120.0)
+        rig.world.clock.advance(120.0)
         return calls(LOOK)
 
-    desk.world.model = MemoryModel(slow)
-    desk.new_process()
-    assert ACK == await desk.take(body(incident(expires_at=expires_at)))
+    rig.world.model = MemoryModel(slow)
+    rig.new_process()
+    assert ACK == await rig.take(body(incident(expires_at=expires_at)))
     assert (HumanReviewReason.DECISION_EXPIRED, 1) == (
-        desk.result.human_review_reason,
-        desk.world.model.calls,
+        rig.result.human_review_reason,
+        rig.world.model.calls,
     )
 
 
@@ -99,39 +99,39 @@ async def test_a_request_that_expires_while_it_runs_makes_no_further_call():
 
 
 async def test_a_second_message_with_the_same_question_leaves_it_to_the_first():
-    desk = Desk(World.saying(LEFT_ALONE))
-    queued(desk, body())
-    await desk.take()
-    desk.says(final(answer()))
-    assert ACK == await desk.take(sequence=9)
-    assert (0, {}) == (desk.world.model.calls, desk.world.events.results)
-    assert ACK == await desk.take()
-    assert Status.COMPLETED is desk.result.status
+    rig = HandlerRig(World.saying(LEFT_ALONE))
+    queued(rig, body())
+    await rig.take()
+    rig.says(final(answer()))
+    assert ACK == await rig.take(sequence=9)
+    assert (0, {}) == (rig.world.model.calls, rig.world.events.results)
+    assert ACK == await rig.take()
+    assert Status.COMPLETED is rig.result.status
 
 
 @pytest.mark.parametrize("there", [None, b"junk", body(incident(remediation_id="rr-2"))])
 async def test_where_the_first_is_gone_the_second_takes_over(there):
-    desk = Desk(World.saying(calls(LOOK), LEFT_ALONE))
-    await desk.take()
+    rig = HandlerRig(World.saying(calls(LOOK), LEFT_ALONE))
+    await rig.take()
     if there:  # another message has the number of the first: the stream was made anew
-        queued(desk, there)
-    desk.says(final(answer()))
-    assert ACK == await desk.take(sequence=9)
-    assert (1, 2) == (desk.world.model.calls, desk.result.usage.llm_calls)
+        queued(rig, there)
+    rig.says(final(answer()))
+    assert ACK == await rig.take(sequence=9)
+    assert (1, 2) == (rig.world.model.calls, rig.result.usage.llm_calls)
 
 
 async def test_deaths_and_errors_of_another_message_do_not_count():
-    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 2})
-    await desk.take()
-    assert (await desk.take(sequence=9)).fate is Fate.RETRY
-    assert (await desk.take(sequence=9)).fate is Fate.TERMINATE
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 2})
+    await rig.take()
+    assert (await rig.take(sequence=9)).fate is Fate.RETRY
+    assert (await rig.take(sequence=9)).fate is Fate.TERMINATE
 
 
 # -- Out of deliveries
 
 
-def exhausted_desk(desk):
-    return StrandedRequests(desk.requests, desk.handler, Subjects(), SweepReport())
+def exhausted_desk(rig):
+    return StrandedRequests(rig.requests, rig.handler, Subjects(), SweepReport())
 
 
 ADVISORY = {
@@ -143,102 +143,102 @@ ADVISORY = {
 }
 
 
-async def advise(desk, **fields):
-    delivery = Delivery("$JS.EVENT", "RCA_DLQ", "exhausted", 1, 1, desk.world.clock.now())
-    return await exhausted_desk(desk)(json.dumps({**ADVISORY, **fields}).encode(), {}, delivery)
+async def advise(rig, **fields):
+    delivery = Delivery("$JS.EVENT", "RCA_DLQ", "exhausted", 1, 1, rig.world.clock.now())
+    return await exhausted_desk(rig)(json.dumps({**ADVISORY, **fields}).encode(), {}, delivery)
 
 
 async def test_a_request_out_of_deliveries_is_a_dead_letter_and_out_of_the_queue():
-    desk, message = Desk(World.saying(LEFT_ALONE)), body()
-    queued(desk, message)
-    await desk.take()
-    assert ACK == await advise(desk)
-    [(letter, raw)] = desk.world.events.dead_letters
+    rig, message = HandlerRig(World.saying(LEFT_ALONE)), body()
+    queued(rig, message)
+    await rig.take()
+    assert ACK == await advise(rig)
+    [(letter, raw)] = rig.world.events.dead_letters
     assert (DeadLetterReason.MAX_DELIVERIES, message, 7, 50) == (
         letter.reason,
         raw,
         letter.origin_sequence,
         letter.deliveries,
     )
-    assert (Status.FAILED, {}) == (desk.result.status, desk.requests.stored)
-    assert "response.failed" == desk.world.events.audits[-1].event_type
+    assert (Status.FAILED, {}) == (rig.result.status, rig.requests.stored)
+    assert "response.failed" == rig.world.events.audits[-1].event_type
 
 
 async def test_one_that_was_answered_is_only_taken_out():
-    desk = Desk()
-    queued(desk, body())
-    await desk.take()
-    assert ACK == await advise(desk)
+    rig = HandlerRig()
+    queued(rig, body())
+    await rig.take()
+    assert ACK == await advise(rig)
     assert (Status.COMPLETED, [], {}) == (
-        desk.result.status,
-        desk.world.events.dead_letters,
-        desk.requests.stored,
+        rig.result.status,
+        rig.world.events.dead_letters,
+        rig.requests.stored,
     )
 
 
 async def test_one_with_a_finished_result_in_its_journal_is_answered():
-    desk = Desk()
-    queued(desk, body())
-    store, desk.world.events.result = desk.world.events.result, None
-    await desk.take()
-    desk.world.events.result = store
-    assert ACK == await advise(desk)
+    rig = HandlerRig()
+    queued(rig, body())
+    store, rig.world.events.result = rig.world.events.result, None
+    await rig.take()
+    rig.world.events.result = store
+    assert ACK == await advise(rig)
     assert (Status.COMPLETED, 1, []) == (
-        desk.result.status,
-        desk.world.model.calls,
-        desk.world.events.dead_letters,
+        rig.result.status,
+        rig.world.model.calls,
+        rig.world.events.dead_letters,
     )
 
 
 async def test_one_whose_finished_result_makes_no_sense_to_this_version_is_a_dead_letter():
-    desk = Desk()
-    queued(desk, body())
-    store, desk.world.events.result = desk.world.events.result, None
-    await desk.take()
-    desk.world.events.result = store
-    [at] = [n for n, step in enumerate(desk.steps) if step.kind == RESULT]
-    desk.steps[at] = replace(desk.steps[at], data=b"{}")
-    assert ACK == await advise(desk)
-    [(letter, _)] = desk.world.events.dead_letters
+    rig = HandlerRig()
+    queued(rig, body())
+    store, rig.world.events.result = rig.world.events.result, None
+    await rig.take()
+    rig.world.events.result = store
+    [at] = [n for n, step in enumerate(rig.steps) if step.kind == RESULT]
+    rig.steps[at] = replace(rig.steps[at], data=b"{}")
+    assert ACK == await advise(rig)
+    [(letter, _)] = rig.world.events.dead_letters
     assert (DeadLetterReason.MAX_DELIVERIES, Status.FAILED, {}) == (
         letter.reason,
-        desk.result.status,
-        desk.requests.stored,
+        rig.result.status,
+        rig.requests.stored,
     )
 
 
 async def test_one_that_cannot_be_read_is_reported():
-    desk = Desk()
-    queued(desk, b"junk")
-    assert ACK == await advise(desk)
-    assert [ValidationCode.NOT_JSON] == [failure.code for failure in desk.world.events.rejections]
-    assert {} == desk.requests.stored
+    rig = HandlerRig()
+    queued(rig, b"junk")
+    assert ACK == await advise(rig)
+    assert [ValidationCode.NOT_JSON] == [failure.code for failure in rig.world.events.rejections]
+    assert {} == rig.requests.stored
 
 
 async def test_nothing_is_taken_out_while_the_broker_is_down():
-    desk = Desk()
-    queued(desk, body())
-    desk.world.events.down = True
-    assert (await advise(desk)).fate is Fate.RETRY
-    assert 7 in desk.requests.stored
+    rig = HandlerRig()
+    queued(rig, body())
+    rig.world.events.down = True
+    assert (await advise(rig)).fate is Fate.RETRY
+    assert 7 in rig.requests.stored
 
 
 async def test_a_younger_request_is_not_meant_though_a_stream_made_anew_has_given_it_the_number():
-    desk = Desk()
-    told = desk.world.clock.now()
-    desk.world.clock.advance(1.0)
-    queued(desk, body())
+    rig = HandlerRig()
+    told = rig.world.clock.now()
+    rig.world.clock.advance(1.0)
+    queued(rig, body())
     delivery = Delivery("$JS.EVENT", "RCA_DLQ", "exhausted", 1, 1, told)
-    assert ACK == await exhausted_desk(desk)(json.dumps(ADVISORY).encode(), {}, delivery)
-    assert ([], 7) == (desk.world.events.dead_letters, *desk.requests.stored)
+    assert ACK == await exhausted_desk(rig)(json.dumps(ADVISORY).encode(), {}, delivery)
+    assert ([], 7) == (rig.world.events.dead_letters, *rig.requests.stored)
 
 
 @pytest.mark.parametrize("fields", [{"stream_seq": 8}, {"stream_seq": "7"}, {"consumer": None}])
 async def test_an_advisory_about_nothing_is_done_with(fields):
-    desk = Desk()
-    queued(desk, body())
-    assert ACK == await advise(desk, **fields)
-    assert ([], 7) == (desk.world.events.dead_letters, *desk.requests.stored)
+    rig = HandlerRig()
+    queued(rig, body())
+    assert ACK == await advise(rig, **fields)
+    assert ([], 7) == (rig.world.events.dead_letters, *rig.requests.stored)
 
 
 # -- Sent again
@@ -247,56 +247,56 @@ async def test_an_advisory_about_nothing_is_done_with(fields):
 REPLAY = {REPLAY_HEADER: "3"}
 
 
-async def buried(desk, message):
+async def buried(rig, message):
     for _ in range(5):
-        await desk.take(message)
-    assert Status.FAILED is desk.result.status
+        await rig.take(message)
+    assert Status.FAILED is rig.result.status
 
 
 @pytest.mark.parametrize("lingers", [False, True])
 async def test_a_dead_letter_that_is_sent_again_replaces_its_failed_result(lingers):
-    desk, message = Desk(World.saying(calls(LOOK), KeyError("boom"))), body()
-    await buried(desk, message)
+    rig, message = HandlerRig(World.saying(calls(LOOK), KeyError("boom"))), body()
+    await buried(rig, message)
     if lingers:  # on replicas a settled message can be read for a moment
-        queued(desk, message)
-    desk.says(final(answer()))
-    assert ACK == await desk.take(message, sequence=20, headers=REPLAY)
+        queued(rig, message)
+    rig.says(final(answer()))
+    assert ACK == await rig.take(message, sequence=20, headers=REPLAY)
     assert (Status.COMPLETED, 1, 2) == (
-        desk.result.status,
-        desk.world.model.calls,
-        desk.result.usage.llm_calls,
+        rig.result.status,
+        rig.world.model.calls,
+        rig.result.usage.llm_calls,
     )
-    assert ACK == await desk.take(message, sequence=20, headers=REPLAY)
-    assert desk.world.model.calls == 1
+    assert ACK == await rig.take(message, sequence=20, headers=REPLAY)
+    assert rig.world.model.calls == 1
 
 
 async def test_without_the_mark_a_failed_result_stays():
-    desk, message = Desk(World.saying(KeyError("boom"))), body()
-    await buried(desk, message)
-    desk.says(final(answer()))
-    assert ACK == await desk.take(message, sequence=20, deliveries=1)
-    assert (Status.FAILED, 0) == (desk.result.status, desk.world.model.calls)
+    rig, message = HandlerRig(World.saying(KeyError("boom"))), body()
+    await buried(rig, message)
+    rig.says(final(answer()))
+    assert ACK == await rig.take(message, sequence=20, deliveries=1)
+    assert (Status.FAILED, 0) == (rig.result.status, rig.world.model.calls)
 
 
 async def test_the_mark_replaces_nothing_but_a_failed_result_of_the_same_question():
-    desk = Desk()
-    await desk.take()
-    first = desk.result
-    assert ACK == await desk.take(sequence=20, headers=REPLAY)
-    settled = await desk.take(body(description="other"), sequence=21, headers=REPLAY)
-    assert ("rejected: key_conflict", first) == (settled.reason, desk.result)
+    rig = HandlerRig()
+    await rig.take()
+    first = rig.result
+    assert ACK == await rig.take(sequence=20, headers=REPLAY)
+    settled = await rig.take(body(description="other"), sequence=21, headers=REPLAY)
+    assert ("rejected: key_conflict", first) == (settled.reason, rig.result)
 
 
 async def test_what_fails_again_is_a_dead_letter_again():
-    desk, message = Desk(World.saying(KeyError("boom"))), body()
-    await buried(desk, message)
-    desk.world.clock.advance(60.0)
+    rig, message = HandlerRig(World.saying(KeyError("boom"))), body()
+    await buried(rig, message)
+    rig.world.clock.advance(60.0)
     for _ in range(5):
-        settled = await desk.take(message, sequence=20, headers=REPLAY)
+        settled = await rig.take(message, sequence=20, headers=REPLAY)
     assert "dead letter: internal_error" == settled.reason
-    assert [7, 20] == [letter.origin_sequence for letter, _ in desk.world.events.dead_letters]
-    assert desk.world.clock.now() >= desk.result.completed_at
-    assert Status.FAILED is desk.result.status
+    assert [7, 20] == [letter.origin_sequence for letter, _ in rig.world.events.dead_letters]
+    assert rig.world.clock.now() >= rig.result.completed_at
+    assert Status.FAILED is rig.result.status
 
 
 # -- Streams created anew
@@ -304,62 +304,62 @@ async def test_what_fails_again_is_a_dead_letter_again():
 
 async def test_a_request_in_the_place_of_the_one_that_owns_its_journal_is_served():
     """Both streams count from 1. The first message is gone, and the one in its place must not be acked for it."""
-    desk = Desk(World.saying(LEFT_ALONE))
-    await desk.take()
-    desk.world.clock.advance(3_600.0)
-    stored = queued(desk, body())
-    desk.says(final(answer()))
-    assert ACK == await desk.take(stored_at=stored.stored_at)
-    assert Status.COMPLETED is desk.result.status
+    rig = HandlerRig(World.saying(LEFT_ALONE))
+    await rig.take()
+    rig.world.clock.advance(3_600.0)
+    stored = queued(rig, body())
+    rig.says(final(answer()))
+    assert ACK == await rig.take(stored_at=stored.stored_at)
+    assert Status.COMPLETED is rig.result.status
 
 
 async def test_messages_with_the_same_sequence_are_rejected_each_for_itself():
-    desk = Desk()
+    rig = HandlerRig()
     for hours in range(2):
-        await desk.take(b"{", stored_at=desk.world.clock.now() + timedelta(hours=hours))
-    assert 2 == len(desk.world.events.rejections)
+        await rig.take(b"{", stored_at=rig.world.clock.now() + timedelta(hours=hours))
+    assert 2 == len(rig.world.events.rejections)
 
 
 # -- Stranded requests
 
 
 async def test_a_stranded_request_becomes_a_dead_letter_and_leaves_the_queue():
-    desk, report = Desk(), SweepReport()
-    queued(desk, body())
-    desk.requests.given_up.add(7)
-    await StrandedRequests(desk.requests, desk.handler, Subjects(), report).sweep()
-    [(letter, _)] = desk.world.events.dead_letters
-    assert (DeadLetterReason.MAX_DELIVERIES, {}) == (letter.reason, desk.requests.stored)
-    assert (Status.FAILED, SweepReport()) == (desk.result.status, report)
+    rig, report = HandlerRig(), SweepReport()
+    queued(rig, body())
+    rig.requests.given_up.add(7)
+    await StrandedRequests(rig.requests, rig.handler, Subjects(), report).sweep()
+    [(letter, _)] = rig.world.events.dead_letters
+    assert (DeadLetterReason.MAX_DELIVERIES, {}) == (letter.reason, rig.requests.stored)
+    assert (Status.FAILED, SweepReport()) == (rig.result.status, report)
 
 
 async def test_a_stranded_request_that_cannot_be_dead_lettered_is_reported_until_it_can():
-    desk, report = Desk(), SweepReport()
-    queued(desk, body())
-    desk.requests.given_up.add(7)
-    stranded = StrandedRequests(desk.requests, desk.handler, Subjects(), report)
-    desk.world.events.down = True
+    rig, report = HandlerRig(), SweepReport()
+    queued(rig, body())
+    rig.requests.given_up.add(7)
+    stranded = StrandedRequests(rig.requests, rig.handler, Subjects(), report)
+    rig.world.events.down = True
     await stranded.sweep()
-    assert (1, True, 1) == (report.count, bool(report.problem), len(desk.requests.stored))
-    desk.world.events.down = False
+    assert (1, True, 1) == (report.count, bool(report.problem), len(rig.requests.stored))
+    rig.world.events.down = False
     await stranded.sweep()
-    assert (SweepReport(), {}) == (report, desk.requests.stored)
-    assert 1 == len(desk.world.events.dead_letters)
+    assert (SweepReport(), {}) == (report, rig.requests.stored)
+    assert 1 == len(rig.world.events.dead_letters)
 
 
 async def test_a_letter_that_was_not_written_before_the_journal_was_gone_is_written():
-    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 1})
-    assert (await desk.take()).fate is Fate.TERMINATE
-    desk.world.events.dead_letters.clear()
-    desk.world.events._seen.clear()
-    desk.world.journal.steps.clear()
-    assert (await desk.take()).fate is Fate.TERMINATE
-    [(letter, _)] = desk.world.events.dead_letters
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    assert (await rig.take()).fate is Fate.TERMINATE
+    rig.world.events.dead_letters.clear()
+    rig.world.events._seen.clear()
+    rig.world.journal.steps.clear()
+    assert (await rig.take()).fate is Fate.TERMINATE
+    [(letter, _)] = rig.world.events.dead_letters
     assert DeadLetterReason.INTERNAL_ERROR is letter.reason
 
 
 async def test_a_request_that_is_sent_again_after_its_failure_gets_no_second_letter():
-    desk = Desk(World.saying(KeyError("boom")), rules={"max_failures": 1})
-    await desk.take()
-    assert ACK == await desk.take(sequence=9, deliveries=1)
-    assert 1 == len(desk.world.events.dead_letters)
+    rig = HandlerRig(World.saying(KeyError("boom")), rules={"max_failures": 1})
+    await rig.take()
+    assert ACK == await rig.take(sequence=9, deliveries=1)
+    assert 1 == len(rig.world.events.dead_letters)

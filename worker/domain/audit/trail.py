@@ -22,6 +22,7 @@ from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
+from worker.domain.verdict.answers.form import SUBMIT_RESULT
 from worker.domain.verdict.answers.reply import answer_text
 from worker.domain.verdict.outcome import review_reason
 from worker.domain.verdict.problems import ProblemKind
@@ -125,7 +126,7 @@ class AuditTrail:
                 response_chars=len(answer_text(reply)),
                 has_analysis=bool(answer_text(reply)),
                 response_preview=_preview(answer_text(reply)),
-                tool_calls=len(reply.tool_calls),
+                tool_calls=sum(call.name != SUBMIT_RESULT for call in reply.tool_calls),
                 usage=usage_of(Spent().plus(reply.usage, wall_seconds=0.0)),
                 duration_seconds=round(self._clock.monotonic() - self._asked_at, 3),
             )

@@ -41,7 +41,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 @dataclass
-class Desk:
+class HandlerRig:
     """A handler in a world. Each `take` is one more delivery of a message, stored at the first one."""
 
     world: World = field(default_factory=World)
