@@ -98,7 +98,10 @@ PARAPHRASES: dict[str, frozenset[str]] = {
 
 
 def incidents() -> list[Search]:
-    """Signal type and severity of the incidents of the corpus for which its catalog has a workflow whose labels fit."""
+    """Signal type and severity of the incidents of the corpus for which its catalog has a workflow whose labels fit.
+
+    Some of these lists are about the signal of the alert; what is acceptable for the cause counts as well.
+    """
     found = []
     for folder in sorted((CORPUS / "cases").iterdir()):
         request = json.loads((folder / "incident.json").read_text(encoding="utf-8"))
@@ -111,7 +114,7 @@ def incidents() -> list[Search]:
                 components=tuple(dict.fromkeys(("", place["kind"]) for place in places)),
             )
             query = f"{expected['signal_type']} {request['severity']}"
-            found.append((query, context, frozenset(acceptable)))
+            found.append((query, context, frozenset(acceptable) | set(expected["workflows"]["acceptable"])))
     return found
 
 

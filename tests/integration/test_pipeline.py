@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from schemas.analysis import AnalysisResult, HumanReviewReason, Status
+from schemas.analysis import AnalysisResult, CorroborationSource, HumanReviewReason, Status
 from schemas.export import sample_files
 from schemas.failure import ValidationFailure
 from schemas.taxonomy import RequestKind
@@ -75,7 +75,8 @@ async def test_an_incident_comes_back_as_a_checked_result(tmp_path):
         result.affected_resource.name,
         result.affected_resource.namespace,
     )
-    assert result.approval.required
+    assert CorroborationSource.RULES is result.corroboration.by
+    assert not result.approval.required, "confirmed, and declared low risk"
     assert (2, 3) == (result.usage.llm_calls, result.usage.tool_calls)
     assert len(result.evidence) > 3
     kinds = [event.event_type for event in events]

@@ -236,13 +236,12 @@ async def test_rejections_have_their_own_subjects_and_ids(case, failure, subject
 
 async def test_a_full_stream_is_unavailable_and_never_success(own_server):
     events = NatsEvents(own_server.nc, own_server.subjects)
-    for stream in ("RCA_RESULTS", "RCA_AUDIT", "RCA_VALIDATION", "RCA_DLQ"):
+    for stream in ("RCA_RESULTS", "RCA_AUDIT", "RCA_DLQ"):
         config = (await own_server.js.stream_info(stream)).config
         await own_server.js.update_stream(config.evolve(max_msgs=1))
     letter = dead(1)
     await events.result(review_result(new_id()))
     await events.audit(record_of(resumed_event("a", new_id())))
-    await events.reject(refused(1))
     await events.dead_letter(letter, b"")
     hurried = NatsEvents(
         own_server.nc, own_server.subjects, patience_seconds=2.5
@@ -250,12 +249,21 @@ async def test_a_full_stream_is_unavailable_and_never_success(own_server):
     said = await asyncio.gather(
         hurried.result(review_result(new_id())),
         hurried.audit(record_of(resumed_event("a", new_id()))),
-        hurried.reject(refused(2)),
         hurried.dead_letter(dead(2), b""),
         return_exceptions=True,
     )
-    assert [Unavailable] * 4 == [type(each) for each in said]
-    assert ["maximum messages" in str(each) for each in said] == [True] * 4
+    assert [Unavailable] * 3 == [type(each) for each in said]
+    assert ["maximum messages" in str(each) for each in said] == [True] * 3
+
+
+async def test_a_flood_of_rejections_drops_the_oldest(own_server):
+    events = NatsEvents(own_server.nc, own_server.subjects)
+    config = (await own_server.js.stream_info("RCA_VALIDATION")).config
+    await own_server.js.update_stream(config.evolve(max_msgs=1))
+    for number in (1, 2):
+        await events.reject(refused(number))
+    [kept] = await own_server.messages("RCA_VALIDATION", "rca.validation.request")
+    assert 2 == json.loads(kept.data)["origin_sequence"]
 
 
 async def test_a_missing_stream_is_unavailable(own_server):

@@ -1,4 +1,4 @@
-"""Every delay that is not a setting, in seconds, with its reason. Settings hold those that a site may have to change."""
+"""Delays that are not settings, in seconds, each with its reason. Those of one vendor are in its adapter."""
 
 from __future__ import annotations
 
