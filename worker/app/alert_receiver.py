@@ -20,6 +20,7 @@ import structlog
 from aiohttp import web
 
 from schemas.taxonomy import RequestKind
+from worker.app.http_server import listening
 from worker.domain.alerts.request import alert_id, is_incident, request_of, storm_request
 from worker.domain.alerts.resource import address_of, resource_of
 from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
@@ -183,10 +184,5 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/webhook", webhook)
     app.router.add_get("/livez", livez)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listening(app, host, port) as taken:
+        yield taken

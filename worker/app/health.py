@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from aiohttp import web
 
+from worker.app.http_server import listening
 from worker.app.metrics import WorkerMetrics
 
 Check = Callable[[], str]
@@ -53,10 +54,5 @@ async def serve(
     app.router.add_get("/livez", livez)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", exposition)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listening(app, host, port) as taken:
+        yield taken

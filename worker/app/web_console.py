@@ -29,6 +29,7 @@ from schemas.subjects import Subjects
 from worker.adapters.nats.stored import StoredLetter
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_info import ConsumerState, StreamExtent
+from worker.app.http_server import listening
 from worker.app.pages import environment, incident_page
 from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
 from worker.app.supervisor import Supervisor
@@ -219,14 +220,11 @@ async def serve(console: Console, host: str, port: int) -> AsyncIterator[int]:
     app.router.add_get("/login", console.login_page)
     app.router.add_post("/login", console.login)
     app.router.add_get("/static/{name}", _static)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        async with Supervisor().running("results", console.follow()):
-            yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with (
+        listening(app, host, port) as taken,
+        Supervisor().running("results", console.follow()),
+    ):
+        yield taken
 
 
 def new_token() -> str:
