@@ -23,6 +23,7 @@ from worker.app.alert_receiver import AlertReceiver, serve
 from worker.app.client import RequestClient
 from worker.app.wiring.clock import SystemClock
 from worker.domain.alerts.storm import StormRule
+from worker.domain.values.errors import ClusterReason
 from worker.sandbox.cluster_server import write_kubeconfig
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises")
@@ -105,13 +106,14 @@ async def receiving(tmp_path, **rule):
         )
         async with serve(receiver, "127.0.0.1", 0, TOKEN) as port, aiohttp.ClientSession() as http:
 
-            async def post(body, token=TOKEN):
-                headers = {"Authorization": f"Bearer {token}"}
+            async def post(body, token=TOKEN, content_type="application/json"):
+                headers = {"Authorization": f"Bearer {token}", "Content-Type": content_type}
                 url = f"http://127.0.0.1:{port}/webhook"
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 async with http.post(url, data=data, headers=headers) as answer:
                     return answer.status, await answer.json()
 
+            post.receiver = receiver
             yield post, nc.jetstream(), server
             await nc.close()
 
@@ -186,6 +188,28 @@ async def test_who_may_not_and_what_cannot_be_read_is_refused(tmp_path, body, to
         got, answer = await post(body, token)
         assert (status, True) == (got, bool(answer["error"]))
         assert not await published(js)
+
+
+async def test_a_page_in_a_browser_cannot_post(tmp_path):
+    async with receiving(tmp_path) as (post, js, _):
+        status, _ = await post(webhook(alert(pod="api-7d9-0")), content_type="text/plain")
+        assert 415 == status
+        assert not await published(js)
+
+
+async def test_a_node_that_cannot_be_looked_up_now_is_looked_up_when_it_comes_again(tmp_path):
+    labels = {"alertname": "NodeDown", "instance": "10.0.0.7:9100", "job": "node-exporter"}
+    node, other = alert(1, **labels), alert(2, deployment="api")
+    del node["labels"]["namespace"]
+    async with receiving(tmp_path) as (post, js, _):
+        cluster = post.receiver.cluster
+        post.receiver.cluster = MemoryCluster(CLUSTER)
+        post.receiver.cluster.fail(ClusterReason.UNAVAILABLE, kind="Node")
+        assert 503 == (await post(webhook(node, other)))[0]
+        assert 1 == len(await published(js)), "the other alert did not have to wait"
+        post.receiver.cluster = cluster
+        assert 200 == (await post(webhook(node, other)))[0]
+        assert 2 == len(await published(js))
 
 
 async def test_an_open_address_needs_a_token():

@@ -81,6 +81,22 @@ async def test_nobody_sees_anything_without_the_token(tmp_path):
             assert 200 == answer.status
 
 
+async def test_bytes_that_are_no_text_are_no_token(tmp_path):
+    async with opened(tmp_path, logged_in=False) as place:
+        for headers in ({"Cookie": "rca_console=\udcff"}, {"Authorization": "Bearer \udcff"}):
+            async with place.http.get(place.url + "/", headers=headers, allow_redirects=False) as answer:
+                assert 303 == answer.status
+        form = {"Content-Type": "application/x-www-form-urlencoded; charset=nope"}
+        async with place.http.post(f"{place.url}/login", data=b"token=%ff", headers=form) as answer:
+            assert 403 == answer.status
+
+
+async def test_a_list_that_cannot_be_brought_up_to_date_says_so(tmp_path):
+    async with opened(tmp_path) as place:
+        place.console.problem = "no answer"
+        assert "not current: no answer" in await place.get("/?from=" + "9" * 5_000)
+
+
 async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(tmp_path):
     async with (
         opened(tmp_path, logged_in=False) as place,

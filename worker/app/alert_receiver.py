@@ -21,14 +21,14 @@ from aiohttp import web
 
 from schemas.taxonomy import RequestKind
 from worker.app.http_server import listening
-from worker.domain.alerts.request import alert_id, is_incident, request_of, storm_request
+from worker.domain.alerts.request import NAME_CHARS, alert_id, is_incident, request_of, storm_request
 from worker.domain.alerts.resource import address_of, resource_of
 from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
 from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_webhook
 from worker.domain.cluster.fields import mapping, mappings, text
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.intake.decode import InvalidRequest, decode
-from worker.domain.values.errors import ClusterError, ReportedError
+from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Clock, Cluster
 
@@ -64,20 +64,28 @@ class AlertReceiver:
     _requests: OrderedDict[str, bytes | None] = field(default_factory=OrderedDict)
     """By alert: the request that is still to be published, None when there is nothing left to do."""
     _owners: OrderedDict[ObjectRef, tuple[float, ObjectRef]] = field(default_factory=OrderedDict)
+    _nodes: tuple[float, dict[str, str]] | None = None
+    """Names of nodes by their addresses, and when they were read."""
     _one_by_one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._storms = Stormwatch(self.rule)
 
     async def receive(self, webhook: Webhook) -> None:
-        """Publish what is new. Raises ReportedError as soon as one cannot be published: send all of them again."""
+        """Publish what is new. Raises ReportedError if anything could not be decided or published: send it again."""
         if webhook.truncated:
             log.warning(
                 "alerts_truncated", left_out=webhook.truncated, advice="raise max_alerts of the receiver"
             )
+        failed: ReportedError | None = None
         async with self._one_by_one:
             for alert in filter(is_incident, webhook.alerts):
-                await self._take(alert)
+                try:
+                    await self._take(alert)
+                except ReportedError as e:  # the others may fare better
+                    failed = failed or e
+        if failed is not None:
+            raise failed
 
     async def _take(self, alert: Alert) -> None:
         name = alert_id(alert)
@@ -95,7 +103,7 @@ class AlertReceiver:
         target = await self._target(alert)
         if target is None:
             self.counts["no_resource"] += 1
-            log.warning("alert_without_resource", alert=alert.name, labels=sorted(alert.labels))
+            log.warning("alert_without_resource", alert=alert.name[:NAME_CHARS])
             return None
         decision, storm = self._storms.decide(alert.name, target, self.clock.now())
         body = request_of(
@@ -104,7 +112,7 @@ class AlertReceiver:
         if storm is not None:
             window = f"{int(self.rule.window.total_seconds())}s"
             log.warning("alert_storm", alert=alert.name, type=storm.type, alerts=storm.alerts)
-            return self._checked(storm_request(body, storm, window=window, now=self.clock.now()))
+            return self._checked(storm_request(body, storm, window=window))
         if decision is not Decision.PUBLISH:
             self.counts[str(decision)] += 1
             return None
@@ -137,16 +145,19 @@ class AlertReceiver:
         return root
 
     async def _node(self, host: str) -> ObjectRef | None:
-        """The node with this address or name, for alerts of node-exporter."""
-        try:
-            nodes = await self.cluster.list(ListQuery("Node", limit=MANY_NODES))
-        except ClusterError as e:
-            log.warning("nodes_unreadable", error=e.message)
-            return None
-        named = (
-            mapping(node.get("metadata")).get("name") for node in nodes.items if host in _addresses(node)
-        )
-        return next((ObjectRef("Node", text(name)) for name in named), None)
+        """The node with this address or name, for alerts of node-exporter. Raises ClusterError if it may be there."""
+        if self._nodes is None or self.clock.monotonic() - self._nodes[0] >= OWNER_SECONDS:
+            try:
+                listed = (await self.cluster.list(ListQuery("Node", limit=MANY_NODES))).items
+            except ClusterError as e:
+                if e.reason is not ClusterReason.FORBIDDEN:
+                    raise
+                log.warning("nodes_unreadable", error=e.message)
+                listed = ()
+            table = {address: _name(node) for node in listed for address in _addresses(node)}
+            self._nodes = self.clock.monotonic(), table
+        name = self._nodes[1].get(host)
+        return ObjectRef("Node", name) if name else None
 
 
 def _name(node: Manifest) -> str:
@@ -164,10 +175,16 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
 
     async def webhook(request: web.Request) -> web.Response:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if token and not (scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())):
+        right = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
+        if token and not (scheme.lower() == "bearer" and right):
             return web.json_response({"error": "a bearer token is needed"}, status=401)
+        if request.content_type != "application/json":  # a page in a browser cannot send it to another site
+            return web.json_response({"error": "Content-Type must be application/json"}, status=415)
         try:
             received = read_webhook(await request.read())
+        except web.HTTPRequestEntityTooLarge:
+            log.warning("webhook_too_large", limit=MAX_BODY_BYTES, advice="set max_alerts of the receiver")
+            return web.json_response({"error": f"above {MAX_BODY_BYTES} bytes: set max_alerts"}, status=413)
         except InvalidWebhook as e:
             log.warning("webhook_invalid", reason=str(e))
             return web.json_response({"error": str(e)}, status=400)

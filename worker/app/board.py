@@ -58,7 +58,7 @@ class Board:
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
 
     def record(self, event: AuditEvent) -> None:
-        """Take in the next event. One that is published again changes nothing of importance."""
+        """Take in the next event. One that is published again is counted again: the figures are for looking on."""
         if event.event_type in ENDS:
             self.in_flight.pop(event.request_key, None)
             self.ended.append(_ended(event))

@@ -123,7 +123,10 @@ class RequestClient:
             message = await js.get_last_msg(self._subjects.results_stream, self._subjects.result(kind, key))
         except (APIError, TimeoutError, NatsError):
             return None
-        return AnalysisResult.model_validate_json(message.data or b"")
+        try:
+            return AnalysisResult.model_validate_json(message.data or b"")
+        except ValidationError:
+            raise ReportedError(f"the result of {key} is of a newer version: update rca-worker") from None
 
     async def stored_rejection(self, sequence: int) -> ValidationFailure | None:
         """Why the request with this sequence was rejected, if it was within the duplicate window.

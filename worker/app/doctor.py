@@ -120,7 +120,7 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
             "nats", Level.WARNING, text, "set max_payload: 2MB in the configuration of nats-server"
         )
     items = wanted_streams(settings)
-    found = await look(nc, items)
+    found, looked_at = await look(nc, items), datetime.now(UTC)
     for one in _streams(found):
         yield one
     for difference in await provision(nc, items, apply=False):
@@ -129,7 +129,7 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
             yield Examined(
                 "streams", Level.WARNING, text, "run `rca provision`, or correct what it cannot change"
             )
-    for one in _clock(found, datetime.now(UTC)):
+    for one in _clock(found, looked_at):
         yield one
 
 

@@ -39,7 +39,7 @@ def _decided(payload: Payload) -> str:
         case audit.ValidationAttempted(is_valid=True):
             return "answer accepted"
         case audit.ValidationAttempted(errors=errors):
-            return f"answer rejected: {one_line(errors[0], ERROR_CHARS)}"
+            return f"answer rejected: {one_line(errors[0] if errors else '', ERROR_CHARS)}"
         case audit.CorroborationChecked(corroboration=found) if found is not None:
             return f"{'not ' if found.by == 'none' else ''}confirmed by the cluster"
         case audit.PolicyDecided(approval=approval):

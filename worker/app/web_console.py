@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from worker.adapters.nats.stored import StoredLetter
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_info import ConsumerState, StreamExtent
 from worker.app.http_server import listening
+from worker.app.operations import OperationError, read_key
 from worker.app.pages import environment, incident_page
 from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
 from worker.app.supervisor import Supervisor
@@ -37,7 +39,7 @@ from worker.domain.values.errors import ReportedError, Unavailable
 
 REFRESH_SECONDS = 2.0
 COOKIE = "rca_console"
-LETTERS_SHOWN = 200
+LETTERS_SHOWN, TRAILS_KEPT = 200, 200
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -73,6 +75,8 @@ class Console:
     index: ResultIndex = field(default_factory=ResultIndex)
     problem: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _trails: OrderedDict[tuple[str, datetime], list[AuditEvent]] = field(default_factory=OrderedDict)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _templates: Environment = field(default_factory=environment)
 
     async def follow(self) -> None:
@@ -90,25 +94,30 @@ class Console:
         """Read the results that came since the last time. Raises Unavailable."""
         extent = await self.sources.results.extent(datetime.now(UTC))
         before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
-        async for message in self.sources.results.messages(
-            StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
-        ):
-            self.index.last_sequence = message.sequence
-            key = message.subject.removeprefix(f"{self.sources.subjects.prefix}.result.").partition(".")[2]
-            try:
-                self.index.add(key, AnalysisResult.model_validate_json(message.body))
-            except ValidationError:
-                log.warning("result_unreadable", key=key)  # of a newer version
-        if self.index.last_sequence != before:
-            self._changed.set()
-            self._changed = asyncio.Event()
+        try:
+            async for message in self.sources.results.messages(
+                StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
+            ):
+                self.index.last_sequence = message.sequence
+                key = message.subject.removeprefix(f"{self.sources.subjects.prefix}.result.").partition(".")[
+                    2
+                ]
+                try:
+                    self.index.add(key, AnalysisResult.model_validate_json(message.body))
+                except ValidationError:
+                    log.warning("result_unreadable", key=key)  # of a newer version
+        finally:
+            if self.index.last_sequence != before:
+                self._changed.set()
+                self._changed = asyncio.Event()
 
     # --- pages
 
     async def list_page(self, request: web.Request) -> web.Response:
         """`/`: the newest results, or those that a search finds."""
         q, status = request.query.get("q", "")[:200], request.query.get("status", "")
-        start = int(given) if (given := request.query.get("from", "")).isascii() and given.isdigit() else 0
+        given = request.query.get("from", "")
+        start = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 0
         found = self.index.search(q, status)
         more = start + PAGE_ROWS
         return self._page(
@@ -120,18 +129,29 @@ class Console:
             status=status,
             statuses=list(map(str, Status)),
             next=more if len(found) > more else 0,
+            problem=self.problem,
         )
 
     async def incident(self, request: web.Request) -> web.Response:
         """`/incident/KEY`."""
-        key = request.match_info["key"]
+        key = read_key(request.match_info["key"])
         result = await self.sources.result(key)
         if result is None:
             return self._page(
                 "message.html", 404, here="/", title="No such result", text=f"{key} has no result (yet)."
             )
-        page = incident_page(key, result, await self.sources.events(key))
+        page = incident_page(key, result, await self._events(key, result))
         return self._page("one.html", here="/incident", page=page)
+
+    async def _events(self, key: str, result: AnalysisResult) -> list[AuditEvent]:
+        """The audit events of a request that has ended. The whole stream is read for them: once, and one at a time."""
+        async with self._reading:
+            mark = (key, result.completed_at)
+            if mark not in self._trails:
+                self._trails[mark] = await self.sources.events(key)
+                while len(self._trails) > TRAILS_KEPT:
+                    self._trails.popitem(last=False)
+            return self._trails[mark]
 
     async def figures_page(self, _: web.Request) -> web.Response:
         """`/figures`."""
@@ -166,8 +186,11 @@ class Console:
 
     async def login(self, request: web.Request) -> web.Response:
         """`POST /login`: a cookie for the right token."""
-        given = (await request.post()).get("token", "")
-        if not (isinstance(given, str) and hmac.compare_digest(given.encode(), self.token.encode())):
+        try:
+            given = (await request.post()).get("token", "")
+        except (ValueError, LookupError):  # an encoding that does not exist, or is not kept
+            given = ""
+        if not (isinstance(given, str) and hmac.compare_digest(_bytes(given), _bytes(self.token))):
             await asyncio.sleep(0.5)
             return self._page("login.html", 403, here="", wrong=True)
         response = web.Response(status=303, headers={"Location": "/", **HEADERS})
@@ -185,19 +208,26 @@ class Console:
         """Only with the token, as a cookie or as a bearer; and no traceback for anybody."""
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         cookie = request.cookies.get(COOKIE, "")
-        known = hmac.compare_digest(cookie.encode(), self._mark().encode()) or (
-            scheme.lower() == "bearer" and hmac.compare_digest(bearer.encode(), self.token.encode())
+        known = hmac.compare_digest(_bytes(cookie), _bytes(self._mark())) or (
+            scheme.lower() == "bearer" and hmac.compare_digest(_bytes(bearer), _bytes(self.token))
         )
         if not known and request.path not in OPEN_PATHS:
             return web.Response(status=303, headers={"Location": "/login", **HEADERS})
         try:
             return await handler(request)
+        except OperationError as e:
+            return self._page("message.html", 404, here="/", title="No such request", text=str(e))
         except ReportedError as e:
             return self._page("message.html", 503, here="/", title="NATS does not answer", text=str(e))
 
     def _page(self, template: str, code: int = 200, /, **values: Any) -> web.Response:
         text = self._templates.get_template(template).render(**values)
         return web.Response(text=text, status=code, content_type="text/html", headers=HEADERS)
+
+
+def _bytes(text: str) -> bytes:
+    """Headers may hold bytes that are no text."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 async def _static(request: web.Request) -> web.Response:

@@ -106,7 +106,12 @@ def test_hostile_text_cannot_control_the_terminal():
 
 @pytest.mark.parametrize(
     ("payload", "words"),
-    [(DONE, "result: completed"), (DEAD, "dead letter: internal_error"), (TOOL, "  get_resource(Pod)")],
+    [
+        (audit.ValidationAttempted(attempt=1, max_attempts=3, is_valid=False), "answer rejected: "),
+        (DONE, "result: completed"),
+        (DEAD, "dead letter: internal_error"),
+        (TOOL, "  get_resource(Pod)"),
+    ],
 )
 def test_a_step_is_told_in_a_few_words(payload, words):
     assert words == step_of(event(payload))

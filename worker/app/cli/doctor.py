@@ -19,7 +19,7 @@ AREA_CHARS, TEXT_CHARS = 11, 400
 def doctor(*, json_output: Json = False) -> None:
     """Examine NATS, cluster, model, catalog and policy with the settings of a worker, and say what to mend.
 
-    Changes nothing. Calls the model once, with a short question. Exit code 1 if there is a fault.
+    Changes nothing. Asks each configured model one short question. Exit code 1 if there is a fault.
     """
     run(_doctor(as_json=json_output))
 

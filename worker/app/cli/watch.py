@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
+    from schemas.analysis import AnalysisResult
     from schemas.audit import AuditEvent
     from worker.adapters.nats.stream_info import ConsumerState
     from worker.app.board import Board
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.5
 LANES_SECONDS = 2.0
+RESULT_SECONDS = 5.0
+"""How often the result of a followed request is looked for while nothing is heard of it."""
 SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
 KEY_CHARS, STEP_CHARS = 16, 200
 
@@ -59,11 +62,8 @@ async def _watch(text: str | None, *, plain: bool, as_json: bool) -> int:
             await _live(console, operations, events)
             return 0
         if key is not None and (stored := await operations.result(key)) is not None:
-            typer.echo(
-                f"{key} has ended already: {stored.status}; rca show {key} prints the result", err=True
-            )
-            return 0
-        return await _follow(events, key, as_json=as_json)
+            return _said_ended(key, stored)
+        return await _follow(events, key, operations, as_json=as_json)
 
 
 @asynccontextmanager
@@ -84,14 +84,29 @@ async def _heard() -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]
         yield Operations(nc, subjects), events
 
 
-async def _follow(events: asyncio.Queue[AuditEvent], key: str | None, *, as_json: bool) -> int:
-    """One line per step. Ends only with the end of the request `key`."""
+def _said_ended(key: str, result: AnalysisResult) -> int:
+    from schemas.analysis import Status
+
+    typer.echo(f"{key} has ended: {result.status}; rca show {key} prints the result", err=True)
+    return EXIT_DEAD_LETTER if result.status is Status.FAILED else 0
+
+
+async def _follow(
+    events: asyncio.Queue[AuditEvent], key: str | None, operations: Operations, *, as_json: bool
+) -> int:
+    """One line per step. Ends only with the end of the request `key`, or with its result if its end was not heard."""
     from schemas.audit import ENDS, EventType
     from worker.app.steps import step_of
 
     typer.echo(f"waiting for steps of {key or 'any request'}; Ctrl-C ends", err=True)
     while True:
-        event = await events.get()
+        try:
+            async with asyncio.timeout(RESULT_SECONDS if key else None):
+                event = await events.get()
+        except TimeoutError:
+            if key is not None and (stored := await operations.result(key)) is not None:
+                return _said_ended(key, stored)
+            continue
         if key is not None and event.request_key != key:
             continue
         if as_json:

@@ -1,13 +1,13 @@
 """An alert as a request for analysis, in the words of a producer (docs/producers.md).
 
-The same alert always gives the same request: a re-sent notification is recognised by its remediation id, by the server for
-an hour and by workers after it.
+The same alert about the same object always gives the same request: a re-sent notification is recognised by its remediation
+id, by the server for an hour and by workers after it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC
 from typing import Any
 
 from schemas.taxonomy import Priority, Severity, normalize_severity
@@ -19,7 +19,9 @@ SOURCE = "prometheus-alertmanager"
 NO_INCIDENT = "none"
 """The severity of alerts that only show that alerting works (`Watchdog`, `InfoInhibitor` of kube-prometheus)."""
 PRIORITY = {Severity.CRITICAL: Priority.P1, Severity.HIGH: Priority.P1, Severity.LOW: Priority.P3}
-TEXT_CHARS, LISTED = 8_000, 200
+TEXT_CHARS, NAME_CHARS, WORD_CHARS, LISTED = 8_000, 256, 128, 200
+LABELS, LABEL_CHARS, MAP_CHARS = 64, 1_000, 60_000
+"""How many labels and annotations a request carries, how long each is, and all together."""
 
 
 def is_incident(alert: Alert) -> bool:
@@ -29,11 +31,7 @@ def is_incident(alert: Alert) -> bool:
 
 def alert_id(alert: Alert) -> str:
     """The remediation id: one for each time that an alert with these labels begins to fire."""
-    labels = "\n".join(f"{name}={value}" for name, value in sorted(alert.labels.items()))
-    mark = (
-        alert.fingerprint if alert.fingerprint.isalnum() else hashlib.sha256(labels.encode()).hexdigest()[:16]
-    )
-    return f"am-{mark}-{alert.began.astimezone(UTC):%Y%m%dT%H%M%S}"
+    return f"am-{alert.mark}-{alert.began.astimezone(UTC):%Y%m%dT%H%M%S}"
 
 
 def request_of(alert: Alert, target: ObjectRef, *, environment: str, cluster_name: str) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def request_of(alert: Alert, target: ObjectRef, *, environment: str, cluster_nam
     return {
         "incident_id": name,
         "remediation_id": name,
-        "signal_type": alert.name or "UnnamedAlert",
+        "signal_type": alert.name.strip()[:NAME_CHARS] or "UnnamedAlert",
         "signal_source": SOURCE,
         "severity": severity,
         "resource_kind": target.kind,
@@ -54,23 +52,22 @@ def request_of(alert: Alert, target: ObjectRef, *, environment: str, cluster_nam
         "resource_api_version": target.api_version,
         "error_message": summary[:TEXT_CHARS],
         "description": annotations.get("description", "")[:TEXT_CHARS],
-        "environment": labels.get("environment") or labels.get("env") or environment,
+        "environment": (labels.get("environment") or labels.get("env") or environment)[:WORD_CHARS],
         "priority": _priority(labels.get("priority", ""), severity),
-        "cluster_name": labels.get("cluster") or cluster_name,
+        "cluster_name": (labels.get("cluster") or cluster_name)[:WORD_CHARS],
         "firing_time": alert.began.isoformat(),
         "first_seen": alert.began.isoformat(),
-        "signal_labels": dict(labels),
-        "signal_annotations": {key: text[:TEXT_CHARS] for key, text in annotations.items()},
+        "signal_labels": _bounded(labels),
+        "signal_annotations": _bounded(annotations),
     }
 
 
-def storm_request(body: dict[str, Any], storm: Storm, *, window: str, now: datetime) -> dict[str, Any]:
+def storm_request(body: dict[str, Any], storm: Storm, *, window: str) -> dict[str, Any]:
     """One request for a whole storm, from that of the alert that made it one."""
     objects = [
         f"{o.kind}/{o.namespace}/{o.name}" if o.namespace else f"{o.kind}/{o.name}" for o in storm.objects
     ]
-    mark = hashlib.sha256(f"{body['signal_type']}\n{body['resource_namespace']}".encode()).hexdigest()[:16]
-    name = f"am-storm-{mark}-{now:%Y%m%dT%H%M%S}"
+    name = f"am-storm-{body['remediation_id'].removeprefix('am-')}"
     return body | {
         "incident_id": name,
         "remediation_id": name,
@@ -80,6 +77,18 @@ def storm_request(body: dict[str, Any], storm: Storm, *, window: str, now: datet
         "storm_alert_count": storm.alerts,
         "affected_resources": objects[:LISTED],
     }
+
+
+def _bounded(texts: Mapping[str, str]) -> dict[str, str]:
+    """The first of them, cut: a request has limits, and the analysis needs no more."""
+    kept: dict[str, str] = {}
+    room = MAP_CHARS
+    for name, value in texts.items():
+        if len(kept) == LABELS or len(name) > NAME_CHARS:
+            continue
+        kept[name] = value[: min(LABEL_CHARS, room)]
+        room = max(0, room - len(kept[name]))
+    return kept
 
 
 def _priority(given: str, severity: Severity) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import hashlib
+import re
+from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 MAX_ALERTS = 5_000
+"""Alerts of one notification that are read."""
+FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
+EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
+ERROR_CHARS = 300
 
 
 class InvalidWebhook(Exception):  # noqa: N818 - a state of the message
@@ -24,6 +30,21 @@ class Alert(BaseModel):
     annotations: dict[str, str] = Field(default_factory=dict)
     starts_at: AwareDatetime = Field(alias="startsAt")
     fingerprint: str = ""
+
+    @field_validator("starts_at")
+    @classmethod
+    def _a_real_date(cls, value: datetime) -> datetime:
+        if not EARLIEST < value < LATEST:
+            raise ValueError("a date between 1970 and 9998")
+        return value
+
+    @property
+    def mark(self) -> str:
+        """The fingerprint, or what stands for a missing or odd one: a hash of the labels."""
+        if FINGERPRINT.fullmatch(self.fingerprint):
+            return self.fingerprint
+        labels = "\n".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
+        return hashlib.sha256(labels.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -42,7 +63,7 @@ class Webhook(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     version: Literal["4"]
-    alerts: tuple[Alert, ...] = Field(max_length=MAX_ALERTS)
+    alerts: tuple[Alert, ...]
     truncated: int = Field(default=0, alias="truncatedAlerts", ge=0)
     receiver: str = ""
 
@@ -50,7 +71,11 @@ class Webhook(BaseModel):
 def read_webhook(body: bytes) -> Webhook:
     """Raises InvalidWebhook."""
     try:
-        return Webhook.model_validate_json(body)
+        read = Webhook.model_validate_json(body)
     except ValidationError as e:
         found = [f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in e.errors()[:3]]
-        raise InvalidWebhook("; ".join(found)) from None
+        raise InvalidWebhook("; ".join(found)[:ERROR_CHARS]) from None
+    left_out = max(0, len(read.alerts) - MAX_ALERTS)
+    return read.model_copy(
+        update={"alerts": read.alerts[:MAX_ALERTS], "truncated": read.truncated + left_out}
+    )

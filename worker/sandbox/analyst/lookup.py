@@ -17,7 +17,7 @@ from worker.sandbox.analyst.transcript import Call, Seen, Transcript
 
 Conclusion = TypeVar("Conclusion")
 EVENT = re.compile(
-    r"^(?P<last>\S+) (?P<type>\w+) (?P<reason>\S+)(?: x(?P<count>\d+))?(?: \(since (?P<first>[^)]+)\))? "
+    r"^(?P<last>\S+) (?P<type>\w+) (?P<reason>\S+)(?: x(?P<count>\d{1,9}))?(?: \(since (?P<first>[^)]+)\))? "
     r"(?P<kind>[A-Z]\w*) (?:(?P<namespace>[^\s/:]+)/)?(?P<name>\S+?): (?P<message>.*)$"
 )
 MAX_MISSING = 8
@@ -109,7 +109,7 @@ def _named_in(table: Seen | None, home: str) -> list[tuple[str, str]]:
     if len(rows) < 2 or "NAME" not in rows[0]:
         return []
     at, place = rows[0].index("NAME"), rows[0].index("NAMESPACE") if "NAMESPACE" in rows[0] else -1
-    return [(row[place] if place >= 0 else home, row[at]) for row in rows[1:] if len(row) > at]
+    return [(row[place] if place >= 0 else home, row[at]) for row in rows[1:] if len(row) > max(at, place)]
 
 
 def facts_of(transcript: Transcript) -> ClusterFacts:

@@ -13,8 +13,8 @@ from schemas.incident import request_digest
 from schemas.taxonomy import RequestKind
 from worker.domain.alerts.request import alert_id, is_incident, request_of, storm_request
 from worker.domain.alerts.resource import address_of, resource_of
-from worker.domain.alerts.storm import KEPT, Decision, StormRule, Stormwatch
-from worker.domain.alerts.webhook import Alert, InvalidWebhook, read_webhook
+from worker.domain.alerts.storm import KEPT, Decision, Storm, StormRule, Stormwatch
+from worker.domain.alerts.webhook import MAX_ALERTS, Alert, InvalidWebhook, read_webhook
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.values.objects import ObjectRef
 
@@ -160,6 +160,30 @@ def test_any_labels_give_a_body_or_nothing(labels):
         json.dumps(request_of(one, target, environment="", cluster_name=""))
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"alertname": "A" * 300},
+        {"alertname": " "},
+        {"environment": "e" * 300, "cluster": "c" * 300},
+        {"k" * 1_500: "v"},
+        {"big": "x" * 600_000},
+        {f"l{n}": "x" * 9_000 for n in range(70)},
+    ],
+)
+def test_what_is_too_large_for_a_request_is_cut(labels):
+    one = alert(annotations={"summary": "s", **{f"a{n}": "x" * 9_000 for n in range(70)}}, **labels)
+    decoded(request_of(one, POD, environment="", cluster_name=""))
+
+
+def test_a_storm_has_the_same_id_after_a_restart():
+    body = request_of(alert(), pod(1), environment="", cluster_name="")
+    ids = {
+        storm_request(body, Storm("rate", count, (POD,)), window="300s")["remediation_id"] for count in (5, 6)
+    }
+    assert 1 == len(ids)
+
+
 # --- storms
 
 
@@ -217,7 +241,7 @@ def test_a_storm_is_a_valid_request_that_says_so():
     seen = watch(objects=2)
     _, storm = [seen.decide("A", pod(n), at(n)) for n in range(2)][-1]
     body = request_of(alert(), pod(1), environment="", cluster_name="")
-    request = decoded(storm_request(body, storm, window="300s", now=NOW)).request
+    request = decoded(storm_request(body, storm, window="300s")).request
     assert (True, "pattern", 2) == (request.is_storm, request.storm_type, request.storm_alert_count)
     assert ("Pod/shop/api-0", "Pod/shop/api-1") == request.affected_resources
 
@@ -234,3 +258,27 @@ def test_other_versions_and_broken_bodies_are_refused_with_a_reason():
     ):
         with pytest.raises(InvalidWebhook, match=r"\w"):
             read_webhook(body)
+
+
+def notification(**fields):
+    one = {"status": "firing", "labels": {"alertname": "A"}, "startsAt": "2026-06-04T11:58:00Z"}
+    return {"version": "4", "alerts": [one | fields]}
+
+
+def test_a_date_that_no_calendar_has_is_refused():
+    for text in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        with pytest.raises(InvalidWebhook, match="1970"):
+            read_webhook(json.dumps(notification(startsAt=text)).encode())
+
+
+def test_an_error_does_not_repeat_what_it_is_about():
+    body = notification(labels={"k" * 100_000: 1})
+    with pytest.raises(InvalidWebhook) as raised:
+        read_webhook(json.dumps(body).encode())
+    assert len(str(raised.value)) <= 300
+
+
+def test_the_first_alerts_of_a_huge_notification_are_read():
+    body = notification()
+    read = read_webhook(json.dumps(body | {"alerts": body["alerts"] * (MAX_ALERTS + 3)}).encode())
+    assert (MAX_ALERTS, 3) == (len(read.alerts), read.truncated)
