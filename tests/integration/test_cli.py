@@ -206,7 +206,7 @@ async def test_submit_waits_for_what_becomes_of_a_request(worker_environment):
     assert (0, "completed") == (result.code, result.json()["status"])
     assert 0 == shown.code
     assert "increase-memory-limits-v1" in shown.out
-    assert "APPROVAL NEEDED" in shown.out
+    assert "MAY RUN  increase-memory-limits-v1" in shown.out
     assert max(len(line) for line in shown.out.splitlines()) <= 80
     assert 5 == rejected.code
     assert "remediation_id" in rejected.err
