@@ -62,7 +62,7 @@ class AuditArchive:
             except ValidationError as e:
                 raise ArchiveError(f"{path}: line {number} is not a part of an archive") from e
             if not FILE_NAME.fullmatch(part.file):
-                raise ArchiveError(f"{path}: line {number} names a file that is none of an archive")
+                raise ArchiveError(f"{path}: line {number} names a file that does not belong to an archive")
             self.parts.append(part)
             self.heads.append(_sha256(line))
 

@@ -116,7 +116,7 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """The causes that the rules find when there is no answer, the likeliest first. Never raises ClusterError.
+        """Find causes by rules when the model has given no answer; the likeliest comes first. Never raises ClusterError.
 
         For people only, so logs are read too.
         """

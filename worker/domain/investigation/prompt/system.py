@@ -99,7 +99,7 @@ OUTPUT = """\
 Call submit_result once, with the whole answer: analysis says in prose what you found, why this cause, this workflow, these \
 values. If you cannot call it, write that and then the same object as one fenced ```json object.
 confidence at the root: how sure you are of the cause, also with a null workflow. selected_workflow.confidence: how sure \
-that it helps; below 0.7 a person decides. selected_workflow is null when none fits or none is needed; rationale says why. \
+that it helps; below 0.7 a human decides. selected_workflow is null when none fits or none is needed; rationale says why. \
 investigation_outcome: actionable; not_actionable: nothing to fix; problem_resolved: it has ended by itself; unsure is a \
 valid answer: inconclusive, insufficient_data. warnings: what a person should consider before approving, usually []. \
 parameters: every required one of get_workflow, with values from your findings; code fills in those that name the target.

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.untrusted.redaction.pairs import FORMS, MAX_KEYS, SecretKeys, mask_pairs, mask_with
+from worker.domain.untrusted.redaction.pair_forms import FORMS
+from worker.domain.untrusted.redaction.pairs import MAX_KEYS, SecretKeys, mask_pairs, mask_with
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.untrusted.redaction.shapes import HINTS, SHAPES, is_plain_name
 from worker.domain.untrusted.redaction.words import distinct_words, folded, lines_with, mask_lines
