@@ -89,7 +89,7 @@ def test_an_index_that_is_none(tmp_path, line):
 def test_an_index_that_names_other_files(filled):
     path = filled.directory / INDEX
     path.write_bytes(path.read_bytes().replace(b'"file":"audit-', b'"file":"../audit-'))
-    with pytest.raises(ArchiveError, match="none of an archive"):
+    with pytest.raises(ArchiveError, match="does not belong to an archive"):
         AuditArchive(filled.directory)
 
 
