@@ -145,8 +145,7 @@ def _messages(samples: Mapping[str, Any]) -> Json:
     incident, recovery, outcome = (
         samples[name] for name in ("incident-request", "recovery-request", "remediation-outcome")
     )
-    events = [name for name in samples if name.startswith("audit-event-")]
-    event = samples[events[0]]
+    event = samples["audit-event-request.accepted"]
     event_types = [audit_type(kind) for kind in EventType]
     first = audit_type(event["event_type"])
     done, review = samples["analysis-result-completed"], samples["analysis-result-review"]

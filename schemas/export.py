@@ -1,7 +1,8 @@
 """Writes the contract for other languages: `python -m schemas.export [DIRECTORY]`, by default `schemas/v1`.
 
-One JSON Schema (2020-12) a message, an AsyncAPI 3.0 document that says what travels where, and valid samples. The
-files are committed; a test compares them with what is generated.
+One JSON Schema (2020-12) a message, and an AsyncAPI 3.0 document that says what travels where. The samples are
+written by hand, and completed here: fields that a model gained, and the hashes of the audit events. The files are
+committed; a test compares them with what is generated.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any, Final, Literal
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from schemas import samples
 from schemas.analysis import AnalysisResult
 from schemas.asyncapi import asyncapi
 from schemas.audit import AuditEvent
+from schemas.chain import genesis, sealed
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.fields import Message
 from schemas.incident import IncidentRequest
@@ -68,23 +69,27 @@ def schema_of(name: str) -> dict[str, Any]:
     return {"$schema": DIALECT, "$id": f"urn:rca-worker:v1:{name}", **schema}
 
 
-def sample_files() -> dict[str, Any]:
-    """Sample messages by file name; a name starts with the name of its schema."""
-    named: dict[str, Message] = {
-        "incident-request": samples.incident(),
-        "recovery-request": samples.recovery(),
-        "analysis-result-completed": samples.completed(),
-        "analysis-result-observed": samples.observed(),
-        "analysis-result-review": samples.review(),
-        **samples.failures(),
-        **{f"audit-event-{name}": event for name, event in samples.events().items()},
-    }
-    return {name: message.model_dump(mode="json") for name, message in named.items()}
+def samples() -> dict[str, Message]:
+    """The committed samples by file name, which starts with the name of the schema. The audit events are a chain."""
+    files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem != "keys"}
+    read = {name: _model_of(name).model_validate_json(path.read_bytes()) for name, path in files.items()}
+    events = {name: event for name, event in read.items() if isinstance(event, AuditEvent)}
+    previous = ""
+    for name, event in sorted(events.items(), key=lambda item: item[1].sequence):
+        start = previous or genesis(event.request_key, event.chain)
+        read[name] = linked = sealed(event.model_copy(update={"prev": start}))
+        previous = linked.hash
+    return read
+
+
+def _model_of(sample: str) -> type[Message]:
+    return next(model for name, model in MODELS.items() if sample.startswith(name))
 
 
 def documents() -> dict[str, str]:
     """All files, by path inside the directory."""
-    bodies, written = sample_files(), {name: schema_of(name) for name in MODELS}
+    bodies = {name: message.model_dump(mode="json") for name, message in samples().items()}
+    written = {name: schema_of(name) for name in MODELS}
     files: dict[str, Any] = {f"{name}.schema.json": schema for name, schema in written.items()}
     files["asyncapi.json"] = asyncapi(written, bodies)
     files |= {f"samples/{name}.json": body for name, body in bodies.items()}

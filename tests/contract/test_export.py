@@ -8,10 +8,12 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from schemas.export import MODELS, V1, documents, drift, export, main, sample_files, schema_of
+from schemas.export import MODELS, V1, documents, drift, export, main, samples, schema_of
+from schemas.incident import request_digest
 from schemas.key_vectors import KEYS, key_vectors
 from schemas.subjects import Subjects, kv_token, request_key, token_text
 from tests.corpus_files import corpus_path, payload_rows
+from tests.fakes.samples import COMPLETED, EVENTS, INCIDENT, RECOVERY, REVIEW
 
 
 def schema_name(sample: str) -> str:
@@ -69,16 +71,20 @@ def test_every_field_is_described(name):
     assert blank == []
 
 
-@pytest.mark.parametrize(("name", "body"), sample_files().items())
-def test_samples_are_valid(name, body):
+@pytest.mark.parametrize(("name", "message"), samples().items())
+def test_samples_are_valid(name, message):
     schema = schema_of(schema_name(name))
-    assert list(Draft202012Validator(schema).iter_errors(body)) == []
+    assert list(Draft202012Validator(schema).iter_errors(message.model_dump(mode="json"))) == []
 
 
-@pytest.mark.parametrize(("name", "body"), sample_files().items())
-def test_samples_are_read_and_written_unchanged(name, body):
-    model = MODELS[schema_name(name)]
-    assert body == json.loads(model.model_validate_json(json.dumps(body)).model_dump_json())
+def test_every_message_has_a_sample():
+    assert set(MODELS) == {schema_name(sample) for sample in samples()}
+
+
+def test_samples_that_repeat_a_request_have_its_digest():
+    incident = request_digest(INCIDENT)
+    assert (incident, request_digest(RECOVERY)) == (COMPLETED.request_digest, REVIEW.request_digest)
+    assert incident == EVENTS["request.accepted"].payload.request_digest
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -96,7 +102,7 @@ def test_accepted_payloads_pass_the_published_schema(row):
 
 
 def test_removed_fields_are_refused_by_the_schema():
-    body = sample_files()["incident-request"] | {"failed_action": {"type": "restart"}}
+    body = INCIDENT.model_dump(mode="json") | {"failed_action": {"type": "restart"}}
     assert not Draft202012Validator(schema_of("incident-request")).is_valid(body)
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from schemas.analysis import AnalysisResult, CorroborationSource, HumanReviewReason, Status
-from schemas.export import sample_files
 from schemas.failure import ValidationFailure
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
+from tests.fakes import samples
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
 from tests.waiting import until
@@ -148,7 +148,7 @@ async def test_what_cannot_be_read_is_reported_and_taken_off_the_queue(body, tmp
 
 
 async def test_a_bad_outcome_is_rejected_like_any_other_message(tmp_path):
-    good = sample_files()["remediation-outcome"]
+    good = samples.OUTCOME.model_dump(mode="json")
     async with running(lambda request, number: final(ANSWER), CASE, tmp_path) as run:
         rejected = await run.nc.subscribe("rca.validation.request")
         stream = run.nc.jetstream()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from schemas import samples
 from schemas.failure import ValidationCode
 from schemas.subjects import OUTCOMES, Subjects
+from tests.fakes import samples
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.scripted import DELIVERY
@@ -17,7 +17,7 @@ from worker.app.outcome_check import OutcomeCheck
 from worker.domain.values.delivery import ACK, Fate
 
 SUBJECTS = Subjects()
-GOOD = samples.failures()["remediation-outcome"].model_dump(mode="json")
+GOOD = samples.OUTCOME.model_dump(mode="json")
 DELIVERED = replace(
     DELIVERY, stream=SUBJECTS.outcomes_stream, subject=SUBJECTS.outcome("rr-1"), durable=OUTCOMES, sequence=9
 )

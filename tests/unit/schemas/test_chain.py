@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import samples
 from schemas.chain import HEAD_PURPOSE, canonical, event_hash, genesis, head_text
+from tests.fakes import samples
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -41,7 +41,7 @@ def test_an_unpaired_surrogate_has_no_form():
         canonical({"a": "\ud800"})
 
 
-@pytest.mark.parametrize("event", samples.events().values(), ids=list(samples.events()))
+@pytest.mark.parametrize("event", samples.EVENTS.values(), ids=list(samples.EVENTS))
 def test_the_hash_can_be_computed_from_the_published_bytes_alone(event):
     document = event.model_dump(mode="json")
     cut = re.sub(rb'"hash":"[0-9a-f]{64}",', b"", canonical(document), count=1)
@@ -49,7 +49,7 @@ def test_the_hash_can_be_computed_from_the_published_bytes_alone(event):
 
 
 def test_the_samples_are_a_chain():
-    events = list(samples.events().values())
+    events = list(samples.EVENTS.values())
     assert [genesis("rr-1", "run-1"), *(e.hash for e in events[:-1])] == [e.prev for e in events]
 
 
@@ -59,7 +59,7 @@ def test_a_genesis_is_bound_to_request_and_chain():
 
 
 def test_what_is_signed_names_request_chain_and_count_and_does_not_depend_on_the_signature():
-    end = samples.events()["response.complete"].model_dump(mode="json")
+    end = samples.EVENTS["response.complete"].model_dump(mode="json")
     text = json.loads(head_text(end))
     unsigned = {name: value for name, value in end.items() if name != "signature"}
     assert {

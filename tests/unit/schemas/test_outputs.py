@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from schemas import samples
 from schemas.analysis import AnalysisResult, Approval, HumanReviewReason, RecoveryStrategy, Status
 from schemas.audit import AuditEvent, EventType, LLMResponse, Outcome
 from schemas.failure import (
@@ -17,11 +16,11 @@ from schemas.failure import (
     ValidationFailure,
     excerpt,
 )
-from schemas.outcome import RemediationOutcome
 from schemas.taxonomy import RequestKind
+from tests.fakes import samples
 
-COMPLETED = dict(samples.completed())
-REVIEW = dict(samples.review())
+COMPLETED = dict(samples.COMPLETED)
+REVIEW = dict(samples.REVIEW)
 
 
 def broken(fields, **changes) -> str:
@@ -91,10 +90,8 @@ def test_a_failed_result_needs_a_person():
 
 
 def test_results_know_their_key():
-    assert (samples.completed().request_key, samples.review().request_key) == ("rr-1", "rr-1.1")
-    outcome = samples.failures()["remediation-outcome"]
-    assert isinstance(outcome, RemediationOutcome)
-    assert outcome.request_key == "rr-1"
+    assert (samples.COMPLETED.request_key, samples.REVIEW.request_key) == ("rr-1", "rr-1.1")
+    assert samples.OUTCOME.request_key == "rr-1"
 
 
 def test_the_reasons_for_review_are_closed():
@@ -104,13 +101,13 @@ def test_the_reasons_for_review_are_closed():
 
 
 def test_results_of_a_newer_worker_are_read():
-    newer = samples.completed().model_dump(mode="json") | {"new_field": 1}
-    assert samples.completed() == AnalysisResult.model_validate(newer)
+    newer = samples.COMPLETED.model_dump(mode="json") | {"new_field": 1}
+    assert samples.COMPLETED == AnalysisResult.model_validate(newer)
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, "0.9", True, float("nan")])
 def test_confidence_is_a_fraction(confidence):
-    result = samples.completed().model_dump(mode="json")
+    result = samples.COMPLETED.model_dump(mode="json")
     result["selected_workflow"]["confidence"] = confidence
     with pytest.raises(ValidationError):
         AnalysisResult.model_validate(result)
@@ -133,7 +130,7 @@ def test_an_excerpt_of_unpaired_surrogates_can_be_written():
 
 
 def test_a_failure_bounds_its_excerpt_and_has_an_error():
-    fields = dict(samples.failures()["validation-failure-request"])
+    fields = dict(samples.REJECTED)
     assert len(ValidationFailure(**fields | {"excerpt": "x" * 2 * EXCERPT_BYTES}).excerpt) == EXCERPT_BYTES
     with pytest.raises(ValidationError):
         ValidationFailure(**fields | {"errors": ()})
@@ -167,14 +164,14 @@ def test_dead_letters_are_headers():
 
 
 def test_an_event_of_every_type_survives_a_round_trip():
-    events = samples.events()
+    events = samples.EVENTS
     assert set(EventType) == set(events)
     for event in events.values():
         assert event == AuditEvent.model_validate_json(event.model_dump_json())
 
 
 def test_an_event_has_one_type():
-    event = dict(samples.events()["llm.request"])
+    event = dict(samples.EVENTS["llm.request"])
     payload = LLMResponse(call=1, model="m", finish="stop", response_chars=1)
     with pytest.raises(ValidationError, match="event type of the payload"):
         AuditEvent(**event | {"payload": payload})

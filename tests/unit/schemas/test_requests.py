@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas import samples
 from schemas.fields import ignored_fields
 from schemas.incident import CLUSTER_SCOPED_KINDS, NAMESPACED_KINDS, IncidentRequest, request_digest
 from schemas.recovery import PreviousExecution, RecoveryRequest
 from schemas.safety import SafetyContext
+from tests.fakes import samples
 
 MINIMAL: dict[str, Any] = {
     "incident_id": "inc-1",
@@ -27,7 +27,7 @@ MINIMAL: dict[str, Any] = {
     "resource_namespace": "shop",
     "received_time": "2026-05-11T21:42:10Z",
 }
-RECOVERY: dict[str, Any] = samples.recovery().model_dump(mode="json")
+RECOVERY: dict[str, Any] = samples.RECOVERY.model_dump(mode="json")
 
 
 def incident(**changes: Any) -> IncidentRequest:
@@ -410,4 +410,4 @@ def test_any_valid_request_survives_a_round_trip(data):
 
 
 def test_a_recovery_survives_a_round_trip():
-    assert samples.recovery() == RecoveryRequest.model_validate_json(samples.recovery().model_dump_json())
+    assert samples.RECOVERY == RecoveryRequest.model_validate_json(samples.RECOVERY.model_dump_json())

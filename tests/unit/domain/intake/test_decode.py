@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas import samples
 from schemas.failure import ValidationCode
 from schemas.fields import MAX_BODY_BYTES, MAX_DEPTH
 from schemas.incident import IncidentRequest
 from schemas.recovery import RecoveryRequest
 from schemas.taxonomy import RequestKind
+from tests.fakes import samples
 from worker.domain.intake.decode import MAX_LISTED, Decoded, InvalidRequest, decode
 
 NOW = datetime(2026, 5, 11, 21, 43, tzinfo=UTC)
@@ -70,8 +70,8 @@ def test_a_request_is_read():
 
 
 def test_a_recovery_is_read():
-    body = samples.recovery().model_dump(mode="json")
-    assert samples.recovery() == accepted(body, RequestKind.RECOVERY).request
+    body = samples.RECOVERY.model_dump(mode="json")
+    assert samples.RECOVERY == accepted(body, RequestKind.RECOVERY).request
     assert "is_recovery_attempt" in said(rejected(body))[0]
 
 
@@ -328,7 +328,7 @@ def test_any_text_like_json_is_decoded_or_rejected(text, kind):
 
 @given(
     SURROUNDED,
-    st.sampled_from([BASE, samples.recovery().model_dump(mode="json")]),
+    st.sampled_from([BASE, samples.RECOVERY.model_dump(mode="json")]),
     st.sampled_from(RequestKind),
 )
 def test_any_object_is_decoded_or_rejected(fields, base, kind):

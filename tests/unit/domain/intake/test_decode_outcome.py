@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import samples
 from schemas.failure import ValidationCode
 from schemas.outcome import RemediationOutcome
 from schemas.subjects import Subjects
+from tests.fakes import samples
 from worker.domain.intake.decode import InvalidRequest, decode_outcome
 
 SUBJECTS = Subjects()
-GOOD: dict[str, Any] = samples.failures()["remediation-outcome"].model_dump(mode="json")
+GOOD: dict[str, Any] = samples.OUTCOME.model_dump(mode="json")
 SUBJECT = SUBJECTS.outcome("rr-1")
 
 

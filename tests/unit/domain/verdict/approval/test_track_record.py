@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import samples
 from schemas.analysis import Approval, Corroboration
+from tests.fakes import samples
 from tests.fakes.proposals import ACTION, PASSES, WORKFLOW, outcome, result
 from worker.domain.values.remediations import TrackRecord
 from worker.domain.verdict.approval.track_record import ProposalCounts, ProposalGroup, Proposals
@@ -85,13 +85,13 @@ def test_proposals_are_counted_by_action_environment_and_corroboration():
 
 
 def test_a_result_without_a_workflow_proposes_nothing():
-    review = samples.review().model_dump_json().encode()
+    review = samples.REVIEW.model_dump_json().encode()
     report = collected((review, outcome()), (None, outcome())).report()
     assert (ProposalCounts(), {}, 2) == (report.total, report.groups, report.unmatched)
 
 
 def test_a_workflow_without_an_action_type_is_counted_by_its_id():
-    chosen = samples.completed().selected_workflow.model_copy(update={"action_type": ""})
+    chosen = samples.COMPLETED.selected_workflow.model_copy(update={"action_type": ""})
     assert [ProposalGroup(WORKFLOW, "staging", "rules")] == list(
         collected((result(selected_workflow=chosen), None)).report().groups
     )
@@ -100,16 +100,16 @@ def test_a_workflow_without_an_action_type_is_counted_by_its_id():
 def test_the_last_message_of_a_request_counts():
     made = Proposals()
     made.add_outcome("rr-1", outcome(outcome="failed"))
-    made.add_result("rr-1", samples.review().model_dump_json().encode())
+    made.add_result("rr-1", samples.REVIEW.model_dump_json().encode())
     made.add_result("rr-1", result())
     made.add_outcome("rr-1", outcome())
     assert ProposalCounts(1, 1, succeeded=1) == made.report().total
-    made.add_result("rr-1", samples.review().model_dump_json().encode())
+    made.add_result("rr-1", samples.REVIEW.model_dump_json().encode())
     assert ProposalCounts() == made.report().total
 
 
 def test_what_is_older_is_left_out_of_the_report_or_forgotten():
-    at = samples.completed().completed_at
+    at = samples.COMPLETED.completed_at
     made = collected((result(), outcome()), (result(completed_at=at + timedelta(days=1)), None))
     later = at + timedelta(hours=1)
     assert ProposalCounts(1, 1, unknown=1) == made.report(later).total
