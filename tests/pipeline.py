@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from schemas.subjects import Subjects
 from tests.corpus_files import corpus_path
+from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.llm_server import Said, Script, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from worker.app.client import RequestClient
@@ -28,7 +29,7 @@ from worker.app.settings import (
 )
 from worker.app.wiring import Worker, open_worker
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import nats_server
 
@@ -44,7 +45,7 @@ class Running:
     llm: ScriptedLLM
     nc: Client
     subjects: Subjects
-    cluster: SnapshotApi
+    cluster: FaultyApi
 
     @property
     def client(self) -> RequestClient:
@@ -75,7 +76,7 @@ async def running(
             server = await stack.enter_async_context(nats_server())
             nats = NatsSettings(servers=(server.url,))
         llm = await stack.enter_async_context(serve_llm(script))
-        cluster = SnapshotApi(Snapshot.read(case_directory), rights=shipped_rights())
+        cluster = FaultyApi(Snapshot.read(case_directory), rights=shipped_rights())
         url = await stack.enter_async_context(serve_api(cluster))
         kubeconfig = temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, url)

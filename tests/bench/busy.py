@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.incident import IncidentRequest
+from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.domain.diagnosis.corroborate import diagnose
@@ -23,7 +24,7 @@ from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.context import signal_resource
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 PODS, EVENTS, INCIDENTS, AT_ONCE = 2_000, 5_000, 13, 4
@@ -78,7 +79,7 @@ class Now:
 
 async def serve(kubeconfig: Path) -> None:
     """Serve the namespace until the process is ended."""
-    async with serve_api(SnapshotApi(Snapshot(namespace()), rights=shipped_rights())) as url:
+    async with serve_api(FaultyApi(Snapshot(namespace()), rights=shipped_rights())) as url:
         write_kubeconfig(kubeconfig, url)
         print("ready", flush=True)
         await asyncio.Event().wait()

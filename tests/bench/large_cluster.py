@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterator
 
 from tests.drills.stage import CASE
+from tests.fakes.faulty_api import FaultyApi
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_files import find_logs, read_objects
-from worker.sandbox.cluster_server import SnapshotApi, serve_api
+from worker.sandbox.cluster_server import serve_api
 from worker.sandbox.cluster_store import Snapshot
 
 PODS, PODS_BESIDE, EVENTS_BESIDE, NAMESPACES = 10_000, 2_000, 5_000, 20
@@ -48,7 +49,7 @@ def _copy(manifest: Manifest, name: str, namespace: str, **metadata: object) -> 
 
 async def main() -> None:
     """Serve until the process is ended."""
-    async with serve_api(SnapshotApi(Snapshot(objects(), find_logs(CASE)))) as url:
+    async with serve_api(FaultyApi(Snapshot(objects(), find_logs(CASE)))) as url:
         print(json.dumps({"url": url}), flush=True)
         await asyncio.Event().wait()
 

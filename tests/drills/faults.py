@@ -14,8 +14,8 @@ from tests.drills.accounts import JournalStep, stored_results, stream_messages
 from tests.drills.stage import Ground, Stage, stage
 from tests.drills.streams import SEEN_SECONDS, seconds_until_said
 from tests.drills.table import Outcome, lost_and_twice, results_and_letters
+from tests.fakes.faulty_api import Fault, FaultPlan
 from worker.domain.values.step_kinds import END, LLM, MODEL_OUTAGE, TRIED
-from worker.sandbox.cluster_faults import Fault, FaultPlan
 
 MAX_TRIES = 5
 HALF_FAIL = (

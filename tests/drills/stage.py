@@ -30,12 +30,12 @@ from tests.drills.accounts import (
 )
 from tests.drills.model import Plan, as_json
 from tests.drills.workers import Worker
+from tests.fakes.faulty_api import Fault, FaultyApi
 from tests.nats_servers import connect
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
-from worker.sandbox.cluster_faults import Fault
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import NatsServer
 
@@ -60,7 +60,7 @@ class Ground:
 
     directory: Path
     model_url: str
-    api: SnapshotApi
+    api: FaultyApi
     kubeconfig: Path
     tell: Callable[[str], None] = lambda _: None
 
@@ -72,7 +72,7 @@ class Ground:
 async def ground(directory: Path, tell: Callable[[str], None] = lambda _: None) -> AsyncIterator[Ground]:
     """Starts what is shared."""
     async with AsyncExitStack() as stack:
-        api = SnapshotApi(Snapshot.read(CASE), rights=shipped_rights())
+        api = FaultyApi(Snapshot.read(CASE), rights=shipped_rights())
         url = await stack.enter_async_context(serve_api(api))
         kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, url)
@@ -106,7 +106,7 @@ class Stage:
     subjects: Subjects = field(default_factory=Subjects)
     workers: list[Worker] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
-    api: SnapshotApi | None = None
+    api: FaultyApi | None = None
     """The cluster of this drill, when it has one of its own."""
 
     def __post_init__(self) -> None:
@@ -248,7 +248,7 @@ async def stage(
             servers = [server]
         kubeconfig, api = ground.kubeconfig, None
         if faults:
-            api = SnapshotApi(ground.api.snapshot, faults=faults, rights=shipped_rights())
+            api = FaultyApi(ground.api.snapshot, faults=faults, rights=shipped_rights())
             kubeconfig = ground.directory / f"{name}.kubeconfig"
             write_kubeconfig(kubeconfig, await stack.enter_async_context(serve_api(api)))
         settings = {

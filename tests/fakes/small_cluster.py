@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.faulty_api import FaultyApi
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, Manifest
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 TOKEN = "FAKE-token"
@@ -86,13 +87,13 @@ LOGS = {
 Connect = Callable[..., Awaitable[KubernetesCluster]]
 
 
-def small_api() -> SnapshotApi:
+def small_api() -> FaultyApi:
     """The API over the small cluster, with the rights of the shipped deployment."""
-    return SnapshotApi(Snapshot(OBJECTS, LOGS), token=TOKEN, rights=shipped_rights())
+    return FaultyApi(Snapshot(OBJECTS, LOGS), token=TOKEN, rights=shipped_rights())
 
 
 @asynccontextmanager
-async def connecting(api: SnapshotApi, kubeconfig: Path) -> AsyncIterator[Connect]:
+async def connecting(api: FaultyApi, kubeconfig: Path) -> AsyncIterator[Connect]:
     """Serves the API; yields what opens adapters to it (with other settings, when some are given)."""
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(serve_api(api))

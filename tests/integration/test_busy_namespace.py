@@ -9,6 +9,7 @@ from schemas.incident import IncidentRequest
 from tests.bench.busy import REQUEST, Now, namespace
 from tests.corpus_files import CORPUS
 from tests.fakes.analyst_scoring import NOW, AnalystModel, analyse
+from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.manifests import event, obj, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
@@ -17,7 +18,7 @@ from worker.domain.cluster.events import MAX_EVENTS
 from worker.domain.enrichment.enrich import enrich
 from worker.sandbox.cluster_files import read_objects
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 MAX_REQUESTS = 40
@@ -25,7 +26,7 @@ EVICTIONS = CORPUS / "cases" / "025-evictions-node-memory-pressure"
 
 
 async def test_the_first_look_takes_few_requests_and_shows_the_pods_that_matter(tmp_path: Path) -> None:
-    api = SnapshotApi(Snapshot(namespace()), rights=shipped_rights())
+    api = FaultyApi(Snapshot(namespace()), rights=shipped_rights())
     async with serve_api(api) as url:
         write_kubeconfig(tmp_path / "kubeconfig", url)
         async with KubernetesCluster(kubeconfig=str(tmp_path / "kubeconfig")) as cluster:

@@ -8,12 +8,12 @@ import pytest
 
 from schemas.analysis import AnalysisResult
 from schemas.taxonomy import RequestKind
+from tests.fakes.faulty_api import Fault, FaultPlan
 from tests.integration.test_history import ANSWER, INCIDENT
 from tests.integration.test_tool_faults import CASE
 from tests.pipeline import final, running
 from tests.waiting import until
 from worker.app.health import problems
-from worker.sandbox.cluster_faults import Fault, FaultPlan
 from worker.sandbox.cluster_rights import Rights, shipped_rights
 
 OUTAGES = {

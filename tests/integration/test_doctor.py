@@ -13,6 +13,7 @@ import pytest
 from schemas.subjects import Subjects
 from tests.commands import rca
 from tests.corpus_files import corpus_path
+from tests.fakes.faulty_api import Fault, FaultPlan, FaultyApi
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from tests.nats_servers import one_server
@@ -22,9 +23,8 @@ from worker.adapters.nats.provision import Found, provision
 from worker.app.doctor import Level, _clock
 from worker.app.provisioning import wanted_streams
 from worker.app.settings import Settings
-from worker.sandbox.cluster_faults import Fault, FaultPlan
 from worker.sandbox.cluster_rights import Rights, shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises")
@@ -37,14 +37,14 @@ class Place:
 
     folder: Path
     nc: nats.NATS
-    cluster: SnapshotApi
+    cluster: FaultyApi
     llm: ScriptedLLM
     env: dict[str, str] = field(default_factory=dict)
 
 
 @pytest.fixture
 async def place(tmp_path):
-    api = SnapshotApi(Snapshot.read(CASE), token="FAKE-token", rights=shipped_rights())
+    api = FaultyApi(Snapshot.read(CASE), token="FAKE-token", rights=shipped_rights())
     async with (
         one_server(tmp_path) as server,
         serve_api(api) as url,

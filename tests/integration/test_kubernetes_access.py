@@ -19,10 +19,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tests.fakes.faulty_api import FaultyApi
 from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 TOKEN = "FAKE-token"
@@ -31,13 +32,13 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-async def api() -> SnapshotApi:
+async def api() -> FaultyApi:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}}
-    return SnapshotApi(Snapshot([node]), token=TOKEN)
+    return FaultyApi(Snapshot([node]), token=TOKEN)
 
 
 @pytest.fixture
-async def url(api: SnapshotApi) -> AsyncIterator[str]:
+async def url(api: FaultyApi) -> AsyncIterator[str]:
     async with serve_api(api) as url:
         yield url
 
@@ -196,7 +197,7 @@ async def test_no_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.process
 @pytest.mark.skipif(not shutil.which("openssl"), reason="makes its certificate with openssl")
 async def test_service_account_whose_token_is_replaced(
-    tmp_path: Path, api: SnapshotApi, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, api: FaultyApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls = _certificate(tmp_path)
     (tmp_path / "token").write_text("FAKE-old")
@@ -228,7 +229,7 @@ def _certificate(folder: Path) -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def _served_with_tls(api: SnapshotApi, context: ssl.SSLContext) -> AsyncIterator[int]:
+async def _served_with_tls(api: FaultyApi, context: ssl.SSLContext) -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.handle)
     async with AsyncExitStack() as stack:

@@ -12,10 +12,10 @@ import pytest
 from kubernetes.aio import client as official
 from kubernetes.aio import config as official_config
 
-from worker.sandbox.cluster_faults import Fault, FaultPlan
+from tests.fakes.faulty_api import AllBut, Fault, FaultPlan, FaultyApi
 from worker.sandbox.cluster_files import SnapshotError
 from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import SnapshotApi, serve, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 CASES = Path(__file__).parent.parent / "corpus" / "cases"
@@ -48,12 +48,12 @@ LOGS = {("shop", "api-0", "app", False): b"one\ntwo \xff\n"}
 
 
 @pytest.fixture
-async def api() -> SnapshotApi:
-    return SnapshotApi(Snapshot([POD, ROLLOUT, SECRET], LOGS))
+async def api() -> FaultyApi:
+    return FaultyApi(Snapshot([POD, ROLLOUT, SECRET], LOGS))
 
 
 @pytest.fixture
-async def url(api: SnapshotApi) -> AsyncIterator[str]:
+async def url(api: FaultyApi) -> AsyncIterator[str]:
     async with serve_api(api) as url:
         yield url
 
@@ -147,7 +147,7 @@ async def test_logs(http: aiohttp.ClientSession) -> None:
 
 
 async def test_secrets_may_be_allowed() -> None:
-    api = SnapshotApi(Snapshot([SECRET]), forbidden=())
+    api = FaultyApi(Snapshot([SECRET]), AllBut(forbidden=()))
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         assert (await fetch(http, "/api/v1/namespaces/shop/secrets/db"))[0] == 200
 
@@ -163,7 +163,7 @@ async def test_secrets_may_be_allowed() -> None:
     ],
 )
 async def test_the_shipped_rights_allow(path: str, status: int) -> None:
-    api = SnapshotApi(Snapshot([POD, ROLLOUT], LOGS), rights=shipped_rights())
+    api = FaultyApi(Snapshot([POD, ROLLOUT], LOGS), rights=shipped_rights())
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         assert (await fetch(http, path))[0] == status
 
@@ -200,7 +200,7 @@ async def test_the_shipped_rights_allow(path: str, status: int) -> None:
 async def test_the_shipped_rights_refuse_in_the_words_of_the_server(
     method: str, path: str, subject: str, tried: str
 ) -> None:
-    api = SnapshotApi(Snapshot([POD, ROLLOUT, SECRET]), rights=shipped_rights())
+    api = FaultyApi(Snapshot([POD, ROLLOUT, SECRET]), rights=shipped_rights())
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         status, document = await fetch(http, path, method)
     assert (status, document["reason"]) == (403, "Forbidden")
@@ -209,7 +209,7 @@ async def test_the_shipped_rights_refuse_in_the_words_of_the_server(
 
 
 async def test_other_resources_may_be_forbidden() -> None:
-    api = SnapshotApi(Snapshot([ROLLOUT]), forbidden=("rollouts.argoproj.io",))
+    api = FaultyApi(Snapshot([ROLLOUT]), AllBut(forbidden=("rollouts.argoproj.io",)))
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         status, document = await fetch(http, "/apis/argoproj.io/v1alpha1/rollouts")
     assert status == 403
@@ -218,20 +218,20 @@ async def test_other_resources_may_be_forbidden() -> None:
 
 @pytest.mark.parametrize("header", ["", "Bearer FAKE-wrong", "Basic FAKE-token", "Bearer"])
 async def test_token_is_checked(header: str) -> None:
-    api = SnapshotApi(Snapshot([POD]), token="FAKE-token")
+    api = FaultyApi(Snapshot([POD]), token="FAKE-token")
     async with serve_api(api) as url, aiohttp.ClientSession(url, headers={"Authorization": header}) as http:
         status, document = await fetch(http, "/api/v1/pods")
     assert (status, document["reason"]) == (401, "Unauthorized")
 
 
-async def test_requests_are_noted(http: aiohttp.ClientSession, api: SnapshotApi) -> None:
+async def test_requests_are_noted(http: aiohttp.ClientSession, api: FaultyApi) -> None:
     await fetch(http, "/api/v1/pods?limit=1")
     await fetch(http, "/api/v1/secrets")
     seen = [(request.method, request.path, request.query, request.status) for request in api.requests]
     assert seen == [("GET", "/api/v1/pods", "limit=1", 200), ("GET", "/api/v1/secrets", "", 403)]
 
 
-async def test_fault_with_a_status(http: aiohttp.ClientSession, api: SnapshotApi) -> None:
+async def test_fault_with_a_status(http: aiohttp.ClientSession, api: FaultyApi) -> None:
     api.faults = FaultPlan([Fault(path="/api/v1/pods", status=429, retry_after_seconds=7, times=1)])
     async with http.get("/api/v1/pods") as response:
         assert (response.status, response.headers["Retry-After"]) == (429, "7")
@@ -240,26 +240,26 @@ async def test_fault_with_a_status(http: aiohttp.ClientSession, api: SnapshotApi
 
 
 @pytest.mark.parametrize("fault", [Fault(drop=True), Fault(cut=True)])
-async def test_fault_of_the_connection(http: aiohttp.ClientSession, api: SnapshotApi, fault: Fault) -> None:
+async def test_fault_of_the_connection(http: aiohttp.ClientSession, api: FaultyApi, fault: Fault) -> None:
     api.faults = FaultPlan([fault])
     with pytest.raises(aiohttp.ClientError):
         await fetch(http, "/api/v1/pods")
 
 
-async def test_fault_in_the_body(http: aiohttp.ClientSession, api: SnapshotApi) -> None:
+async def test_fault_in_the_body(http: aiohttp.ClientSession, api: FaultyApi) -> None:
     api.faults = FaultPlan([Fault(garbage=True)])
     with pytest.raises(ValueError, match="decode"):
         await fetch(http, "/api/v1/pods")
 
 
 async def test_server_ends_while_an_answer_hangs() -> None:
-    api = SnapshotApi(Snapshot([POD]), faults=[Fault(hang=True)])
+    api = FaultyApi(Snapshot([POD]), faults=[Fault(hang=True)])
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         with pytest.raises(TimeoutError):
             await http.get("/api/v1/pods", timeout=aiohttp.ClientTimeout(total=0.05))
 
 
-async def test_delay_is_only_a_delay(http: aiohttp.ClientSession, api: SnapshotApi) -> None:
+async def test_delay_is_only_a_delay(http: aiohttp.ClientSession, api: FaultyApi) -> None:
     api.faults = FaultPlan([Fault(delay_seconds=0.01)])
     assert (await fetch(http, "/api/v1/pods"))[0] == 200
 
@@ -300,7 +300,7 @@ async def test_directory_that_is_not_a_snapshot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda case: case.name)
 async def test_every_object_and_log_of_a_case_is_served(case: Path) -> None:
-    api = SnapshotApi(Snapshot.read(case))
+    api = FaultyApi(Snapshot.read(case))
     async with serve_api(api) as url, aiohttp.ClientSession(url) as http:
         _, groups = await fetch(http, "/apis")
         versions = [

@@ -9,10 +9,10 @@ import pytest
 from schemas.analysis import AnalysisResult
 from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path
+from tests.fakes.faulty_api import Fault, FaultPlan
 from tests.fakes.llm_server import Said
 from tests.integration.test_history import ANSWER, INCIDENT
 from tests.pipeline import final, running
-from worker.sandbox.cluster_faults import Fault, FaultPlan
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 NAMESPACE = {"namespace": "ml-batch"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.envtest import api_server, why_not
+from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.manifests import event, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.small_cluster import LOGS, OBJECTS, TOKEN, connecting, names, reason_of, small_api
@@ -15,7 +16,6 @@ from worker.adapters.kubernetes_cluster import KubernetesCluster
 from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
-from worker.sandbox.cluster_server import SnapshotApi
 from worker.sandbox.cluster_store import Snapshot
 
 
@@ -59,7 +59,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 async def large(tmp_path: Path) -> AsyncIterator[tuple[Cluster, Cluster]]:
     """The same 1,200 events in memory and behind the API."""
     events = [event(pod("a"), "Noise", str(i), key=f"{i:05d}") for i in range(1_200)]
-    api = SnapshotApi(Snapshot(events), token=TOKEN)
+    api = FaultyApi(Snapshot(events), token=TOKEN)
     async with connecting(api, tmp_path / "large") as connect:
         yield MemoryCluster(events), await connect()
 

@@ -23,6 +23,7 @@ from tests.commands import rca
 from tests.drills.workers import Worker
 from tests.fakes import opa, prometheus
 from tests.fakes.canaries import FORMS, Aviary, Canary, Mint
+from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
@@ -30,7 +31,7 @@ from tests.mcp_servers import SCRIPT
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG
 from tests.processes import Ended
-from worker.sandbox.cluster_server import SnapshotApi, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 pytestmark = pytest.mark.process
@@ -394,7 +395,7 @@ class Stage:
         self.prometheus = await enter(prometheus.serve())
         planted_metrics(self.aviary, self.prometheus)
         cluster = await enter(
-            serve_api(SnapshotApi(Snapshot.read(planted_case(self.aviary, self.temporary / "case"))))
+            serve_api(FaultyApi(Snapshot.read(planted_case(self.aviary, self.temporary / "case"))))
         )
         kubeconfig = self.temporary / "kubeconfig"
         write_kubeconfig(kubeconfig, cluster)

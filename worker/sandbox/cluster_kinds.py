@@ -171,22 +171,19 @@ def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, 
     return None
 
 
-def aggregated_document(
-    table: ResourceTable,
-    *,
-    core: bool,
-    dead: frozenset[str] = frozenset(),
-) -> dict[str, Any]:
-    """Aggregated discovery (apidiscovery.k8s.io/v2) of `/api` (`core`) or of `/apis`.
-
-    Groups in `dead` belong to an aggregated API that never answered: their versions are stale and list nothing.
-    """
+def aggregated_document(table: ResourceTable, *, core: bool) -> dict[str, Any]:
+    """Aggregated discovery (apidiscovery.k8s.io/v2) of `/api` (`core`) or of `/apis`."""
     groups = {"": ["v1"]} if core else table.groups()
     items = [
         {
             "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
             "versions": [
-                _aggregated_version(table, name, version, stale=name in dead) for version in versions
+                {
+                    "version": version,
+                    "resources": [_aggregated(resource) for resource in table.in_version(name, version)],
+                    "freshness": "Current",
+                }
+                for version in versions
             ],
         }
         for name, versions in groups.items()
@@ -197,13 +194,6 @@ def aggregated_document(
         "metadata": {},
         "items": items,
     }
-
-
-def _aggregated_version(table: ResourceTable, group: str, version: str, *, stale: bool) -> dict[str, Any]:
-    if stale:
-        return {"version": version, "freshness": "Stale"}
-    resources = [_aggregated(resource) for resource in table.in_version(group, version)]
-    return {"version": version, "resources": resources, "freshness": "Current"}
 
 
 def _aggregated(resource: Resource) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.sandbox.cluster_faults import Fault, FaultPlan
+from tests.fakes.faulty_api import Fault, FaultPlan
 
 
 def _fires(plan: FaultPlan, path: str, times: int) -> list[bool]:
