@@ -12,7 +12,7 @@ from faststream.nats import NatsBroker
 from nats.aio.client import Client
 
 from schemas.subjects import Subjects
-from worker.adapters.nats.layout import Wanted, wanted
+from worker.adapters.nats.layout import Wanted, result_reader, wanted
 from worker.adapters.nats.provision import MEBIBYTE, Difference, provision
 from worker.app.broker import make_broker, missing_tls
 from worker.app.link import BrokerLink, refusal
@@ -81,7 +81,7 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
 
 
 def wanted_streams(settings: Settings) -> list[Wanted]:
-    """Everything that belongs to the configured prefix."""
+    """What a worker needs under the configured prefix."""
     return wanted(
         Subjects(settings.nats.prefix),
         replicas=settings.nats.replicas,
@@ -95,4 +95,5 @@ async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -
 
     Raises Unavailable, ProvisionError.
     """
-    return await provision(nc, wanted_streams(settings), apply=apply)
+    items = [*wanted_streams(settings), result_reader(Subjects(settings.nats.prefix))]
+    return await provision(nc, items, apply=apply)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.permissions import Role
 from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 
 Config = dict[str, Any]
@@ -51,6 +52,11 @@ def wanted(
         *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
         *_readers(subjects, int(ack_wait_seconds * SECOND)),
     ]
+
+
+def result_reader(s: Subjects) -> Wanted:
+    """The durable from which a consumer pulls results. No worker needs it, and its owner may set whatever else it has."""
+    return Wanted({"durable_name": Role.AIANALYSIS.value, "ack_policy": "explicit"}, stream=s.results_stream)
 
 
 def _shares(s: Subjects) -> dict[str, int]:
