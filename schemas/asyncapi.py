@@ -37,7 +37,8 @@ HEADERS: Final = {
     Header.ERROR: "The last error, percent-encoded.",
     Header.CE_ID: f"The same as {MSG_ID}.",
     Header.CE_SOURCE: "The worker, by the name of its cluster.",
-    Header.CE_SUBJECT: "The request key; absent when it could not be read.",
+    Header.CE_SUBJECT: "The request key, percent-encoded as all header values of CloudEvents on NATS are; "
+    "absent when it could not be read.",
     Header.TRACEPARENT: "W3C trace context.",
 }
 
