@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from worker.app.cli.console import connection, listening_on, run, until_interrupted
+from worker.app.cli.console import asynchronous, connection, listening_on, until_interrupted
 
 if TYPE_CHECKING:
     from worker.app.settings import AlertmanagerSettings
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-def alertmanager() -> None:
+@asynchronous
+async def alertmanager() -> int:
     """Receive webhooks of Alertmanager (version 4) and publish a request for each new alert.
 
     Finds the object of an alert by its labels and its owners in the cluster, publishes an alert about the same object
     once, and makes one request of a storm. POST /webhook with RCA_ALERTMANAGER__TOKEN as bearer.
     """
-    run(_receive())
-
-
-async def _receive() -> int:
     from schemas.subjects import Subjects
     from schemas.taxonomy import RequestKind
     from worker.app import logs

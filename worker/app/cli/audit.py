@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, connection, counted, print_json, run
+from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, run, session
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -219,13 +219,10 @@ async def _export(*, request: str) -> int:
 
 @asynccontextmanager
 async def _auditing() -> AsyncIterator[Auditing]:
-    from schemas.subjects import Subjects
     from worker.app.auditing import Auditing
-    from worker.app.settings import load
 
-    settings = load()
-    async with connection(settings.nats, name="rca-audit") as nc:
-        yield Auditing(nc, Subjects(settings.nats.prefix), api_prefix=settings.nats.api_prefix)
+    async with session("rca-audit") as opened:
+        yield Auditing(opened.nc, opened.subjects, api_prefix=opened.settings.nats.api_prefix)
 
 
 def _progress(what: str) -> Callable[[int, int], None]:

@@ -16,6 +16,7 @@ from worker.app.cli.console import (
     EXIT_USAGE,
     QUIET_SECONDS,
     Json,
+    asynchronous,
     counted,
     print_json,
     reported,
@@ -56,12 +57,12 @@ def lint(
         print_json(
             [
                 {
-                    "file": problem.file,
-                    "line": problem.line,
-                    "level": "warning" if problem.warning else "error",
-                    "message": problem.message,
+                    "file": p.file,
+                    "line": p.line,
+                    "level": "warning" if p.warning else "error",
+                    "message": p.message,
                 }
-                for problem in problems
+                for p in problems
             ]
         )
     else:
@@ -73,16 +74,13 @@ def lint(
 
 
 @catalog.command(name="list")
-def list_workflows(directory: Directory, *, json_output: Json = False) -> None:
+@asynchronous
+async def list_workflows(directory: Directory, *, json_output: Json = False) -> int:
     """List all workflows by action type."""
-    run(_list(directory, as_json=json_output))
-
-
-async def _list(directory: Path, *, as_json: bool) -> int:
     from worker.adapters.file_catalog import FileCatalog
 
     found = sorted(await FileCatalog.open(directory), key=lambda w: (w.action_type, w.workflow_id))
-    if as_json:
+    if json_output:
         print_json(
             [
                 {"workflow_id": w.workflow_id, "version": w.version, "action_type": w.action_type}

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from typer.core import TyperGroup
@@ -23,7 +26,8 @@ from worker.domain.values.errors import ClusterError, ReportedError, Unavailable
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from worker.app.settings import NatsSettings
+    from schemas.subjects import Subjects
+    from worker.app.settings import NatsSettings, Settings
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
@@ -33,7 +37,16 @@ QUIET_SECONDS = 1.0
 NO_STREAM = "err_code=10059"
 """JetStream's code for a stream that does not exist (nats-server, errors.json)."""
 
+P = ParamSpec("P")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for scripts.")]
+Case = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="CASE",
+        help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
+    ),
+]
+CaseCatalog = Annotated[Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")]
 
 
 class Commands(TyperGroup):
@@ -57,6 +70,16 @@ def run(work: Coroutine[Any, Any, int]) -> None:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     raise typer.Exit(code)
+
+
+def asynchronous(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, None]:
+    """A command of a coroutine function; see `run`."""
+
+    @functools.wraps(command)
+    def started(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(command(*args, **kwargs))
+
+    return started
 
 
 @contextmanager
@@ -95,6 +118,26 @@ async def connection(settings: NatsSettings, *, name: str = "rca") -> AsyncItera
         async with waiting_for(where):
             nc = await stack.enter_async_context(connected(settings, name=name))
         yield nc
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The settings, and a connection to the NATS server that they name."""
+
+    settings: Settings
+    nc: Client
+    subjects: Subjects
+
+
+@asynccontextmanager
+async def session(name: str) -> AsyncIterator[Session]:
+    """Connect under this name. Raises ConfigurationError, Unavailable."""
+    from schemas.subjects import Subjects
+    from worker.app.settings import load
+
+    settings = load()
+    async with connection(settings.nats, name=name) as nc:
+        yield Session(settings, nc, Subjects(settings.nats.prefix))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import Json, print_json, run
+from worker.app.cli.console import Case, CaseCatalog, Json, print_json, run
 from worker.app.cli.requests import exit_code, kind_of, print_outcome
 from worker.domain.values.errors import ReportedError
 
@@ -36,20 +36,12 @@ NO_MODEL = (
 
 
 def demo(
-    case_dir: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CASE",
-            help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
-        ),
-    ] = None,
+    case_dir: Case = None,
     *,
     recovery: Annotated[
         bool, typer.Option("--recovery", help="Analyse after a remediation that failed.")
     ] = False,
-    catalog: Annotated[
-        Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")
-    ] = None,
+    catalog: CaseCatalog = None,
     output: Annotated[Path | None, typer.Option(help="Write the run to this file, as JSON.")] = None,
     json_output: Json = False,
 ) -> None:
@@ -90,7 +82,7 @@ async def _demo(
             )
     document = _document(case, body, outcome, shown.events)
     if output:
-        _write(document, output)
+        await asyncio.to_thread(output.write_text, json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:
@@ -200,10 +192,6 @@ def _print(console: Console, outcome: Outcome | None, body: bytes, kind: Request
     decoded = decode(body, kind, outcome.completed_at)
     console.print()
     print_result(outcome, decoded.request if isinstance(decoded, Decoded) else None, console)
-
-
-def _write(document: dict[str, Any], output: Path) -> None:
-    output.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def _document(

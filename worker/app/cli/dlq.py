@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, connection, print_json, run
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, run, session
 
 if TYPE_CHECKING:
     from worker.adapters.nats.stored import StoredLetter
@@ -31,25 +31,19 @@ LetterIds = Annotated[
 @asynccontextmanager
 async def open_operations() -> AsyncIterator[Operations]:
     """What an operator does, on the configured server."""
-    from schemas.subjects import Subjects
     from worker.app.operations import Operations
-    from worker.app.settings import load
 
-    settings = load()
-    async with connection(settings.nats, name="rca-operator") as nc:
-        yield Operations(nc, Subjects(settings.nats.prefix))
+    async with session("rca-operator") as opened:
+        yield Operations(opened.nc, opened.subjects)
 
 
 @dlq.command(name="list")
-def list_letters(*, json_output: Json = False) -> None:
+@asynchronous
+async def list_letters(*, json_output: Json = False) -> int:
     """List all with id, time, reason, remediation id and error, oldest first."""
-    run(_list(as_json=json_output))
-
-
-async def _list(*, as_json: bool) -> int:
     async with open_operations() as operations:
         letters = await operations.letters()
-    if as_json:
+    if json_output:
         print_json([_facts(letter) for letter in letters])
         return 0
     for letter in letters:
@@ -62,25 +56,22 @@ async def _list(*, as_json: bool) -> int:
 
 
 @dlq.command()
-def show(letter: LetterId, *, json_output: Json = False) -> None:
+@asynchronous
+async def show(letter: LetterId, *, json_output: Json = False) -> int:
     """Print why a request could not be served, and the request as it was sent."""
-    run(_show(letter, as_json=json_output))
-
-
-async def _show(letter_id: int, *, as_json: bool) -> int:
     async with open_operations() as operations:
-        letter = await operations.letter(letter_id)
-    facts = _facts(letter)
-    if as_json:
+        found = await operations.letter(letter)
+    facts = _facts(found)
+    if json_output:
         try:
-            body: dict[str, Any] = {"body": letter.body.decode()}
+            body: dict[str, Any] = {"body": found.body.decode()}
         except UnicodeDecodeError:
-            body = {"body_base64": base64.b64encode(letter.body).decode()}
+            body = {"body_base64": base64.b64encode(found.body).decode()}
         print_json({**facts, **body})
         return 0
     for name, value in facts.items():
         typer.echo(f"{name}: {_shown(str(value))}")
-    typer.echo(_body(letter.body))
+    typer.echo(_body(found.body))
     return 0
 
 

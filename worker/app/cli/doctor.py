@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, run
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json
 
 if TYPE_CHECKING:
     from worker.app.doctor import Examined
@@ -16,15 +16,12 @@ MARKS = {"ok": "✓", "warning": "!", "fault": "✗"}
 AREA_CHARS, TEXT_CHARS = 11, 400
 
 
-def doctor(*, json_output: Json = False) -> None:
+@asynchronous
+async def doctor(*, json_output: Json = False) -> int:
     """Examine NATS, cluster, model, catalog and policy with the settings of a worker, and say what to mend.
 
     Changes nothing. Asks each configured model one short question. Exit code 1 if there is a fault.
     """
-    run(_doctor(as_json=json_output))
-
-
-async def _doctor(*, as_json: bool) -> int:
     from worker.app import logs
     from worker.app.doctor import Examined, Level, examine
     from worker.app.settings import ConfigurationError, load
@@ -35,15 +32,15 @@ async def _doctor(*, as_json: bool) -> int:
         settings = load()
     except ConfigurationError as e:
         rows.append(Examined("settings", Level.FAULT, str(e), "rca settings lists all of them"))
-        if not as_json:
+        if not json_output:
             _print(rows[0])
     else:
         async for examined in examine(settings):
             rows.append(examined)
-            if not as_json:
+            if not json_output:
                 _print(examined)
     faults = sum(row.level is Level.FAULT for row in rows)
-    if as_json:
+    if json_output:
         print_json([asdict(row) for row in rows])
     else:
         warnings = sum(row.level is Level.WARNING for row in rows)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, print_json, run
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json
 from worker.app.cli.demo import analyse
 from worker.domain.values.errors import ReportedError
+from worker.domain.values.together import together
 
 if TYPE_CHECKING:
     from schemas.analysis import AnalysisResult
@@ -30,7 +31,8 @@ CASE_CHARS = 26  # with the other columns 80 characters
 NONE = "(none)"
 
 
-def evaluate(
+@asynchronous
+async def evaluate(
     cases_dir: Annotated[
         Path,
         typer.Argument(
@@ -41,15 +43,11 @@ def evaluate(
     catalog: Annotated[Path, typer.Option(help="Directory of the workflows that the cases expect.")],
     parallel: Annotated[int, typer.Option(help="How many cases run at once.", min=1, max=32)] = 4,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Run every case through the whole pipeline and compare the results with the expected answers.
 
     Exit code 1 if a case ended without a result.
     """
-    run(_evaluate(cases_dir, catalog=catalog, parallel=parallel, as_json=json_output))
-
-
-async def _evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: bool) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -75,8 +73,8 @@ async def _evaluate(cases_dir: Path, *, catalog: Path, parallel: int, as_json: b
                     bar.advance(task)
                 return score(case.name, expected_of(case), result)
 
-            scores = await asyncio.gather(*(score_case(n, case) for n, case in enumerate(cases)))
-    if as_json:
+            scores = await together([score_case(n, case) for n, case in enumerate(cases)])
+    if json_output:
         print_json({"total": total(scores), "cases": [asdict(s) for s in scores]})
     else:
         _print(scores)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import listening_on, run
+from worker.app.cli.console import asynchronous, listening_on
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ and over HTTP:
 {"mcpServers": {"rca": {"type": "http", "url": "https://HOST/mcp", "headers": {"Authorization": "Bearer TOKEN"}}}}"""
 
 
-def mcp(
+@asynchronous
+async def mcp(
     *,
     http: Annotated[
         str | None,
@@ -39,7 +40,7 @@ def mcp(
             "An address other than loopback needs RCA_MCP__TOKEN.",
         ),
     ] = None,
-) -> None:
+) -> int:
     """Serve catalog search and resource context to other agents (Model Context Protocol).
 
     Tools, all of them read-only: list_available_actions, list_workflows,
@@ -49,10 +50,6 @@ def mcp(
     Over stdio the agent starts this command itself, and ends it by closing
     its input. Logs go to standard error.
     """
-    run(_serve(http))
-
-
-async def _serve(http: str | None) -> int:
     from worker.app import logs
     from worker.app.settings import ConfigurationError, load
     from worker.app.wiring.mounted import NEEDS_MCP

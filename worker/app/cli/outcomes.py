@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import Json, connection, counted, print_json, run, waiting_for
+from worker.app.cli.console import Json, asynchronous, counted, print_json, session, waiting_for
 
 if TYPE_CHECKING:
     from worker.domain.verdict.approval.track_record import OutcomeReport
@@ -27,7 +27,8 @@ def _outcomes() -> None:
 
 
 @outcomes.command()
-def report(
+@asynchronous
+async def report(
     *,
     since: Annotated[
         str,
@@ -37,15 +38,32 @@ def report(
         ),
     ] = "",
     json_output: Json = False,
-) -> None:
+) -> int:
     """Compare results with the outcomes that executors published, by action, environment and corroboration.
 
     A workflow succeeded or failed if it was executed as proposed and is known
     to have helped or not to have helped. It would pass if the approval rules
     required no approval, whether or not the worker runs in observe mode.
     """
+    from worker.adapters.nats.stream import FencedStream
+    from worker.adapters.nats.track_record import OutcomeReader
+
     now = datetime.now(UTC)
-    run(_report(_since(since, now), now, as_json=json_output))
+    begin = _since(since, now)
+    async with session("rca-outcomes") as opened:
+        subjects = opened.subjects
+
+        def stream(name: str) -> FencedStream:
+            return FencedStream(opened.nc, name, api_prefix=opened.settings.nats.api_prefix)
+
+        reader = OutcomeReader(stream(subjects.results_stream), stream(subjects.outcomes_stream), subjects)
+        async with waiting_for(f"all of {subjects.results_stream} and {subjects.outcomes_stream}"):
+            found = (await reader.read(now)).report(begin)
+    if json_output:
+        print_json({"since": begin.isoformat() if begin else None, **_document(found)})
+    else:
+        typer.echo("\n".join(_lines(found)))
+    return 0
 
 
 def _since(text: str, now: datetime) -> datetime | None:
@@ -60,29 +78,6 @@ def _since(text: str, now: datetime) -> datetime | None:
             param_hint="--since",
         )
     return found
-
-
-async def _report(since: datetime | None, now: datetime, *, as_json: bool) -> int:
-    from schemas.subjects import Subjects
-    from worker.adapters.nats.stream import FencedStream
-    from worker.adapters.nats.track_record import OutcomeReader
-    from worker.app.settings import load
-
-    settings = load()
-    subjects = Subjects(settings.nats.prefix)
-    async with connection(settings.nats, name="rca-outcomes") as nc:
-
-        def stream(name: str) -> FencedStream:
-            return FencedStream(nc, name, api_prefix=settings.nats.api_prefix)
-
-        reader = OutcomeReader(stream(subjects.results_stream), stream(subjects.outcomes_stream), subjects)
-        async with waiting_for(f"all of {subjects.results_stream} and {subjects.outcomes_stream}"):
-            found = (await reader.read(now)).report(since)
-    if as_json:
-        print_json({"since": since.isoformat() if since else None, **_document(found)})
-    else:
-        typer.echo("\n".join(_lines(found)))
-    return 0
 
 
 def _document(found: OutcomeReport) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import connection, run, waiting_for
+from worker.app.cli.console import asynchronous, session, waiting_for
 from worker.app.cli.requests import Key
 from worker.domain.values.errors import ReportedError
 
@@ -25,7 +25,8 @@ class Format(enum.StrEnum):
     HTML = "html"
 
 
-def report(
+@asynchronous
+async def report(
     key: Key,
     *,
     form: Annotated[
@@ -40,43 +41,36 @@ def report(
     timeline: Annotated[
         bool, typer.Option("--timeline/--no-timeline", help="Read the audit trail for what happened when.")
     ] = True,
-) -> None:
+) -> int:
     """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
 
     All text is escaped, secrets were removed before it was stored. Exit code 1 if there is no result.
     """
-    if output and not output.parent.is_dir():
-        raise typer.BadParameter(f"{output.parent} is no directory", param_hint="--output")
-    run(_report(key, form or _by_name(output), output, timeline=timeline))
-
-
-def _by_name(output: Path | None) -> Format:
-    return Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
-
-
-async def _report(text: str, form: Format, output: Path | None, *, timeline: bool) -> int:
-    from schemas.subjects import Subjects
     from worker.app.auditing import Auditing
     from worker.app.operations import Operations, read_key
     from worker.app.pages import as_html, as_markdown, incident_page
-    from worker.app.settings import load
 
-    key, settings = read_key(text), load()
-    subjects = Subjects(settings.nats.prefix)
-    async with connection(settings.nats, name="rca-report") as nc:
-        result = await Operations(nc, subjects).result(key)
+    if output and not output.parent.is_dir():
+        raise typer.BadParameter(f"{output.parent} is no directory", param_hint="--output")
+    key = read_key(key)
+    async with session("rca-report") as opened:
+        result = await Operations(opened.nc, opened.subjects).result(key)
         if result is None:
             raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
         async with waiting_for("the audit events of the request"):
-            events = await events_of(Auditing(nc, subjects), key) if timeline else []
+            events = await events_of(Auditing(opened.nc, opened.subjects), key) if timeline else []
     page = incident_page(key, result, events)
-    written = as_html(page) if form is Format.HTML else as_markdown(page)
+    written = as_html(page) if (form or _by_name(output)) is Format.HTML else as_markdown(page)
     if output:
         await asyncio.to_thread(output.write_text, written, encoding="utf-8")
         typer.echo(f"written to {output}", err=True)
     else:
         typer.echo(written, nl=False)
     return 0
+
+
+def _by_name(output: Path | None) -> Format:
+    return Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
 
 
 async def events_of(auditing: Auditing, key: str) -> list[AuditEvent]:

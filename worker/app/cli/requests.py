@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, connection, print_json, reported, run, waiting_for
+from worker.app.cli.console import (
+    EXIT_ERROR,
+    Json,
+    asynchronous,
+    print_json,
+    reported,
+    run,
+    session,
+    waiting_for,
+)
 from worker.app.cli.dlq import open_operations
 from worker.domain.values.errors import ReportedError
 
@@ -111,15 +120,13 @@ def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool)
 
 
 async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *, as_json: bool) -> int:
-    from schemas.subjects import Subjects
     from worker.app.client import RequestClient
     from worker.app.client import as_json as json_of
-    from worker.app.settings import load
 
-    settings, submitted = load(), None
+    submitted = None
     try:
-        async with connection(settings.nats, name="rca-submit") as nc:
-            client = RequestClient(nc, Subjects(settings.nats.prefix))
+        async with session("rca-submit") as opened:
+            client = RequestClient(opened.nc, opened.subjects)
             if wait_seconds is None:
                 _print_submitted(await client.submit(body, kind), as_json=as_json)
                 return EXIT_RESULT
@@ -209,20 +216,17 @@ def _line(text: str) -> str:
 # -- show
 
 
-def show(key: Key, *, json_output: Json = False) -> None:
+@asynchronous
+async def show(key: Key, *, json_output: Json = False) -> int:
     """Print the result of a request that has ended: the verdict, the cause, its evidence, the remediation.
 
     Exit code 1 if there is no result, or none yet.
     """
-    run(_show(key, as_json=json_output))
-
-
-async def _show(text: str, *, as_json: bool) -> int:
     from worker.app.cli.report import print_result
     from worker.app.client import as_json as json_of
     from worker.app.operations import State, read_key
 
-    key = read_key(text)
+    key = read_key(key)
     async with open_operations() as operations:
         result = await operations.result(key)
         if result is None:
@@ -239,7 +243,7 @@ async def _show(text: str, *, as_json: bool) -> int:
         )
         typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
         return EXIT_ERROR
-    if as_json:
+    if json_output:
         print_json(json_of(result))
     else:
         print_result(result)
@@ -249,31 +253,28 @@ async def _show(text: str, *, as_json: bool) -> int:
 # -- cancel
 
 
-def cancel(
+@asynchronous
+async def cancel(
     key: Key,
     *,
     ahead: Annotated[
         bool, typer.Option("--ahead", help="The request may still be to come: exit with 0 if it is unknown.")
     ] = False,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Stop a request: before its next step if it is being analysed, before its first if it is in the queue.
 
     Its result then escalates it to a human. Exit code 1 if it has ended already, or if no such request is known.
     """
-    run(_cancel(key, ahead=ahead, as_json=json_output))
-
-
-async def _cancel(text: str, *, ahead: bool, as_json: bool) -> int:
     from worker.app.operations import State, read_key
 
-    key = read_key(text)
+    key = read_key(key)
     async with open_operations() as operations:
         stored = await operations.cancel(key, at=datetime.now(UTC), token=uuid.uuid4().hex)
         async with waiting_for("the state of the request; it is cancelled already"):
             state = State.DONE if stored else await operations.state(key)
     failed = stored is not None or (state is State.UNKNOWN and not ahead)
-    if as_json:
+    if json_output:
         status = stored.status if stored else None
         print_json({"key": key, "state": state, "cancelled": stored is None, "status": status})
     elif stored is not None:

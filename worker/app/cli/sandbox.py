@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import Json, listening_on, run, until_interrupted, waiting_for
+from worker.app.cli.console import (
+    Case,
+    CaseCatalog,
+    Json,
+    asynchronous,
+    listening_on,
+    until_interrupted,
+    waiting_for,
+)
 
 HOST = "127.0.0.1"
 
@@ -39,29 +47,13 @@ Ctrl-C ends everything."""
 
 
 @sandbox.command()
-def up(
-    case_dir: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CASE",
-            help="A directory with incident.json, cluster/ and logs/; the shipped example by default.",
-        ),
-    ] = None,
-    *,
-    catalog: Annotated[
-        Path | None, typer.Option(help="Directory of workflows; the shipped one by default.")
-    ] = None,
-    json_output: Json = False,
-) -> None:
+@asynchronous
+async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output: Json = False) -> int:
     """Start NATS, a cluster of files and a worker, and print how to use them.
 
     The cluster serves the files of CASE as they are at each read. The model is that of RCA_LLM__MODEL, or the offline
     analyst. With --json the addresses are printed as one line of JSON.
     """
-    run(_up(case_dir, catalog, as_json=json_output))
-
-
-async def _up(case_dir: Path | None, catalog: Path | None, *, as_json: bool) -> int:
     from worker.app import health, logs
     from worker.app.embedded import CaseDirectory, example_case, open_case, open_services
 
@@ -83,25 +75,22 @@ async def _up(case_dir: Path | None, catalog: Path | None, *, as_json: bool) -> 
             "model": "offline analyst (rules, no language model)" if services.offline else services.llm.model,
             "worker": f"http://{HOST}:{port}/readyz",
         }
-        return await until_interrupted(json.dumps(facts) if as_json else UP.format(**facts))
+        return await until_interrupted(json.dumps(facts) if json_output else UP.format(**facts))
 
 
 @sandbox.command()
-def nats(
+@asynchronous
+async def nats(
     *, port: Port = 0, provisioned: Annotated[bool, typer.Option(help="Create the streams as well.")] = False
-) -> None:
+) -> int:
     """A real nats-server with JetStream in a temporary directory."""
-    run(_nats(port, provisioned=provisioned))
-
-
-async def _nats(port: int, *, provisioned: bool) -> int:
     from worker.sandbox.nats_server import nats_server
 
     _require_free(port)
     async with nats_server(port=port or -1) as server:
         if provisioned:
             await _provision(server.url)
-        return await until_interrupted(_json(url=server.url))
+        return await until_interrupted(json.dumps({"url": server.url}))
 
 
 async def _provision(url: str) -> None:
@@ -114,45 +103,35 @@ async def _provision(url: str) -> None:
 
 
 @sandbox.command()
-def cluster(
+@asynchronous
+async def cluster(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="YAML manifests in cluster/, logs in logs/.")
     ],
     *,
     port: Port = 0,
     kubeconfig: Annotated[Path | None, typer.Option(help="Write a kubeconfig for it to this file.")] = None,
-) -> None:
+) -> int:
     """A read-only Kubernetes API over a directory of manifests and logs."""
-    run(_cluster(directory, port, kubeconfig))
-
-
-async def _cluster(directory: Path, port: int, kubeconfig: Path | None) -> int:
     from worker.sandbox.cluster_server import serve, write_kubeconfig
 
     _require_free(port)
     async with serve(directory, port=port) as url:
         if kubeconfig is not None:
             write_kubeconfig(kubeconfig, url)
-            return await until_interrupted(_json(url=url, kubeconfig=str(kubeconfig)))
-        return await until_interrupted(_json(url=url))
+            return await until_interrupted(json.dumps({"url": url, "kubeconfig": str(kubeconfig)}))
+        return await until_interrupted(json.dumps({"url": url}))
 
 
 @sandbox.command()
-def analyst(*, port: Port = 0) -> None:
+@asynchronous
+async def analyst(*, port: Port = 0) -> int:
     """The offline analyst: OpenAI chat completions answered by rules. Set RCA_LLM__BASE_URL to its url."""
-    run(_analyst(port))
-
-
-async def _analyst(port: int) -> int:
     from worker.sandbox.analyst.server import serve
 
     _require_free(port)
     async with serve(port=port) as url:
-        return await until_interrupted(_json(url=url))
-
-
-def _json(**facts: str) -> str:
-    return json.dumps(facts)
+        return await until_interrupted(json.dumps({"url": url}))
 
 
 def _require_free(port: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import Json, connection, run
+from worker.app.cli.console import Json, asynchronous, session
 from worker.app.cli.requests import EXIT_DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
 KEY_CHARS, STEP_CHARS = 16, 200
 
 
-def watch(
+@asynchronous
+async def watch(
     key: Annotated[
         str | None,
         typer.Argument(help="Follow only this request, until it ends: its key, or the remediation id."),
@@ -40,7 +41,7 @@ def watch(
     *,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines, on a terminal too.")] = False,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Show queues, analyses in flight and those that end, live.
 
     Prints one line per step where standard output is no terminal, with --plain, and for a single request; with --json
@@ -48,40 +49,32 @@ def watch(
 
     Exit codes with KEY: 0 when the request has its result, 3 when it became a dead letter.
     """
-    run(_watch(key, plain=plain, as_json=json_output))
-
-
-async def _watch(text: str | None, *, plain: bool, as_json: bool) -> int:
     from rich.console import Console
 
     from worker.app.operations import read_key
 
-    key, console = read_key(text) if text else None, Console(highlight=False)
+    key, console = read_key(key) if key else None, Console(highlight=False)
     async with _heard() as (operations, events):
-        if key is None and console.is_terminal and not plain and not as_json:
+        if key is None and console.is_terminal and not plain and not json_output:
             await _live(console, operations, events)
             return 0
         if key is not None and (stored := await operations.result(key)) is not None:
             return _said_ended(key, stored)
-        return await _follow(events, key, operations, as_json=as_json)
+        return await _follow(events, key, operations, as_json=json_output)
 
 
 @asynccontextmanager
 async def _heard() -> AsyncIterator[tuple[Operations, asyncio.Queue[AuditEvent]]]:
-    from schemas.subjects import Subjects
     from worker.app.client import RequestClient
     from worker.app.operations import Operations
-    from worker.app.settings import load
 
-    settings = load()
-    subjects = Subjects(settings.nats.prefix)
     events: asyncio.Queue[AuditEvent] = asyncio.Queue()
     async with (
-        connection(settings.nats, name="rca-watch") as nc,
-        RequestClient(nc, subjects).following(events.put_nowait),
+        session("rca-watch") as opened,
+        RequestClient(opened.nc, opened.subjects).following(events.put_nowait),
     ):
-        await nc.flush()  # from now on nothing is missed
-        yield Operations(nc, subjects), events
+        await opened.nc.flush()  # from now on nothing is missed
+        yield Operations(opened.nc, opened.subjects), events
 
 
 def _said_ended(key: str, result: AnalysisResult) -> int:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from worker.app.cli.console import connection, listening_on, run, until_interrupted, waiting_for
+from worker.app.cli.console import asynchronous, listening_on, session, until_interrupted, waiting_for
 from worker.app.cli.report_page import events_of
 
 
-def console() -> None:
+@asynchronous
+async def console() -> int:
     """Serve incidents, figures and dead letters as web pages, read only, on loopback.
 
     Prints the address and a token to log in with, unless RCA_CONSOLE__TOKEN sets one.
     """
-    run(_serve())
-
-
-async def _serve() -> int:
-    from schemas.subjects import Subjects
     from worker.adapters.nats.stream import FencedStream
     from worker.app.auditing import Auditing
     from worker.app.operations import Operations
-    from worker.app.settings import load
     from worker.app.web_console import Console, Sources, new_token, serve
 
-    settings = load()
-    own = settings.console
-    subjects = Subjects(settings.nats.prefix)
-    async with connection(settings.nats, name="rca-console") as nc:
+    async with session("rca-console") as opened:
+        own, nc, subjects = opened.settings.console, opened.nc, opened.subjects
         operations, auditing = Operations(nc, subjects), Auditing(nc, subjects)
         sources = Sources(
             results=FencedStream(nc, subjects.results_stream),

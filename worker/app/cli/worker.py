@@ -8,19 +8,16 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, connection, listening_on, print_json, run
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, listening_on, print_json, session
 
 
-def worker() -> None:
+@asynchronous
+async def worker() -> int:
     """Analyse incidents from the request stream until SIGTERM or SIGINT.
 
     Needs RCA_LLM__MODEL, a NATS server with the streams of `rca provision`, and read access to the cluster. Incidents
     that are being analysed when it stops are finished or handed back.
     """
-    run(_work())
-
-
-async def _work() -> int:
     from worker.app.settings import ConfigurationError, load
 
     settings = load()
@@ -52,7 +49,8 @@ async def _work() -> int:
     return 0
 
 
-def provision(
+@asynchronous
+async def provision(
     *,
     check: Annotated[
         bool, typer.Option("--check", help="Only report differences; exit with 1 if there are any.")
@@ -64,25 +62,19 @@ def provision(
         ),
     ] = "",
     json_output: Json = False,
-) -> None:
+) -> int:
     """Create or update streams, consumers and buckets. Never deletes anything.
 
     A byte limit is lowered only where what is stored fits. Exit code 1 if something differs that was not corrected, or if
     the byte limits are more than the server offers.
     """
-    run(_provision(check=check, monitoring_url=monitoring_url, as_json=json_output))
-
-
-async def _provision(*, check: bool, monitoring_url: str, as_json: bool) -> int:
     from worker.adapters.nats.provision import Action
     from worker.app.disk_sync import sync_advice
     from worker.app.provisioning import provision_all
-    from worker.app.settings import load
 
-    settings = load()
-    async with connection(settings.nats) as nc:
-        findings = await provision_all(nc, settings, apply=not check)
-    if as_json:
+    async with session("rca") as opened:
+        findings = await provision_all(opened.nc, opened.settings, apply=not check)
+    if json_output:
         print_json([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings])
     else:
         for finding in findings:
