@@ -48,6 +48,9 @@ MODELS: Final[Mapping[str, type[Message]]] = MappingProxyType(
 RECEIVED: Final = frozenset({"incident-request", "recovery-request", "remediation-outcome"})
 """Messages that others write: their schemas say what is accepted, the other ones what is always there."""
 
+VECTORS: Final = frozenset({"keys", "spec-hashes"})
+"""Test vectors for other languages, beside the samples."""
+
 
 class _Untitled(GenerateJsonSchema):
     """Without a title on every field, which would only repeat its name."""
@@ -71,7 +74,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 def samples() -> dict[str, Message]:
     """The committed samples by file name, which starts with the name of the schema. The audit events are a chain."""
-    files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem != "keys"}
+    files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem not in VECTORS}
     read = {name: _model_of(name).model_validate_json(path.read_bytes()) for name, path in files.items()}
     events = {name: event for name, event in read.items() if isinstance(event, AuditEvent)}
     previous = ""
@@ -94,6 +97,8 @@ def documents() -> dict[str, str]:
     files["asyncapi.json"] = asyncapi(written, bodies)
     files |= {f"samples/{name}.json": body for name, body in bodies.items()}
     files["samples/keys.json"] = key_vectors()
+    # Kept by hand, like the samples: executors store these hashes, so no vector may ever change.
+    files["samples/spec-hashes.json"] = json.loads((V1 / "samples" / "spec-hashes.json").read_bytes())
     return {path: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for path, body in files.items()}
 
 

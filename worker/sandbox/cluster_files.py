@@ -63,7 +63,7 @@ def read_objects(
     for path in files:
         if path.stat().st_size > max_file_bytes:
             raise SnapshotError(f"{path}: larger than {max_file_bytes} bytes")
-    return [manifest for path in files for manifest in _objects_of(path, max_values)]
+    return [manifest for path in files for manifest in objects_of(path, max_values)]
 
 
 def find_logs(directory: Path) -> Mapping[LogKey, Path]:
@@ -92,7 +92,8 @@ def _log_key(path: Path) -> LogKey | None:
     return parts[0], parts[1], parts[2], stem.endswith(".previous")
 
 
-def _objects_of(path: Path, max_values: int) -> Iterator[Manifest]:
+def objects_of(path: Path, max_values: int = MAX_VALUES) -> Iterator[Manifest]:
+    """Every object in a file. Raises SnapshotError."""
     try:
         documents = list(yaml.load_all(path.read_bytes(), Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -23,6 +23,7 @@ from worker.app.cli.policy import policy
 from worker.app.cli.report_page import report
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
+from worker.app.cli.spec_hash import spec_hash
 from worker.app.cli.watch import watch
 from worker.app.cli.web import console
 from worker.app.cli.worker import provision, worker
@@ -109,6 +110,7 @@ app.command(rich_help_panel=REQUESTS)(cancel)
 app.command(rich_help_panel=PREPARE)(doctor)
 app.command(rich_help_panel=PREPARE)(settings)
 app.command(rich_help_panel=PREPARE)(permissions)
+app.command(name="spec-hash", rich_help_panel=PREPARE)(spec_hash)
 app.add_typer(sandbox, name="sandbox", rich_help_panel=TRY)
 app.add_typer(dlq, name="dlq", rich_help_panel=REQUESTS)
 app.add_typer(audit, name="audit", rich_help_panel=REQUESTS)

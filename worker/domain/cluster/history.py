@@ -17,17 +17,10 @@ from schemas.analysis import AnalysisResult
 from schemas.outcome import ExecutionOutcome
 from worker.domain.cluster.fields import stamp
 from worker.domain.cluster.owners import OwnerChain
-from worker.domain.cluster.spec_hash import (
-    absent_config_map_hash,
-    composite,
-    config_map_hash,
-    config_map_names,
-    fingerprint,
-    parameters_digest,
-)
+from worker.domain.cluster.spec_hash import canonical_hash, config_map_names, parameters_digest
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ClusterError, HistoryUnavailable
-from worker.domain.values.objects import ObjectRef
+from worker.domain.values.objects import Manifest, ObjectRef
 from worker.domain.values.ports import Cluster, History
 from worker.domain.values.remediations import GOOD, MODERATE, PastRemediation, SpecMatch
 from worker.domain.values.together import together
@@ -87,16 +80,16 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
     names = config_map_names(root)
     if len(names) > MAX_CONFIG_MAPS:
         return ""
-    hashes = await together([_hash_of(cluster, name, chain.root.namespace) for name in names])
-    return composite(fingerprint(root), dict(zip(names, hashes, strict=True)))
+    config_maps = await together([_config_map(cluster, name, chain.root.namespace) for name in names])
+    return canonical_hash(root, dict(zip(names, config_maps, strict=True)))
 
 
-async def _hash_of(cluster: Cluster, name: str, namespace: str) -> str:
+async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
     """Any failure counts as absent, as it does for executors: names that come and go must not look like changes."""
     try:
-        return config_map_hash(await cluster.get(ObjectRef("ConfigMap", name, namespace)))
+        return await cluster.get(ObjectRef("ConfigMap", name, namespace))
     except ClusterError:
-        return absent_config_map_hash(name)
+        return None
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:

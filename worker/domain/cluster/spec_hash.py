@@ -97,6 +97,18 @@ def composite(own: str, config_maps: Mapping[str, str]) -> str:
     return _sha256("\n".join([own, *(f"{name}:{config_maps[name]}" for name in sorted(config_maps))]))
 
 
+def canonical_hash(manifest: Manifest, config_maps: Mapping[str, Manifest | None]) -> str:
+    """The hash that outcomes carry: of a resource and of the ConfigMaps its pods use.
+
+    `config_maps` are those that could be read, by name. Empty when the object is nested too deeply.
+    """
+    hashes = {}
+    for name in config_map_names(manifest):
+        found = config_maps.get(name)
+        hashes[name] = absent_config_map_hash(name) if found is None else config_map_hash(found)
+    return composite(fingerprint(manifest), hashes)
+
+
 def parameters_digest(parameters: Mapping[str, Any]) -> str:
     """The same for the same parameters, whatever their order. Values themselves may be confidential."""
     return _sha256(canonical_json(dict(parameters)))

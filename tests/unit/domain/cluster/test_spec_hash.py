@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.export import V1
 from tests.fakes.hostile import VALUES
 from worker.domain.cluster.spec_hash import (
     absent_config_map_hash,
+    canonical_hash,
     canonical_json,
     composite,
     config_map_hash,
@@ -186,6 +188,20 @@ def test_known_hashes_stay_as_they_are():
     assert "sha256:991eabf45109c461a3f145050cb73483275dd4dd618dc80236db675c97882ae5" == fingerprint(
         deployment
     )
+
+
+@pytest.mark.parametrize("vector", json.loads((V1 / "samples" / "spec-hashes.json").read_bytes()))
+def test_the_vectors_for_other_languages_hold(vector):
+    assert vector["spec_hash"] == canonical_hash(vector["manifest"], vector["config_maps"])
+
+
+def test_a_config_map_that_could_not_be_read_counts_as_absent():
+    manifest = {"kind": "Deployment", "spec": {"template": {"spec": POD}}}
+    read = {name: {"data": {"a": name}} for name in NAMES}
+    hashes = {name: config_map_hash(each) for name, each in read.items()}
+    assert composite(fingerprint(manifest), hashes) == canonical_hash(manifest, read)
+    hashes["key"] = absent_config_map_hash("key")
+    assert composite(fingerprint(manifest), hashes) == canonical_hash(manifest, {**read, "key": None})
 
 
 def test_parameters_are_told_apart_without_being_kept():
