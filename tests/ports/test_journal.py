@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import zlib
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,14 @@ from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
-from worker.adapters.nats.journal import FORMAT, INLINE_BYTES, STEP_BYTES, NatsJournal
+from worker.adapters.nats.journal import (
+    INLINE_BYTES,
+    PACKED,
+    PACKED_FROM_BYTES,
+    PLAIN,
+    STEP_BYTES,
+    NatsJournal,
+)
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
 from worker.domain.journal.steps import RELEASED, count, done, flaw, paid, usable
@@ -29,7 +37,10 @@ def json_bytes():
     """Heads that are almost right."""
     value = st.none() | st.booleans() | st.integers() | st.text()
     names = st.sampled_from(["kind", "notes", "size", "sha256", "object", "events"])
-    return st.dictionaries(names, value).map(lambda head: json.dumps({"v": FORMAT, **head}).encode())
+    formats = st.sampled_from([PLAIN, PACKED])
+    return st.builds(
+        lambda v, head: json.dumps({"v": v, **head}).encode(), formats, st.dictionaries(names, value)
+    )
 
 
 def journal_on(case, *, patience_seconds=30.0):
@@ -237,7 +248,39 @@ async def test_the_bucket_can_be_read_by_any_client(case):
     entry = await bucket.get(f"{key.replace('%', '=')}.1")
     head, _, data = (entry.value or b"").partition(b"\n")
     assert data == b"answer"
-    assert f'"v":{FORMAT}'.encode() in head
+    assert f'"v":{PLAIN}'.encode() in head
+
+
+def stored_step(data, **more):
+    """A step with its data behind the head as it is, as earlier versions write it."""
+    digest = hashlib.sha256(data).hexdigest()
+    head = {"v": 2, "kind": "llm", "run": "old", "notes": {}, "size": len(data), "sha256": digest, **more}
+    return json.dumps(head).encode() + b"\n" + data
+
+
+async def test_steps_of_an_earlier_version_are_continued_from(case):
+    """In a rolling upgrade nothing is lost or paid for twice."""
+    key, paid_for = request_key(new_id()), [b"short", b"a long answer. " * 1_000]
+    for number, data in enumerate(paid_for, 1):
+        await case.js.publish(f"$KV.{case.subjects.journal_bucket}.{key}.{number}", stored_step(data))
+    run = await journal_on(case).open(key, "new")
+    await run.append("llm", b"another long answer. " * 1_000)
+    past = (await journal_on(case).open(key, "look")).past
+    assert ["", [*paid_for, b"another long answer. " * 1_000]] == [flaw(past), [step.data for step in past]]
+
+
+@pytest.mark.parametrize(("size", "form"), [(PACKED_FROM_BYTES - 1, PLAIN), (PACKED_FROM_BYTES, PACKED)])
+async def test_only_long_steps_are_compressed(case, size, form):
+    """Earlier versions can read the short ones, among them what is left of a finished request."""
+    key = request_key(new_id())
+    await (await journal_on(case).open(key, "run")).append("llm", b"x" * size)
+    stored = await case.js.get_last_msg(
+        f"KV_{case.subjects.journal_bucket}", f"$KV.{case.subjects.journal_bucket}.{key}.1"
+    )
+    assert (form, form == PACKED) == (
+        json.loads(stored.data.partition(b"\n")[0])["v"],
+        len(stored.data) < size,
+    )
 
 
 async def test_a_step_above_the_limit_is_refused(case):
@@ -283,6 +326,9 @@ async def test_a_gap_is_told(own_server, gap):
         (b"\xff\xfe", "not a journal step"),
         (b"[1]\n", "not a journal step"),
         (b'{"v":1,"anything":"else"}\ndata', "format 1"),
+        (stored_step(b"data", v=PACKED), "cannot be decompressed"),
+        (stored_step(zlib.compress(b"data")[:-1], v=PACKED), "is cut"),
+        (stored_step(zlib.compress(bytes(STEP_BYTES + 1)), v=PACKED), "is cut, or larger"),
         (
             b'{"v":2,"kind":"llm","run":"r","notes":{},"size":4,"sha256":"00"}\ndata',
             "does not match its hash",

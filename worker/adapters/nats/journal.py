@@ -8,9 +8,10 @@ call paid twice, as after a kill.
 When the result of a request is stored, a `finished` step is appended and all others are deleted. It still fences older
 runs, and shows a redelivered message that its request was answered.
 
-A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. Steps above
-INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are laid out as
-NATS ADR-8 and ADR-20 say, so any client can look into the bucket. nats-py's own KV class isn't used: its `create`
+A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. What follows the
+head is compressed (zlib) if the head says PACKED. Steps above INLINE_BYTES keep their data in the object store, under a
+name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look into the
+bucket. nats-py's own KV class isn't used: its `create`
 answers "exists" for an entry of our own whose ack was lost, and "not found" to the loser of a race on replicas.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -36,7 +38,9 @@ from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import FINISHED, UNREADABLE
 from worker.domain.values.together import together
 
-FORMAT = 2
+PLAIN, PACKED = 2, 3
+"""The formats. Workers up to 0.1 read PLAIN only, so short steps keep it: among them the one that is left of a request."""
+PACKED_FROM_BYTES = 1_024
 INLINE_BYTES = 256 * 1024
 STEP_BYTES = 16 * 1024 * 1024
 OBJECT_REQUEST_SECONDS = 5.0
@@ -64,7 +68,7 @@ class _Unreadable(Exception):  # noqa: N818 - a state
 class _Head(_Version):
     """The first line of a step. `object` names its data in the object store, empty when the data follows."""
 
-    v: int = FORMAT
+    v: int = PLAIN
     kind: str
     run: str
     notes: dict[str, Any]
@@ -110,8 +114,7 @@ class NatsJournal:
             # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
             # them purge each other's chunks. A loser's object stays until its TTL.
             await self._put_object(name, data)
-        lines = [head.model_dump_json().encode(), *(event.body for event in step.events)]
-        body = b"\n".join([*lines, b"" if large else data])
+        body = _body(head, [*(event.body for event in step.events), b"" if large else data])
         stored = await self._stream.create(
             self._subject(key, str(step.number)),
             body,
@@ -176,12 +179,12 @@ class NatsJournal:
         line, _, rest = body.partition(b"\n")
         try:
             version = _Version.model_validate_json(line).v
-            if version != FORMAT:
-                raise _Unreadable(f"format {version}, this version reads {FORMAT}")
+            if version not in {PLAIN, PACKED}:
+                raise _Unreadable(f"format {version}, this version reads {PLAIN} and {PACKED}")
             head = _Head.model_validate_json(line)
         except ValidationError as e:  # a delete marker of a KV client, for one
             raise _Unreadable("not a journal step") from e
-        *lines, data = rest.split(b"\n", len(head.events))
+        *lines, data = (_unpacked(rest) if version == PACKED else rest).split(b"\n", len(head.events))
         events = _events(head, lines)
         if head.object:
             data = await self._get_object(head.object, head.size)
@@ -267,6 +270,28 @@ def _unavailable(what: str) -> Iterator[None]:
         yield
     except (TimeoutError, nats.errors.Error) as e:
         raise Unavailable(f"object store, {what}: {e!r}") from e
+
+
+def _body(head: _Head, parts: Sequence[bytes]) -> bytes:
+    """A step as it is stored."""
+    rest = b"\n".join(parts)
+    if len(rest) >= PACKED_FROM_BYTES:
+        # Fast rather than small; a small window, since setting one up takes longer than compressing a step.
+        packer = zlib.compressobj(level=2, wbits=14, memLevel=7)
+        head, rest = head.model_copy(update={"v": PACKED}), packer.compress(rest) + packer.flush()
+    return head.model_dump_json().encode() + b"\n" + rest
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """What follows the head of a packed step."""
+    unpacker = zlib.decompressobj()
+    try:
+        rest = unpacker.decompress(packed, STEP_BYTES)
+    except zlib.error as e:
+        raise _Unreadable("its content cannot be decompressed") from e
+    if not unpacker.eof:
+        raise _Unreadable(f"its content is cut, or larger than {STEP_BYTES} bytes")
+    return rest
 
 
 def _owner(body: bytes) -> str:
