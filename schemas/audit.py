@@ -113,7 +113,8 @@ class LLMRequest(Message):
     prompt_chars: Count
     """Size of everything that is sent."""
     prompt_preview: Annotated[str, StringConstraints(max_length=500)] = ""
-    """The start of what is new since the call before, with secrets removed."""
+    """The start of what is new since the call before, with secrets removed, without results of tools: they have events of
+    their own."""
     tools: tuple[Text, ...] = ()
     """Tools offered."""
 

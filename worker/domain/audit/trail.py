@@ -200,8 +200,8 @@ def _preview(text: str) -> str:
 
 
 def _turn_preview(turn: Turn) -> str:
-    """Results of tools were redacted where they were read."""
-    return _text(turn)[:PREVIEW_CHARS] if isinstance(turn, ToolTurn) else _preview(_text(turn))
+    """Results of tools are not shown again: each has an event of its own."""
+    return _preview(turn.note if isinstance(turn, ToolTurn) else turn.text)
 
 
 def _text(turn: Turn) -> str:

@@ -119,8 +119,10 @@ async def test_a_call_is_told_with_its_size_and_the_start_of_what_is_new():
     payload = trail.last.payload
     assert (2, "model-a", ("get_resource",)) == (payload.call, payload.model, payload.tools)
     assert len("system" + "opening" + "reply" + "first\nsecond") == payload.prompt_chars
-    assert payload.prompt_preview == "first\nsecond"
-    await trail.asking(3, "model-a", request(UserTurn("x" * 9_000), tools_allowed=False))
+    assert payload.prompt_preview == ""  # results have events of their own
+    await trail.asking(3, "model-a", request(replace(results, note="too many calls")))
+    assert trail.last.payload.prompt_preview == "too many calls"
+    await trail.asking(4, "model-a", request(UserTurn("x" * 9_000), tools_allowed=False))
     assert ((), PREVIEW_CHARS) == (trail.last.payload.tools, len(trail.last.payload.prompt_preview))
 
 
