@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|\s+|[!-/:-@\[-`{-~]+|[^\x00-\x7f]+|.", re.DOTALL)
+REMEMBERED_TEXTS, REMEMBERED_CHARS = 512, 8_192
+"""How many counted texts are remembered, and how long one may be: a piece of evidence is counted each time it is rendered."""
 LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and are split into longer tokens
 
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens the text costs, rather too many than too few. Linear in its length."""
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _counted(text)
+
+
+def _counted(text: str) -> int:
     return sum(map(_piece_tokens, PIECE.findall(text)))
+
+
+_remembered = lru_cache(maxsize=REMEMBERED_TEXTS)(_counted)
 
 
 @lru_cache(maxsize=16_384)

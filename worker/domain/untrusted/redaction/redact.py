@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 from worker.domain.untrusted.redaction.names import is_no_secret, secret_kind
@@ -38,6 +39,8 @@ DECODER = json.JSONDecoder()
 MAX_BRACES = 64
 MAX_READING = 256
 """How many times the length of the text is read at the most in search of Secret objects."""
+REMEMBERED_TEXTS, REMEMBERED_CHARS = 1_024, 4_096
+"""How many texts are remembered with what redaction makes of them, and how long one may be: 4 MB of logs at the most."""
 USER_AND_PASSWORD = re.compile(r"[\w.@+-]{1,64}:[!-~]{4,256}\s*")
 
 
@@ -46,7 +49,15 @@ def redact(text: str) -> str:
 
     Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find nothing.
     """
-    return text if is_plain_name(text) else _until_stable(text, decode=2)
+    if is_plain_name(text):
+        return text
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _until_stable(text, decode=2)
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _remembered(text: str) -> str:
+    """Evidence is redacted where it is read, for the prompt, the result and the audit trail."""
+    return _until_stable(text, decode=2)
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:
