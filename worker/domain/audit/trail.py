@@ -143,6 +143,7 @@ class AuditTrail:
                 succeeded=result.ok,
                 result_chars=len(result.content),
                 result_preview=result.content[:PREVIEW_CHARS],
+                duration_seconds=round(result.seconds, 3),
             ),
             audit.Outcome.SUCCESS if result.ok else audit.Outcome.FAILURE,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -76,12 +76,13 @@ class UserTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The answer to one tool call, already cut to the budget."""
+    """The answer to one tool call, already cut to the budget. `seconds` is how long the tool took."""
 
     call_id: str
     name: str
     content: str
     ok: bool = True
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

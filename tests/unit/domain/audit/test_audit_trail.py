@@ -153,17 +153,19 @@ async def test_a_reply_is_told_with_its_cost_and_time():
 async def test_tool_calls_are_counted_over_the_request():
     trail = Trail()
     await trail.tool_ran(
-        ToolCall("c1", "get_resource", {"kind": "Pod", "n": 3}), ToolResult("c1", "x", "body")
+        ToolCall("c1", "get_resource", {"kind": "Pod", "n": 3}),
+        ToolResult("c1", "x", "body", seconds=1.23456),
     )
     await trail.tool_ran(ToolCall("c2", "no\nsuch" + "x" * 300, {}), ToolResult("c2", "x", "error", ok=False))
     first, second = (event.payload for event in trail.told)
-    assert (1, "get_resource", {"kind": "Pod", "n": "3"}, True, 4, "body") == (
+    assert (1, "get_resource", {"kind": "Pod", "n": "3"}, True, 4, "body", 1.235) == (
         first.index,
         first.name,
         first.arguments,
         first.succeeded,
         first.result_chars,
         first.result_preview,
+        first.duration_seconds,
     )
     assert (2, False) == (second.index, second.succeeded)
     assert "\n" not in second.name

@@ -86,6 +86,7 @@ class Toolbox:
         self._first = {i.body: i.id for i in evidence.items if len(i.body) >= LEAST_REPEATED and not i.cut}
         self._answers: dict[str, ToolResult] = {}
         self._alike: Counter[str] = Counter()
+        self._took: dict[str, float] = {}
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -112,11 +113,12 @@ class Toolbox:
         }
         to_run = [plan for index, plan in enumerate(plans) if first.get(plan.key) == index]
         found: dict[str, ToolOutput | ToolProblem] = {}
+        self._took = {}
         for uses_target in (False, True):
             chosen = [
                 (plan, tool) for plan in to_run if (tool := plan.tool) and tool.uses_target is uses_target
             ]
-            outcomes = await together([self._attempt(tool, plan.arguments) for plan, tool in chosen])
+            outcomes = await together([self._attempt(tool, plan) for plan, tool in chosen])
             for (plan, _), outcome in zip(chosen, outcomes, strict=True):
                 found[plan.key] = outcome
                 if isinstance(outcome, ToolOutput) and outcome.target:
@@ -160,10 +162,12 @@ class Toolbox:
             return _Plan(call, key, tool, refusal=ALIKE.format(count=self._alike[about], tool=call.name))
         return _Plan(call, key, tool, arguments)
 
-    async def _attempt(self, tool: ToolDef, arguments: BaseModel | None) -> ToolOutput | ToolProblem:
+    async def _attempt(self, tool: ToolDef, plan: _Plan) -> ToolOutput | ToolProblem:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(self._deadline):
-                return await tool.run(self._context, arguments)
+                return await tool.run(self._context, plan.arguments)
         except ToolProblem as problem:
             return problem
         except ClusterError as error:
@@ -173,6 +177,8 @@ class Toolbox:
         except TimeoutError:
             message = f"no answer within {self._deadline:g} s; nothing is known; ask for less (namespace, name, fewer lines)"
             return ToolProblem(message, passing=True)
+        finally:
+            self._took[plan.key] = clock() - began
 
     def _settle(self, plan: _Plan, outcome: ToolOutput | ToolProblem | None) -> ToolResult:
         if plan.refusal:
@@ -216,7 +222,8 @@ class Toolbox:
         )
         known = self._first.get(body) if ok and not cut else None
         shown = replace(item, body=SAME_AS_FIRST.format(id=known)) if known else item
-        return ToolResult(call.id, call.name, fence(shown, self._token), ok)
+        seconds = 0.0 if plan.refusal else self._took.get(plan.key, 0.0)
+        return ToolResult(call.id, call.name, fence(shown, self._token), ok, seconds)
 
 
 def _key(name: str, arguments: Mapping[str, Any]) -> str:

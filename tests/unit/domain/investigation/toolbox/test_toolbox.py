@@ -162,6 +162,17 @@ async def test_a_tool_that_takes_too_long_is_stopped():
     assert "no answer within 0.01 s" in await bench.error("slow", workflow_id="x")
 
 
+async def test_a_result_says_how_long_its_tool_took():
+    async def waits(_context, _asked):
+        await asyncio.sleep(0.01)
+        return ToolOutput("done", "x")
+
+    bench = Bench(extra=[ToolDef("slow", "", GetWorkflow, waits)])
+    first, again = [await bench.ask("slow", workflow_id="x") for _ in range(2)]
+    assert first.seconds >= 0.01
+    assert 0.0 == again.seconds == (await bench.ask("no_such_tool")).seconds
+
+
 async def test_a_configured_tool_is_bounded_redacted_and_fenced_like_any_other():
     async def run(_context, asked):
         return ToolOutput(f"{asked.workflow_id} password=hunter2hunter2 " + "word " * 20_000, "metrics")
