@@ -79,7 +79,7 @@ soak: install ## A steady stream for 12 min: does a worker grow or leak?
 lock: ## Resolve all dependencies anew into the hash-locked files (needs uv)
 	@command -v $(UV) >/dev/null || { echo "uv is not installed: pip install uv, or make lock UV=/path/to/uv"; exit 1; }
 	$(RESOLVE) --all-extras --group dev pyproject.toml -o requirements.lock
-	$(RESOLVE) -c requirements.lock --extra mcp --extra postgres pyproject.toml -o deploy/requirements-image.lock
+	$(RESOLVE) -c requirements.lock --extra mcp --extra otel --extra postgres pyproject.toml -o deploy/requirements-image.lock
 	echo "hatchling>=1.27" | $(RESOLVE) -c requirements.lock - -o deploy/requirements-build.lock
 
 sbom: install ## Write sbom.cdx.json: what the container image holds (CycloneDX)

@@ -18,7 +18,7 @@ TOP = Path(__file__).parent.parent.parent
 DEVELOPMENT = TOP / "requirements.lock"
 IMAGE = TOP / "deploy" / "requirements-image.lock"
 BUILD = TOP / "deploy" / "requirements-build.lock"
-IMAGE_EXTRAS = {"mcp", "postgres"}
+IMAGE_EXTRAS = {"mcp", "otel", "postgres"}
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 FREE = re.compile(
     r"apache|bsd|mit\b|mit-0|isc|psf|python software|mpl|mozilla|unlicense|zlib|lgpl|0bsd", re.IGNORECASE
