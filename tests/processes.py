@@ -30,7 +30,7 @@ class Ended:
 
 def is_foreign(name: str) -> bool:
     """Whether a variable is a setting or a key of the developer's."""
-    return name.startswith("RCA_") or name.endswith("_API_KEY")
+    return name.startswith(("RCA_", "OTEL_")) or name.endswith("_API_KEY")
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from schemas.analysis import AnalysisResult
@@ -20,6 +21,8 @@ from worker.app.admission import Admission
 from worker.app.failed_runs import HandlerRules
 from worker.app.handler import Ports, RequestHandler
 from worker.app.metrics import WorkerMetrics
+from worker.app.telemetry import MeteredEvents, Telemetry
+from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.values.delivery import MessageId, Settlement
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END, FINISHED
@@ -49,6 +52,7 @@ class HandlerRig:
     deliveries: int = 0
     requests: MemoryRequests = field(default_factory=MemoryRequests)
     cancellations: MemoryCancellations = field(default_factory=MemoryCancellations)
+    telemetry: Telemetry | None = None
 
     def __post_init__(self) -> None:
         self.metrics, self._token = WorkerMetrics(), tokens()
@@ -57,9 +61,10 @@ class HandlerRig:
 
     def new_process(self) -> RequestHandler:
         """Another process, with the same broker."""
-        world = self.world
+        world, telemetry = self.world, self.telemetry
+        tools = partial(tool_names, None, None)
         ports = Ports(
-            events=world.events,
+            events=MeteredEvents(world.events, telemetry, Subjects(), tools) if telemetry else world.events,
             results=MemoryResults(world.events),
             journal=world.journal,
             requests=self.requests,
@@ -94,7 +99,8 @@ class HandlerRig:
         stored_at = self._stored_at.setdefault(sequence, self.world.clock.now())
         values = {"subject": subject, "deliveries": self.deliveries, "stored_at": stored_at}
         headers = delivery.pop("headers", {})
-        return await self.handler(message or body(), headers, replace(DELIVERY, **{**values, **delivery}))
+        handler = self.telemetry.handler(self.handler) if self.telemetry else self.handler
+        return await handler(message or body(), headers, replace(DELIVERY, **{**values, **delivery}))
 
     @property
     def message(self) -> MessageId:

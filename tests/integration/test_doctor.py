@@ -92,6 +92,14 @@ def set_to(**changes: str) -> Callable[[Place], Awaitable[None]]:
     return plant
 
 
+def traces_to(endpoint: str, protocol: str) -> Callable[[Place], Awaitable[None]]:
+    async def plant(place: Place) -> None:
+        names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TIMEOUT")
+        place.env |= dict(zip(names, (endpoint, protocol, "1"), strict=True))
+
+    return plant
+
+
 def model_says(said: Said) -> Callable[[Place], Awaitable[None]]:
     async def plant(place: Place) -> None:
         place.llm.script = lambda request, number: said
@@ -196,6 +204,8 @@ PLANTED = {
     "a broken policy": (a_broken_policy, "policy", FAULT, "policy.rego"),
     "no signing key": (set_to(AUDIT__SIGNING_KEY_FILE="{folder}/none"), "audit", FAULT, "none"),
     "no Prometheus": (set_to(PROMETHEUS__URL="http://127.0.0.1:9"), "prometheus", FAULT, "127.0.0.1:9"),
+    "no collector": (traces_to("http://127.0.0.1:9", "http/protobuf"), "traces", WARNING, "127.0.0.1:9"),
+    "a collector for gRPC": (traces_to("http://127.0.0.1:9", "grpc"), "traces", WARNING, "http/protobuf"),
     "no history": (set_to(HISTORY__URL="http://127.0.0.1:9"), "history", FAULT, "127.0.0.1:9"),
 }
 

@@ -74,7 +74,7 @@ async def test_checks_are_asked_each_time():
 
 async def test_metrics_are_served_in_the_exposition_format():
     metrics = WorkerMetrics()
-    metrics.llm_calls.inc(3)
+    metrics.llm_calls.labels("openai-chat:m", "answered").inc(3)
     async with (
         serve("127.0.0.1", 0, checks={}, metrics=metrics) as port,
         aiohttp.ClientSession() as session,
@@ -82,7 +82,7 @@ async def test_metrics_are_served_in_the_exposition_format():
     ):
         assert response.status == 200
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        assert "rca_llm_calls_total 3.0" in await response.text()
+        assert 'rca_llm_calls_total{model="openai-chat:m",outcome="answered"} 3.0' in await response.text()
 
 
 @pytest.mark.parametrize("path", ["/", "/livez/", "/debug", "/metrics/../readyz2"])

@@ -19,6 +19,7 @@ from schemas.failure import (
     ValidationFailure,
     excerpt,
 )
+from schemas.subjects import OUTCOMES
 from worker.app.metrics import WorkerMetrics
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.intake.decode import InvalidRequest
@@ -159,7 +160,8 @@ class Closing:
             failed_at=self._clock.now(),
         )
         await self._events.reject(failure)
-        self._metrics.rejected.labels(rejected.code).inc()
+        message = "outcome" if delivery.durable == OUTCOMES else "request"
+        self._metrics.rejected.labels(rejected.code, message).inc()
         log.info(
             "request_rejected", code=rejected.code, errors=len(errors), first=str(errors[0])[:ERROR_CHARS]
         )

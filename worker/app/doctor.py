@@ -6,7 +6,9 @@ call of the model, a decision of the policy. Nothing is changed.
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -17,7 +19,7 @@ from pydantic import SecretStr
 
 from worker.adapters.nats.provision import Action, Found, look, provision
 from worker.app.provisioning import connected, wanted_streams
-from worker.app.settings import LlmSettings, Settings
+from worker.app.settings import ConfigurationError, LlmSettings, Settings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow
@@ -31,8 +33,10 @@ from worker.app.wiring.outside import (
     open_prometheus,
 )
 from worker.app.wiring.signing import read_signer
+from worker.app.wiring.tracing import endpoint, new_tracer
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.investigation.models.chain import provider_of
+from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.conversation import ModelRequest, Reply, ToolSpec, UserTurn
 from worker.domain.values.errors import (
     ClusterError,
@@ -322,6 +326,21 @@ async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exami
         yield _ok("mcp", f"{len(mounted.tools.tools())} tools are mounted")
 
 
+async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+    if address := redact(endpoint(os.environ)):
+        try:
+            tracer = new_tracer(os.environ)
+        except ConfigurationError as e:
+            yield Examined("traces", Level.WARNING, f"no traces are exported: {e}", TRACES_REMEDY)
+            return
+        stack.push_async_callback(tracer.close)
+        if await asyncio.to_thread(tracer.reach):
+            yield _ok("traces", f"the collector at {address} takes spans")
+        else:
+            text = f"the collector at {address} takes no spans; incidents are analysed all the same"
+            yield Examined("traces", Level.WARNING, text, TRACES_REMEDY)
+
+
 async def _no_hash() -> str:
     return ""
 
@@ -338,6 +357,7 @@ def _at(address: str) -> Iterator[None]:
 RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for its ServiceAccount"
 MODEL_REMEDY = "check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL (docs/models.md)"
 MCP_REMEDY = "check RCA_MCP__SERVERS and RCA_MCP__TOOLS (docs/mcp.md)"
+TRACES_REMEDY = "check the variables OTEL_EXPORTER_OTLP_* (docs/operations.md)"
 POLICY_REMEDY = "rca policy test FILE INPUT shows the error (docs/policy.md)"
 AREAS: tuple[tuple[str, Area, str], ...] = (
     ("nats", _nats, "check RCA_NATS__SERVERS, user, password and rights (docs/nats.md)"),
@@ -353,4 +373,5 @@ AREAS: tuple[tuple[str, Area, str], ...] = (
     ("prometheus", _prometheus, "check RCA_PROMETHEUS__URL and its token"),
     ("history", _history, "check RCA_HISTORY__URL and its token"),
     ("mcp", _mcp, MCP_REMEDY),
+    ("traces", _traces, TRACES_REMEDY),
 )

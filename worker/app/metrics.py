@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,8 +22,13 @@ from prometheus_client.registry import Collector
 
 from schemas.analysis import AnalysisResult
 from worker.app.stream_watch import StreamFill
+from worker.domain.values.conversation import CallUsage
 
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
+STAGE_SECONDS = (0.01, 0.05, 0.25, *SECONDS[:-2])
+ANSWERED = "answered"
+"""Outcome of a call of the model; any other is the reason of its failure."""
+REDACTED = "[REDACTED:"
 
 
 class WorkerMetrics:
@@ -29,145 +36,111 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.results = Counter(
-            "rca_results", "Results published", ["kind", "status", "reason"], registry=self.registry
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.results = counter("rca_results", "Results published", ["kind", "status", "reason"])
+        self.rejected = counter(
+            "rca_rejected_requests", "Messages rejected, by what they should have been", ["code", "message"]
         )
-        self.rejected = Counter(
-            "rca_rejected_requests", "Messages rejected", ["code"], registry=self.registry
-        )
-        self.dead_letters = Counter("rca_dead_letters", "Dead letters", ["reason"], registry=self.registry)
-        self.retries = Counter(
-            "rca_retries", "Runs handed back for later", ["reason"], registry=self.registry
-        )
-        self.factors = Counter(
+        self.dead_letters = counter("rca_dead_letters", "Dead letters", ["reason"])
+        self.retries = counter("rca_retries", "Runs handed back for later", ["reason"])
+        self.factors = counter(
             "rca_approval_factors",
             "Reasons why a human must approve, of results that need approval",
             ["factor"],
-            registry=self.registry,
         )
-        self.corroborated = Counter(
-            "rca_corroborated_results",
-            "Results with an answer, by what confirms it",
-            ["by"],
-            registry=self.registry,
+        self.corroborated = counter(
+            "rca_corroborated_results", "Results with an answer, by what confirms it", ["by"]
         )
-        self.refused_answers = Counter(
-            "rca_refused_answers", "Answers of the model that failed a check", registry=self.registry
+        self.refused_answers = counter(
+            "rca_refused_answers", "Answers of the model that failed a check", ["code"]
         )
-        self.llm_calls = Counter("rca_llm_calls", "Calls of the model", registry=self.registry)
-        self.tool_calls = Counter("rca_tool_calls", "Tool calls of the model", registry=self.registry)
-        self.tokens = Counter("rca_llm_tokens", "Tokens", ["type"], registry=self.registry)
-        self.cost = Counter("rca_llm_cost_usd", "Money, where the price is known", registry=self.registry)
-        self.seconds = Histogram(
-            "rca_analysis_seconds",
-            "Wall time of one analysis",
-            ["kind"],
-            buckets=SECONDS,
-            registry=self.registry,
+        self.llm_calls = counter("rca_llm_calls", "Calls of models", ["model", "outcome"])
+        self.tool_calls = counter("rca_tool_calls", "Tool calls of the model", ["tool", "outcome"])
+        self.tokens = counter("rca_llm_tokens", "Tokens", ["model", "type"])
+        self.cost = counter("rca_llm_cost_usd", "Money, where the price is known", ["model"])
+        self.redactions = counter("rca_redactions", "Secrets masked in the evidence of published results")
+        self.seconds = histogram(
+            "rca_analysis_seconds", "Wall time of one analysis", ["kind"], buckets=SECONDS
         )
-        self.catalog_problems = Gauge(
+        self.stage_seconds = histogram(
+            "rca_stage_seconds", "Duration of one stage of an analysis", ["stage"], buckets=STAGE_SECONDS
+        )
+        self.catalog_problems = gauge(
             "rca_catalog_problems",
             "1 while a change of the catalog's files is refused and the last good catalog is served",
-            registry=self.registry,
         )
-        self.policy_problems = Gauge(
+        self.policy_problems = gauge(
             "rca_policy_problems",
             "1 while policy files do not decide (changed ones, those of subdirectories), or the OPA server did not at the last question",
-            registry=self.registry,
         )
-        self.running = Gauge("rca_running", "Requests in flight", registry=self.registry)
-        tasks = Gauge("rca_tasks", "Tasks of the event loop: a leak shows here", registry=self.registry)
-        tasks.set_function(_tasks)
-        threads = Gauge(
-            "rca_threads", "Threads: some wait for work, no more than a few", registry=self.registry
-        )
-        threads.set_function(threading.active_count)
+        self.running = gauge("rca_running", "Requests in flight")
+        self._ask("rca_tasks", "Tasks of the event loop: a leak shows here", _tasks)
+        self._ask("rca_threads", "Threads: some wait for work, no more than a few", threading.active_count)
         ProcessCollector(registry=self.registry)  # memory, CPU, open files, under their usual names
 
     def published(self, result: AnalysisResult) -> None:
-        """Count one published result and what it cost."""
+        """Count one published result."""
         self.results.labels(result.kind, result.status, result.human_review_reason or "none").inc()
         if result.approval.required:
             for factor in result.approval.factors:
                 self.factors.labels(factor.code).inc()
         if result.corroboration is not None:
             self.corroborated.labels(result.corroboration.by).inc()
-        self.refused_answers.inc(sum(not attempt.is_valid for attempt in result.validation_attempts))
-        usage = result.usage
-        self.llm_calls.inc(usage.llm_calls)
-        self.tool_calls.inc(usage.tool_calls)
-        self.tokens.labels("input").inc(usage.input_tokens)
-        self.tokens.labels("cached").inc(usage.cached_tokens)
-        self.tokens.labels("output").inc(usage.output_tokens)
-        self.cost.inc(usage.cost_usd or 0.0)
-        self.seconds.labels(result.kind).observe(usage.wall_seconds)
+        self.redactions.inc(sum(item.excerpt.count(REDACTED) for item in result.evidence))
+        self.seconds.labels(result.kind).observe(result.usage.wall_seconds)
+
+    def replied(self, model: str, usage: CallUsage, seconds: float) -> None:
+        """Count one answer of a model, by its configured name."""
+        self.llm_calls.labels(model, ANSWERED).inc()
+        self.tokens.labels(model, "input").inc(usage.input_tokens)
+        self.tokens.labels(model, "cached").inc(usage.cached_tokens)
+        self.tokens.labels(model, "output").inc(usage.output_tokens)
+        self.cost.labels(model).inc(usage.cost_usd or 0.0)
+        self.stage_seconds.labels("model").observe(seconds)
 
     def watch_checks(self, checks: Mapping[str, Callable[[], str]]) -> None:
         """Ask at each scrape which checks of readiness complain."""
-        self.registry.register(
-            _Asked(
-                "rca_not_ready",
-                "1 while this check of readiness complains",
-                "check",
-                lambda: {name: float(bool(check())) for name, check in checks.items()},
-            )
+        self._watch(
+            "rca_not_ready",
+            "1 while this check of readiness complains",
+            "check",
+            lambda: {name: bool(check()) for name, check in checks.items()},
         )
 
     def watch_streams(
         self, usage: Callable[[], Mapping[str, StreamFill]], stranded: Callable[[], int]
     ) -> None:
         """Ask at each scrape how full the streams are, and how many requests are delivered no more."""
-        self.registry.register(
-            _Asked(
-                "rca_stream_bytes",
-                "Bytes stored in a stream",
-                "stream",
-                lambda: {name: float(each.stored) for name, each in usage().items()},
-            )
+        for name, text, field in (
+            ("rca_stream_bytes", "Bytes stored in a stream", "stored"),
+            ("rca_stream_limit_bytes", "Byte limit of a stream, 0 for none", "limit"),
+            ("rca_stream_messages", "Messages stored in a stream", "messages"),
+        ):
+            self._watch(name, text, "stream", partial(_of_each, usage, attrgetter(field)))
+        self._ask(
+            "rca_stranded_requests", "Requests that are delivered no more and not dead-lettered yet", stranded
         )
-        self.registry.register(
-            _Asked(
-                "rca_stream_limit_bytes",
-                "Byte limit of a stream, 0 for none",
-                "stream",
-                lambda: {name: float(each.limit) for name, each in usage().items()},
-            )
-        )
-        gauge = Gauge(
-            "rca_stranded_requests",
-            "Requests that are delivered no more and not dead-lettered yet",
-            registry=self.registry,
-        )
-        gauge.set_function(lambda: float(stranded()))
 
     def watch_lanes(self, waiting: Callable[[], Mapping[str, int]]) -> None:
         """Ask at each scrape how many requests wait in each lane."""
-        self.registry.register(
-            _Asked(
-                "rca_lane_waiting",
-                "Requests in the queue that no worker has begun",
-                "lane",
-                lambda: {name: float(count) for name, count in waiting().items()},
-            )
-        )
+        self._watch("rca_lane_waiting", "Requests in the queue that no worker has begun", "lane", waiting)
+
+    def _ask(self, name: str, text: str, value: Callable[[], float]) -> None:
+        Gauge(name, text, registry=self.registry).set_function(value)
+
+    def _watch(self, name: str, text: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self.registry.register(_Asked(name, text, label, values))
 
     def watch_clock(self, skew_seconds: Callable[[], float]) -> None:
         """Ask at each scrape how far the clock of this machine is ahead of the NATS server's."""
-        gauge = Gauge(
-            "rca_clock_skew_seconds",
-            "How far the clock of this machine is ahead of that of the NATS server",
-            registry=self.registry,
-        )
-        gauge.set_function(skew_seconds)
+        text = "How far the clock of this machine is ahead of that of the NATS server"
+        self._ask("rca_clock_skew_seconds", text, skew_seconds)
 
     def watch_model(self, silent_seconds: Callable[[], float]) -> None:
         """Ask at each scrape for how long calls of the model have waited while none was answered."""
-        gauge = Gauge(
-            "rca_llm_silent_seconds",
-            "For how long calls of the model have waited while none was answered",
-            registry=self.registry,
-        )
-        gauge.set_function(silent_seconds)
+        text = "For how long calls of the model have waited while none was answered"
+        self._ask("rca_llm_silent_seconds", text, silent_seconds)
 
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
         """Ask at each scrape whether the catalog serves something else than its files."""
@@ -196,6 +169,12 @@ class _Asked(Collector):
         for key, value in self.values().items():
             gauge.add_metric([key], value)
         yield gauge
+
+
+def _of_each(
+    usage: Callable[[], Mapping[str, StreamFill]], read: Callable[[StreamFill], float]
+) -> Mapping[str, float]:
+    return {stream: read(fill) for stream, fill in usage().items()}
 
 
 def _tasks() -> int:

@@ -23,10 +23,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamFill:
-    """Bytes of a stream, and the limit at which it refuses messages; 0 for none."""
+    """Bytes of a stream, the limit at which it refuses messages (0 for none), and how many messages it holds."""
 
     stored: int
     limit: int
+    messages: int = 0
 
     @property
     def share(self) -> float:
@@ -89,7 +90,8 @@ class StreamWatch:
                 config = each.info["config"]
                 refuses = config.get("discard") == "new"  # else old messages make room for new ones
                 limit = max(0, config.get("max_bytes", 0)) if refuses else 0
-                self.usage[each.item.name] = StreamFill(each.info["state"]["bytes"], limit)
+                state = each.info["state"]
+                self.usage[each.item.name] = StreamFill(state["bytes"], limit, state["messages"])
         shares = {name: usage.share for name, usage in self.usage.items()}
         full = [f"{name} is full" for name, share in shares.items() if share > FULL and name != self.queue]
         self.problem = "; ".join([*unusable, *full])

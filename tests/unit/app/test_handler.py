@@ -65,7 +65,7 @@ async def test_a_body_that_cannot_be_read_is_published_with_its_errors_and_never
         failure.attempt,
     )
     assert (0, {}, {}) == (rig.world.model.calls, rig.world.events.results, rig.world.journal.steps)
-    assert rig.count("rca_rejected_requests_total", code="schema") == 1
+    assert rig.count("rca_rejected_requests_total", code="schema", message="request") == 1
 
 
 @pytest.mark.parametrize("row", [row for row in payload_rows() if not row.accepted], ids=lambda row: row.file)

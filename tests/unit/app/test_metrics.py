@@ -11,66 +11,71 @@ from schemas.analysis import (
     ApprovalFactor,
     Corroboration,
     CorroborationSource,
-    ValidationAttempt,
 )
+from schemas.evidence import EvidenceItem
 from schemas.usage import Usage
 from tests.fakes.messages import review_result
 from worker.app.metrics import WorkerMetrics
+from worker.domain.values.conversation import CallUsage
 
-COSTLY = Usage(
-    llm_calls=3,
-    tool_calls=5,
-    input_tokens=900,
-    cached_tokens=600,
-    output_tokens=70,
-    cost_usd=0.25,
-    wall_seconds=12.5,
-)
+COSTLY = CallUsage(900, 600, 70, 0.25)
+MODEL = "openai-chat:m"
 
 
 def value(metrics, name, **labels):
     return metrics.registry.get_sample_value(name, labels)
 
 
-def test_a_result_is_counted_with_what_it_cost():
-    metrics = WorkerMetrics()
-    metrics.published(review_result("rr-1", usage=COSTLY))
-    metrics.published(review_result("rr-2", 1, usage=COSTLY))
+def test_a_result_is_counted_by_its_kind_and_status():
+    metrics, usage = WorkerMetrics(), Usage(wall_seconds=12.5)
+    metrics.published(review_result("rr-1", usage=usage))
+    metrics.published(review_result("rr-2", 1, usage=usage))
     reason = "investigation_inconclusive"
     for kind in ("incident", "recovery"):
         assert value(metrics, "rca_results_total", kind=kind, status="needs_human_review", reason=reason) == 1
         assert value(metrics, "rca_analysis_seconds_sum", kind=kind) == 12.5
-    assert [6, 10, 0.5] == [
-        value(metrics, f"rca_{name}_total") for name in ("llm_calls", "tool_calls", "llm_cost_usd")
-    ]
+
+
+def test_an_answer_of_a_model_is_counted_with_what_it_cost():
+    metrics = WorkerMetrics()
+    for _ in range(2):
+        metrics.replied(MODEL, COSTLY, 1.5)
+    assert value(metrics, "rca_llm_calls_total", model=MODEL, outcome="answered") == 2
+    assert value(metrics, "rca_llm_cost_usd_total", model=MODEL) == 0.5
+    assert value(metrics, "rca_stage_seconds_sum", stage="model") == 3
     assert {"input": 1_800, "cached": 1_200, "output": 140} == {
-        kind: value(metrics, "rca_llm_tokens_total", type=kind) for kind in ("input", "cached", "output")
+        kind: value(metrics, "rca_llm_tokens_total", model=MODEL, type=kind)
+        for kind in ("input", "cached", "output")
     }
+
+
+def test_masked_secrets_of_the_evidence_are_counted():
+    metrics = WorkerMetrics()
+    texts = ["password=[REDACTED:password] token=[REDACTED:token]", "fine", "[REDACTED:pem]"]
+    evidence = [
+        EvidenceItem(id=f"E{n}", source="x", summary="x", excerpt=text) for n, text in enumerate(texts)
+    ]
+    metrics.published(review_result("rr-1", evidence=evidence))
+    assert value(metrics, "rca_redactions_total") == 3
 
 
 def test_a_result_is_counted_by_what_an_approver_has_to_know():
     metrics = WorkerMetrics()
     factors = (ApprovalFactor(code="policy_decision"), ApprovalFactor(code="low_confidence"))
     confirmed = Corroboration(by=CorroborationSource.RULES, reason="it was OOMKilled")
-    attempts = [
-        ValidationAttempt(attempt=n, is_valid=n == 3, timestamp="2026-06-04T10:00:00Z") for n in (1, 2, 3)
-    ]
-    fields = {"corroboration": confirmed, "validation_attempts": attempts}
-    metrics.published(
-        review_result("rr-1", approval=Approval(required=True, reasons=("x",), factors=factors), **fields)
-    )
+    approval = Approval(required=True, reasons=("x",), factors=factors)
+    metrics.published(review_result("rr-1", approval=approval, corroboration=confirmed))
     assert [1, 1] == [
         value(metrics, "rca_approval_factors_total", factor=code)
         for code in ("policy_decision", "low_confidence")
     ]
     assert 1 == value(metrics, "rca_corroborated_results_total", by="rules")
-    assert 2 == value(metrics, "rca_refused_answers_total")
 
 
 def test_an_unknown_price_costs_nothing():
     metrics = WorkerMetrics()
-    metrics.published(review_result("rr-1"))
-    assert value(metrics, "rca_llm_cost_usd_total") == 0
+    metrics.replied(MODEL, CallUsage(900, 600, 70), 1.5)
+    assert value(metrics, "rca_llm_cost_usd_total", model=MODEL) == 0
 
 
 def test_catalog_and_policy_are_asked_at_each_scrape():
@@ -84,8 +89,8 @@ def test_catalog_and_policy_are_asked_at_each_scrape():
 
 def test_each_worker_counts_for_itself():
     one, other = WorkerMetrics(), WorkerMetrics()
-    one.llm_calls.inc()
-    assert (1, 0) == (value(one, "rca_llm_calls_total"), value(other, "rca_llm_calls_total"))
+    one.redactions.inc()
+    assert (1, 0) == (value(one, "rca_redactions_total"), value(other, "rca_redactions_total"))
 
 
 @pytest.mark.parametrize("identifier", ["rr-hostile", "inc-1", "memory-model", "shop"])
@@ -107,7 +112,8 @@ def test_what_may_leak_is_shown():
 
 def test_the_exposition_names_every_metric_with_its_prefix_and_help():
     metrics = WorkerMetrics()
-    metrics.published(review_result("rr-1", usage=COSTLY))
+    metrics.published(review_result("rr-1"))
+    metrics.replied(MODEL, COSTLY, 1.5)
     text = metrics.text().decode()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     assert {"rca_results_total", "rca_analysis_seconds", "rca_running", "rca_llm_tokens_total"} <= names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -35,8 +36,9 @@ from worker.app.settings import ConfigurationError, Settings
 from worker.app.stranded import StrandedRequests, SweepReport
 from worker.app.stream_watch import StreamWatch
 from worker.app.supervisor import Supervisor
+from worker.app.telemetry import MeteredEvents, MeteredModel, Telemetry
 from worker.app.wiring.clock import SystemClock
-from worker.app.wiring.models import open_models, open_shadow
+from worker.app.wiring.models import Wrap, open_models, open_shadow
 from worker.app.wiring.mounted import Mounted, open_mcp
 from worker.app.wiring.outside import (
     ClusterWatch,
@@ -54,8 +56,10 @@ from worker.app.wiring.outside import (
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
 from worker.app.wiring.signing import read_signer
+from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
+from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
 
@@ -92,7 +96,12 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
         files = FileBudget(raise_limit())
         if files.too_low:
             raise ConfigurationError(files.too_low)
-        opened = await _open_outside(settings, clock, stack, supervisor, files)
+        tracer = open_tracer(os.environ, stack)
+        telemetry = Telemetry(tracer, metrics, clock, content=records_content(os.environ))
+        opened = await _open_outside(
+            settings, clock, stack, supervisor, files, partial(MeteredModel, telemetry=telemetry)
+        )
+        tools = partial(tool_names, opened.prometheus, opened.mounted.tools)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
         health = ModelHealth(
@@ -116,7 +125,9 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                 cluster_name=settings.worker.cluster_name,
                 signer=signer,
                 faults=faults,
+                trace=tracer.headers,
             )
+            ports = replace(ports, events=MeteredEvents(ports.events, telemetry, subjects, tools))
             records = own_track_records(nc, subjects, clock)
             handler = RequestHandler(
                 ports,
@@ -137,7 +148,9 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)
             outcomes = OutcomeCheck(Closing(ports.events, clock, metrics), subjects)
             others: dict[str, MessageHandler] = {EXHAUSTED: stranded, OUTCOMES: outcomes}
-            return Handlers(handler, others, {"sweep": stranded.run, "track record": records.run})
+            return Handlers(
+                telemetry.handler(handler), others, {"sweep": stranded.run, "track record": records.run}
+            )
 
         intake = _intake(
             settings,
@@ -192,10 +205,15 @@ class _Opened:
 
 
 async def _open_outside(
-    settings: Settings, clock: Clock, stack: AsyncExitStack, supervisor: Supervisor, files: FileBudget
+    settings: Settings,
+    clock: Clock,
+    stack: AsyncExitStack,
+    supervisor: Supervisor,
+    files: FileBudget,
+    wrap: Wrap,
 ) -> _Opened:
     """Open it. What is only wrong in the settings is reported before anything is reached over the network."""
-    model, shadow = open_models(settings, clock, stack), open_shadow(settings, clock, stack)
+    model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
     mounted = await open_mcp(settings.mcp, stack)
     catalog = await open_catalog(settings.catalog, stack, supervisor)
     policy = await open_policy(settings.policy, stack, supervisor)
@@ -241,6 +259,7 @@ def _ports(
     cluster_name: str,
     signer: Signer | None,
     faults: StreamFaults,
+    trace: Callable[[], Mapping[str, str]],
 ) -> Ports:
     """What the handler talks to on this connection."""
 
@@ -249,7 +268,7 @@ def _ports(
 
     journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
-        events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults),
+        events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults, trace=trace),
         results=NatsResults(nc, subjects, faults=faults),
         journal=NatsJournal(stream(f"KV_{journal}"), nc, journal),
         requests=NatsRequests(stream(subjects.requests_stream), subjects),

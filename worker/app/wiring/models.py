@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import structlog
@@ -11,15 +11,27 @@ from worker.adapters.pydantic_ai import ModelUnusable, PydanticAIModel
 from worker.app.settings import ConfigurationError, Settings
 from worker.domain.investigation.models.breaker import BreakerRule
 from worker.domain.investigation.models.chain import ModelChain, ModelNotice, provider_of
-from worker.domain.values.ports import Clock
+from worker.domain.values.ports import Clock, Model
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain:
-    """The model of the settings and its fallbacks, closed with the stack. Raises ConfigurationError."""
+Wrap = Callable[[Model], Model]
+
+
+def _as_it_is(model: Model) -> Model:
+    return model
+
+
+def open_models(
+    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = _as_it_is
+) -> ModelChain:
+    """The model of the settings and its fallbacks, closed with the stack. Raises ConfigurationError.
+
+    `wrap` is given each of them.
+    """
     llm = settings.llm
-    chain: list[PydanticAIModel] = []
+    chain: list[Model] = []
     for name in (llm.model, *llm.fallbacks):
         same = provider_of(name) == provider_of(llm.model)
         with _blamed_on("RCA_LLM__FALLBACKS" if chain else "RCA_LLM__MODEL"):
@@ -31,14 +43,16 @@ def open_models(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
                 silence_seconds=llm.silence_seconds if llm.stream else None,
             )
         stack.push_async_callback(model.close)
-        chain.append(model)
+        chain.append(wrap(model))
     rule = BreakerRule(
         llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds, settings.worker.probe_seconds
     )
     return ModelChain(chain, clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
 
 
-def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> ModelChain | None:
+def open_shadow(
+    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = _as_it_is
+) -> ModelChain | None:
     """The second model, if one is named, closed with the stack. Raises ConfigurationError."""
     shadow, llm = settings.shadow, settings.llm
     if not shadow.model:
@@ -54,7 +68,7 @@ def open_shadow(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Mode
         )
     stack.push_async_callback(model.close)
     rule = BreakerRule(llm.breaker_failures, llm.breaker_seconds, 8 * llm.breaker_seconds)
-    return ModelChain([model], clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
+    return ModelChain([wrap(model)], clock, rule=rule, max_concurrent=llm.max_concurrent, notice=_tell)
 
 
 @contextmanager

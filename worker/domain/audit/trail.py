@@ -110,7 +110,7 @@ class AuditTrail:
             audit.LLMRequest(
                 call=call,
                 model=model,
-                prompt_chars=len(request.system) + sum(len(_text(turn)) for turn in request.turns),
+                prompt_chars=len(request.system) + sum(len(turn_text(turn)) for turn in request.turns),
                 prompt_preview=_turn_preview(request.turns[-1]),
                 tools=tuple(tool.name for tool in request.tools if request.tools_allowed or tool.is_answer),
             )
@@ -205,7 +205,8 @@ def _turn_preview(turn: Turn) -> str:
     return _preview(turn.note if isinstance(turn, ToolTurn) else turn.text)
 
 
-def _text(turn: Turn) -> str:
+def turn_text(turn: Turn) -> str:
+    """All text of a turn."""
     return "\n".join(result.content for result in turn.results) if isinstance(turn, ToolTurn) else turn.text
 
 

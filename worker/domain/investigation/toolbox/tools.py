@@ -53,6 +53,11 @@ def offered_tools(metrics: Metrics | None, external: ExternalTools | None) -> tu
     return tuple(sorted(tools, key=lambda tool: tool.name))
 
 
+def tool_names(metrics: Metrics | None, external: ExternalTools | None) -> frozenset[str]:
+    """The names of the tools of one investigation."""
+    return frozenset(tool.name for tool in offered_tools(metrics, external))
+
+
 def check_names(tools: Iterable[tuple[str, str]]) -> None:
     """Raises NameClash when a (server, name) would look like one of our own tools, or like another one."""
     owner: dict[str, str] = {}

@@ -1,0 +1,68 @@
+"""Traces, where the standard variables of OpenTelemetry name a collector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import structlog
+
+from worker.app.settings import ConfigurationError
+from worker.app.telemetry import ForwardingTracer, Tracer
+
+if TYPE_CHECKING:
+    from worker.adapters.otlp_tracer import OtlpTracer
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+NEEDS_OTEL = "needs the extra otel: pip install 'rca-worker[otel]'"
+SERVICE = "rca-worker"
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def endpoint(variables: Mapping[str, str]) -> str:
+    """Where traces are to be sent; empty when they are off."""
+    if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ""
+    if "otlp" not in (variables.get("OTEL_TRACES_EXPORTER") or "otlp"):
+        return ""
+    return next((variables[name] for name in ENDPOINTS if variables.get(name)), "")
+
+
+def records_content(variables: Mapping[str, str]) -> bool:
+    """Whether prompts and answers are wanted in the spans."""
+    return variables.get(CONTENT, "").strip().lower() in {"true", "span_only", "span_and_event"}
+
+
+def new_tracer(variables: Mapping[str, str]) -> OtlpTracer:
+    """A tracer for the collector. Raises ConfigurationError."""
+    protocol = next((variables[name] for name in PROTOCOLS if variables.get(name)), "http/protobuf")
+    if protocol != "http/protobuf":
+        raise ConfigurationError(
+            f"{protocol} is not spoken: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, and the port for it (4318)"
+        )
+    try:
+        from worker.adapters.otlp_tracer import OtlpTracer  # noqa: PLC0415 - an extra
+    except ImportError as e:
+        raise ConfigurationError(NEEDS_OTEL) from e
+    try:
+        return OtlpTracer(SERVICE)
+    except ValueError as e:
+        raise ConfigurationError(f"a variable OTEL_* has a wrong value: {e}") from e
+
+
+def open_tracer(variables: Mapping[str, str], stack: AsyncExitStack) -> Tracer:
+    """The tracer, closed with the stack. Without a usable one, work goes on without traces."""
+    if address := endpoint(variables):
+        try:
+            tracer = new_tracer(variables)
+        except ConfigurationError as e:
+            log.warning("tracing_off", reason=str(e))
+        else:
+            stack.push_async_callback(tracer.close)
+            log.info("tracing_on", endpoint=address)
+            return tracer
+    return ForwardingTracer()
