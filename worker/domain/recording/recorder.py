@@ -1,0 +1,152 @@
+"""Records an analysis while it runs. What is recorded goes to a store, and whatever fails there never fails the analysis."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol
+
+from pydantic import TypeAdapter
+
+from schemas.analysis import AnalysisResult
+from worker.domain.analyse import Analysis, Rules
+from worker.domain.investigation.prompt import PROMPT_VERSION
+from worker.domain.journal.run import Run
+from worker.domain.journal.steps import done
+from worker.domain.recording.bundle import Bundle, Exchange, SavedStep, Versions, encode_within
+from worker.domain.recording.ports import taped
+from worker.domain.recording.tape import Recorder, masked
+from worker.domain.untrusted.redaction.redact import redact_json
+from worker.domain.values.errors import Unavailable
+from worker.domain.values.ports import Clock, Outside, Step
+from worker.domain.values.step_kinds import RESULT
+
+OPTIONAL = ("history", "track_records", "metrics", "external", "shadow")
+"""Ports that need not be configured. An analysis offers other tools without them."""
+RULES = TypeAdapter(Rules)
+
+
+class Recordings(Protocol):
+    """Bundles of finished requests, by request key. `keep` replaces the one before. Both raise Unavailable.
+
+    `max_bytes` is the size that one bundle may have.
+    """
+
+    @property
+    def max_bytes(self) -> int: ...
+    async def keep(self, key: str, bundle: bytes) -> None: ...
+    async def find(self, key: str) -> bytes | None: ...
+
+
+@dataclass(slots=True)
+class RecordingClock:
+    """Implements Clock on another one, and keeps what it said."""
+
+    clock: Clock
+    times: list[datetime] = field(default_factory=list)
+    ticks: list[float] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        self.times.append(self.clock.now())
+        return self.times[-1]
+
+    def has_passed(self, moment: datetime) -> bool:
+        return self.clock.has_passed(moment)
+
+    def monotonic(self) -> float:
+        self.ticks.append(self.clock.monotonic())
+        return self.ticks[-1]
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+
+class RecordedAnalysis(Analysis):
+    """An analysis that keeps a bundle of each request which ends with an answer of this run.
+
+    `program` is the version of this program. `failed` is told the key and why a bundle could not be kept.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        rules: Rules,
+        recordings: Recordings,
+        *,
+        program: str,
+        failed: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(outside, rules)
+        self._recordings, self._program, self._failed = recordings, program, failed
+
+    async def run(self, run: Run) -> AnalysisResult:
+        """As Analysis.run."""
+        if done(run, RESULT):
+            return await super().run(run)
+        recorder, clock, tokens = Recorder(), RecordingClock(self._outside.clock), list[str]()
+        new_token = run.new_token
+
+        def token() -> str:
+            tokens.append(new_token())
+            return tokens[-1]
+
+        run.new_token = token
+        outside = replace(taped(self._outside, recorder), clock=clock)
+        result = await Analysis(outside, self._rules).run(run)
+        exchanges = await recorder.exchanges()
+        try:
+            bundle = await asyncio.to_thread(self._bundle, run, result, exchanges, clock, tokens)
+            await self._recordings.keep(run.accepted.key, bundle)
+        except (Unavailable, ValueError) as e:
+            self._failed(run.accepted.key, str(e))
+        return result
+
+    def _bundle(
+        self,
+        run: Run,
+        result: AnalysisResult,
+        exchanges: Sequence[Exchange],
+        clock: RecordingClock,
+        tokens: Sequence[str],
+    ) -> bytes:
+        accepted, outside = run.accepted, self._outside
+        bundle = Bundle(
+            key=accepted.key,
+            kind=accepted.kind,
+            request=redact_json(accepted.request.model_dump(mode="json")),
+            digest=accepted.digest,
+            lane=accepted.delivery.durable,
+            notes=run.notes,
+            rules=RULES.dump_python(self._rules, mode="json"),
+            versions=Versions(
+                program=self._program,
+                prompt=PROMPT_VERSION,
+                model=outside.model.name,
+                shadow=outside.shadow.name if outside.shadow else "",
+                catalog=catalog_digest(exchanges),
+            ),
+            times=tuple(clock.times),
+            ticks=tuple(clock.ticks),
+            tokens=tuple(tokens),
+            ports=tuple(name for name in OPTIONAL if getattr(outside, name) is not None),
+            steps=tuple(map(_saved, run.past)),
+            exchanges=tuple(exchanges),
+            result=result.model_dump_json(),
+        )
+        return encode_within(bundle, self._recordings.max_bytes)
+
+
+def catalog_digest(exchanges: Sequence[Exchange]) -> str:
+    """SHA-256 of what the catalog was asked and answered, whatever the order."""
+    told = sorted(f"{e.call}{e.asked}{e.answer}" for e in exchanges if e.call.startswith("catalog."))
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def _saved(step: Step) -> SavedStep:
+    """Its data is JSON, or nothing."""
+    data = json.dumps(masked(json.loads(step.data))) if step.data else ""
+    return SavedStep(kind=step.kind, run=step.run, data=data, notes=dict(step.notes))
