@@ -112,6 +112,7 @@ def _worker(s: Subjects) -> Rights:
         f"$O.{journal}.C.>",
         f"$O.{journal}.M.>",
         f"$KV.{history}.>",
+        s.recording(">"),
         *(_api("STREAM.INFO", stream) for stream in streams(s)),
         *(_api("STREAM.MSG.GET", stream) for stream in read),
         # One that the server delivers no more. Acknowledging a request removes it as well: no further power.
@@ -146,7 +147,7 @@ def _operator(s: Subjects) -> Rights:
     # Requests: does one wait that is cancelled? Rejections: was this one published before?
     cancel = f"KV_{s.cancel_bucket}"
     # Outcomes: `rca outcomes report` compares them with the results.
-    kept = (s.dlq_stream, s.results_stream, s.outcomes_stream, s.audit_stream)
+    kept = (s.dlq_stream, s.results_stream, s.outcomes_stream, s.audit_stream, s.recordings_stream)
     read = (*kept, cancel, s.requests_stream, s.validation_stream)
     asked = [
         *s.request_subjects(),
@@ -202,7 +203,8 @@ def streams(s: Subjects) -> tuple[str, ...]:
     """All streams under a prefix, those of buckets too."""
     buckets = (s.journal_bucket, s.cancel_bucket, s.history_bucket)
     kept = (s.requests_stream, s.results_stream, s.validation_stream, s.audit_stream, s.dlq_stream)
-    return (*kept, s.outcomes_stream, *(f"KV_{bucket}" for bucket in buckets), f"OBJ_{s.journal_bucket}")
+    later = (s.outcomes_stream, s.recordings_stream)
+    return (*kept, *later, *(f"KV_{bucket}" for bucket in buckets), f"OBJ_{s.journal_bucket}")
 
 
 def _durables(s: Subjects) -> Iterable[tuple[str, str]]:

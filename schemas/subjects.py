@@ -177,6 +177,11 @@ class Subjects:
         return f"{self.stem}_OUTCOMES"
 
     @property
+    def recordings_stream(self) -> str:
+        """Recorded analyses, if they are recorded."""
+        return f"{self.stem}_RECORDINGS"
+
+    @property
     def journal_bucket(self) -> str:
         """Steps of running requests; also the name of the object store for large steps."""
         return f"{self.stem}_JOURNAL"
@@ -245,6 +250,10 @@ class Subjects:
     def max_deliveries_advisory(self) -> str:
         """Pattern of the server's advisories about requests that ran out of deliveries."""
         return f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self.requests_stream}.*"
+
+    def recording(self, key: str) -> str:
+        """Where the recorded analysis of a request is kept."""
+        return f"{self.prefix}.recording.{key}"
 
     def outcome(self, key: str) -> str:
         """Where the executor of a workflow reports what it did."""

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from tests.mcp_servers import SCRIPT
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG
 from tests.processes import Ended
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
+from worker.domain.recording.bundle import GZIP
 from worker.sandbox.cluster_server import serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
@@ -382,11 +386,13 @@ class Stage:
         self.temporary, self.aviary, self.seen = temporary, Aviary(), Seen()
         self.stored: list[tuple[str, dict[str, str], bytes]] = []
         self.env: dict[str, str] = {}
+        self.recorded = 0
 
     async def open(self, stack: AsyncExitStack) -> None:
         enter = stack.enter_async_context
         server = await enter(one_server(self.temporary))
         self.case = await enter(provisioned([server]))
+        await provision(self.case.nc, wanted(self.case.subjects, recording_hours=1, recording_bytes=1 << 26))
         await self.case.nc.subscribe(">", cb=self._heard)
         self.investigator = Investigator(self.aviary)
         self.llm: ScriptedLLM = await enter(serve_llm(self.investigator))
@@ -419,6 +425,8 @@ class Stage:
             "RCA_WORKER__ACK_WAIT_SECONDS": "2",
             "RCA_WORKER__MAX_DEATHS": "1",
             "RCA_LOG__LEVEL": "debug",
+            "RCA_RECORD__HOURS": "1",
+            "RCA_NATS__STORE_MEBIBYTES": "0",
         }
 
     async def _heard(self, message: Any) -> None:
@@ -507,6 +515,9 @@ class Stage:
         for subject, headers, body in self.stored:
             where = ".".join(subject.split(".")[:2])
             self.seen.add(where, subject, json.dumps(headers))
+            if where == "rca.recording":
+                body = zlib.decompress(body, wbits=GZIP)
+                self.recorded += 1
             if where != "rca.dlq":
                 self.seen.add(where, body.decode("utf-8", "replace"))
 
@@ -523,4 +534,5 @@ async def test_no_canary_comes_out_anywhere(tmp_path):
     assert stage.dead.decode() == stage.shown["body"]
     assert NEVER_SHOWN == stage.seen.places_not_read(stage.aviary)
     assert set(FORMS) == stage.seen.forms_read(stage.aviary)
+    assert 2 == stage.recorded
     assert [2, 2] == [len(stage.opa.asked), len(stage.aviary.planted) // 500]

@@ -87,6 +87,8 @@ def wanted_streams(settings: Settings) -> list[Wanted]:
         replicas=settings.nats.replicas,
         ack_wait_seconds=settings.worker.ack_wait_seconds,
         store_bytes=settings.nats.store_mebibytes * MEBIBYTE,
+        recording_hours=settings.record.hours,
+        recording_bytes=settings.record.mebibytes * MEBIBYTE if settings.record.hours else 0,
     )
 
 

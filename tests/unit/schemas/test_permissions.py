@@ -73,7 +73,7 @@ def test_only_the_worker_writes_results():
 
 
 def test_all_streams_are_known():
-    assert 10 == len(set(streams(Subjects())))
+    assert 11 == len(set(streams(Subjects())))
 
 
 @pytest.mark.parametrize(("role", "subjects"), PAIRS)

@@ -37,18 +37,22 @@ def wanted(
     max_requests: int = 100_000,
     journal_hours: int = 24,
     store_bytes: int = 0,
+    recording_hours: int = 0,
+    recording_bytes: int = 0,
 ) -> list[Wanted]:
     """Everything under a prefix. `max_deliver` is a backstop, `journal_hours` how long a request can be resumed.
 
-    `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0 sets none.
+    `store_bytes` is the size of a server's store; it is shared out among the streams as their byte limits. 0 sets none. With
+    `recording_hours` there is a stream of recordings, whose `recording_bytes` are taken off it.
     """
     shares = _shares(subjects)
     streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
     if store_bytes:
         for stream in streams:
-            stream.config["max_bytes"] = store_bytes * shares[stream.name] // 100
+            stream.config["max_bytes"] = (store_bytes - recording_bytes) * shares[stream.name] // 100
     return [
         *streams,
+        *(_recordings(subjects, replicas, recording_hours, recording_bytes) if recording_hours else ()),
         *_lanes(subjects, int(ack_wait_seconds * SECOND), max_deliver),
         *_readers(subjects, int(ack_wait_seconds * SECOND)),
     ]
@@ -117,6 +121,12 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
             for name, patterns, age, discard in kept
         ),
     ]
+
+
+def _recordings(s: Subjects, replicas: int, hours: int, limit: int) -> list[Wanted]:
+    # One for each request. Old ones make room: an analysis is never held up by a recording.
+    limits = {"max_age": hours * HOUR, "max_bytes": limit, "max_msgs_per_subject": 1, "discard": "old"}
+    return [_stream(s.recordings_stream, (s.recording(">"),), replicas, **limits)]
 
 
 def _buckets(s: Subjects, replicas: int, journal_hours: int) -> list[Wanted]:

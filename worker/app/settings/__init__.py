@@ -30,6 +30,7 @@ from worker.app.settings.groups import (
     WorkerSettings,
 )
 from worker.app.settings.listeners import AlertmanagerSettings, ConsoleSettings, HttpSettings
+from worker.app.settings.recording import RecordSettings
 
 __all__ = [
     "PREFIX",
@@ -48,6 +49,7 @@ __all__ = [
     "NatsSettings",
     "PolicySettings",
     "PrometheusSettings",
+    "RecordSettings",
     "Settings",
     "ShadowSettings",
     "WorkerSettings",

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from worker.app.settings import groups, listeners
+from worker.app.settings import groups, listeners, recording
 from worker.domain.values.errors import ReportedError
 
 PREFIX = "RCA_"
@@ -60,6 +60,7 @@ class Settings(BaseSettings):
     mcp: groups.McpSettings = groups.McpSettings()
     policy: groups.PolicySettings = groups.PolicySettings()
     audit: groups.AuditSettings = groups.AuditSettings()
+    record: recording.RecordSettings = recording.RecordSettings()
     worker: groups.WorkerSettings = groups.WorkerSettings()
     http: listeners.HttpSettings = listeners.HttpSettings()
     log: groups.LogSettings = groups.LogSettings()
@@ -87,6 +88,8 @@ class Settings(BaseSettings):
                     f"{name}__BASE_URL does not go with {models.model}: "
                     "Azure's address is AZURE_OPENAI_ENDPOINT, with OPENAI_API_VERSION"
                 )
+        if self.record.hours and 0 < nats.store_mebibytes <= 2 * self.record.mebibytes:
+            raise ValueError("RCA_RECORD__MEBIBYTES must be less than half of RCA_NATS__STORE_MEBIBYTES")
         if self.llm.call_seconds > self.llm.max_seconds:
             raise ValueError("RCA_LLM__CALL_SECONDS must not exceed RCA_LLM__MAX_SECONDS")
         return self

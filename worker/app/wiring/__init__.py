@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 
 import structlog
 from nats.aio.client import Client
@@ -17,6 +18,7 @@ from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
+from worker.adapters.nats.recordings import NatsRecordings
 from worker.adapters.nats.stored import NatsCancellations, NatsRequests
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
@@ -60,6 +62,7 @@ from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.toolbox.tools import tool_names
+from worker.domain.recording.recorder import RecordedAnalysis, Recordings
 from worker.domain.values.delivery import MessageHandler
 from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
 
@@ -131,12 +134,13 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             records = own_track_records(nc, subjects, clock)
             handler = RequestHandler(
                 ports,
-                analysis=Analysis(
+                analysis=_analysis(
+                    settings,
                     replace(
                         _outside(opened, WatchedModel(opened.model, health), nc, subjects, clock),
                         track_records=records,
                     ),
-                    analysis_rules(settings),
+                    NatsRecordings(nc, subjects),
                 ),
                 rules=handler_rules(settings),
                 subjects=subjects,
@@ -249,6 +253,18 @@ def _outside(opened: _Opened, model: Model, nc: Client, subjects: Subjects, cloc
         shadow=opened.shadow,
         cluster_problem=opened.watch.ask,
     )
+
+
+def _analysis(settings: Settings, outside: Outside, recordings: Recordings) -> Analysis:
+    """The analysis, recorded if the settings say so."""
+    rules = analysis_rules(settings)
+    if not settings.record.hours:
+        return Analysis(outside, rules)
+
+    def failed(key: str, why: str) -> None:
+        log.warning("recording_not_kept", request=key, error=why)
+
+    return RecordedAnalysis(outside, rules, recordings, program=version("rca-worker"), failed=failed)
 
 
 def _ports(
