@@ -516,9 +516,9 @@ class Stage:
             where = ".".join(subject.split(".")[:2])
             self.seen.add(where, subject, json.dumps(headers))
             if where == "rca.recording":
-                body = zlib.decompress(body, wbits=GZIP)
+                self.seen.add(where, zlib.decompress(body, wbits=GZIP).decode())
                 self.recorded += 1
-            if where != "rca.dlq":
+            elif where != "rca.dlq":
                 self.seen.add(where, body.decode("utf-8", "replace"))
 
 

@@ -83,7 +83,7 @@ def test_every_name_carries_the_prefix():
     assert eu.requests_stream == "EU_1_RCA_REQUESTS"
     assert eu.request(RequestKind.INCIDENT) == "eu-1.rca.request.incident"
     names = [getattr(eu, name) for name in dir(Subjects) if name.endswith(("_stream", "_bucket"))]
-    assert 9 == len(names) == len(set(names))
+    assert 10 == len(names) == len(set(names))
     assert all(name.startswith("EU_1_RCA_") for name in names)
 
 

@@ -20,6 +20,7 @@ from worker.app.cli.mcp import mcp
 from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
+from worker.app.cli.replay import record, replay
 from worker.app.cli.report_page import report
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
@@ -97,6 +98,7 @@ def _group(prefix: str) -> str:
 
 app.command(rich_help_panel=TRY)(demo)
 app.command(name="eval", rich_help_panel=TRY)(evaluate)
+app.command(rich_help_panel=TRY)(replay)
 app.command(rich_help_panel=RUN)(worker)
 app.command(rich_help_panel=RUN)(provision)
 app.command(rich_help_panel=RUN)(alertmanager)
@@ -106,6 +108,7 @@ app.command(rich_help_panel=REQUESTS)(watch)
 app.command(rich_help_panel=REQUESTS)(console)
 app.command(rich_help_panel=REQUESTS)(show)
 app.command(rich_help_panel=REQUESTS)(report)
+app.command(rich_help_panel=REQUESTS)(record)
 app.command(rich_help_panel=REQUESTS)(cancel)
 app.command(rich_help_panel=PREPARE)(doctor)
 app.command(rich_help_panel=PREPARE)(settings)

@@ -1,0 +1,117 @@
+"""`rca record` and `rca replay`, as a person uses them: from a worker that records to a replay without a cluster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests import processes
+from tests.commands import rca
+from tests.fakes.llm_server import serve as serve_llm
+from tests.integration.test_pipeline import ANSWER, BODY, CASE, investigate_then_answer, outcome_of
+from tests.nats_servers import one_server, provisioned
+from tests.pipeline import CATALOG, final, running
+from worker.app.settings import RecordSettings
+from worker.domain.recording.bundle import decode, encode
+
+KEY = "rr-001-oom-shm-leak-after-limit-raises"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """For bundles of the module."""
+    return tmp_path_factory.mktemp("bundles")
+
+
+@pytest.fixture
+async def bundle(tmp_path, files):
+    """The bundle of an incident that a worker has recorded, and its result."""
+    path = files / "one.rca"
+    if not path.exists():
+        async with running(investigate_then_answer, CASE, tmp_path, record=RecordSettings(hours=1)) as run:
+            result = await outcome_of(run, BODY)
+            env = {"RCA_NATS__SERVERS": run.settings.nats.servers[0]}
+            written = await rca("record", KEY, "-o", str(path), "--json", env=env)
+            unknown = await rca("record", "rr-2", env=env)
+        assert 0 == written.code, written.err
+        told = written.json()
+        assert (KEY, 0, False, str(path)) == (told["key"], told["left_out"], told["resumed"], told["file"])
+        assert decode(path.read_bytes(), "").result == result.model_dump_json()
+        assert 1 == unknown.code
+        assert "no request rr-2 is known" in unknown.err
+    return path
+
+
+@pytest.mark.process
+async def test_a_recorded_incident_is_replayed_to_the_same_bytes_in_a_process(bundle):
+    ended = await processes.rca("replay", str(bundle))
+    assert 0 == ended.code, ended.err
+    assert "the same result, byte for byte" in ended.out
+    document = (await rca("replay", str(bundle), "--json")).json()
+    assert (True, [], [], 0) == (
+        document["same"],
+        document["differences"],
+        document["not_recorded"],
+        document["replies_out_of_place"],
+    )
+
+
+async def test_another_catalog_shows_its_difference(bundle, tmp_path):
+    catalog = tmp_path / "catalog"
+    shutil.copytree(CATALOG, catalog)
+    (catalog / "increase-memory-limits-v1.yaml").unlink()
+    ended = await rca("replay", str(bundle), "--catalog", str(catalog))
+    assert 0 == ended.code, ended.err
+    assert "increase-memory-limits-v1" in ended.out
+    document = (await rca("replay", str(bundle), "--catalog", str(catalog), "--json")).json()
+    changed = {each["fact"]: (each["recorded"], each["replayed"]) for each in document["differences"]}
+    assert ("increase-memory-limits-v1", "") == changed["workflow"]
+    assert {"catalog": str(catalog)} == document["changed"]
+    assert document["replies_out_of_place"]
+
+
+async def test_another_policy_decides_about_it(bundle, tmp_path):
+    policy = tmp_path / "always.rego"
+    policy.write_text('package rca.approval\nimport rego.v1\nrequire_approval := true\nreason := "Friday."\n')
+    document = (await rca("replay", str(bundle), "--policy", str(policy), "--json")).json()
+    changed = {each["fact"]: each["replayed"] for each in document["differences"]}
+    assert {"approval_required": True, "approval_factors": ["policy_decision"]} == changed
+    assert [] == document["not_recorded"]
+
+
+async def test_another_model_is_asked_about_the_recorded_cluster(bundle):
+    async with serve_llm(lambda request, number: final(ANSWER)) as llm:
+        env = {"RCA_LLM__BASE_URL": f"{llm.url}/v1", "RCA_LLM__API_KEY": "test-key"}
+        ended = await rca("replay", str(bundle), "--model", "openai-chat:other", "--json", env=env)
+    assert 0 == ended.code, ended.err
+    changed = {each["fact"]: (each["recorded"], each["replayed"]) for each in ended.json()["differences"]}
+    assert ((2, 1), (3, 0)) == (changed["llm_calls"], changed["tool_calls"])
+    assert "other" == llm.requests[0]["model"]
+
+
+async def test_a_program_that_comes_to_another_result_says_where(bundle, tmp_path):
+    made = decode(bundle.read_bytes(), "")
+    result = json.loads(made.result) | {"analysis": "Something else."}
+    path = tmp_path / "other.rca"
+    path.write_bytes(encode(made.model_copy(update={"result": json.dumps(result)})))
+    ended = await rca("replay", str(path))
+    assert (1, True) == (ended.code, "analysis" in ended.out)
+
+
+async def test_damaged_files_are_named(bundle, tmp_path):
+    path = tmp_path / "cut.rca"
+    path.write_bytes(bundle.read_bytes()[:-10])
+    ended = await rca("replay", str(path))
+    assert (1, "") == (ended.code, ended.out)
+    assert f"{path} is damaged" in " ".join(ended.err.split())
+
+
+async def test_a_request_without_a_recording_says_how_to_get_one(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        env = {"RCA_NATS__SERVERS": server.url}
+        nothing = await rca("record", "rr-1", env=env)
+        assert (1, True) == (nothing.code, "rca provision" in nothing.err)
+        assert "RCA_RECORD__HOURS" in nothing.err
+        del case

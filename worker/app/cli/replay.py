@@ -1,0 +1,201 @@
+"""`rca record` and `rca replay`: fetch the recording of an analysis, and run it again without a cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from worker.app.cli.console import (
+    EXIT_ERROR,
+    NO_STREAM,
+    Json,
+    asynchronous,
+    counted,
+    print_json,
+    session,
+    waiting_for,
+)
+from worker.app.cli.requests import Key
+from worker.domain.values.errors import ReportedError, Unavailable
+
+if TYPE_CHECKING:
+    from worker.app.replaying import Alternative
+    from worker.domain.recording.bundle import Bundle
+    from worker.domain.recording.compare import Difference
+    from worker.domain.recording.replay import Replayed
+
+OFF = "nothing is recorded: set RCA_RECORD__HOURS, run `rca provision` and start the workers with it"
+SHOWN = 20
+VALUE_CHARS = 200
+
+Model = Annotated[
+    str,
+    typer.Option(
+        help="Ask this model instead, with the RCA_LLM__ settings, such as openai-chat:gpt-5.", metavar="NAME"
+    ),
+]
+CatalogDirectory = Annotated[
+    Path | None,
+    typer.Option(help="Use the workflows in this directory instead.", exists=True, file_okay=False),
+]
+PolicyFiles = Annotated[
+    Path | None, typer.Option(help="Use this Rego file, or directory of several, instead.", exists=True)
+]
+
+
+# -- record
+
+
+@asynchronous
+async def record(
+    key: Key,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; KEY.rca by default.", dir_okay=False),
+    ] = None,
+    json_output: Json = False,
+) -> int:
+    """Write the recording of a finished request to a file: what its analysis asked, what it was answered, its result.
+
+    Workers record when RCA_RECORD__HOURS is set. The file is redacted, but it still describes your cluster. Exit code 1 if
+    there is no recording.
+    """
+    from worker.adapters.nats.recordings import NatsRecordings
+    from worker.app.operations import Operations, read_key
+    from worker.app.replaying import SUFFIX
+    from worker.domain.recording.bundle import decode
+
+    key = read_key(key)
+    async with session("rca-record") as opened:
+        try:
+            data = await NatsRecordings(opened.nc, opened.subjects).find(key)
+        except Unavailable as e:
+            raise (ReportedError(OFF) if NO_STREAM in str(e) else e) from e
+        if data is None:
+            async with waiting_for("the state of the request"):
+                state = await Operations(opened.nc, opened.subjects).state(key)
+            raise ReportedError(_why_missing(key, state))
+    bundle, path = decode(data, f"the recording of {key}"), output or Path(f"{key}{SUFFIX}")
+    path.write_bytes(data)
+    if json_output:
+        print_json({**_described(bundle), "file": str(path), "bytes": len(data)})
+    else:
+        typer.echo(f"{path}: {counted(len(data), 'byte')}, {_line(bundle)}")
+    return 0
+
+
+def _why_missing(key: str, state: str) -> str:
+    from worker.app.operations import State
+
+    return {
+        State.WAITING: f"{key} is in the queue: it is recorded when it is analysed",
+        State.BEGUN: f"{key} is still being analysed: its recording is written when it ends",
+        State.DONE: f"{key} has a result and no recording: workers record only while RCA_RECORD__HOURS is set, and only what "
+        "ended with an answer; or the recording has expired, or newer ones took its place",
+    }.get(State(state), f"no request {key} is known: check the key, which `rca submit` prints")
+
+
+def _described(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "key": bundle.key,
+        "versions": bundle.versions.model_dump(),
+        "questions": len(bundle.exchanges),
+        "left_out": bundle.left_out,
+        "resumed": bool(bundle.steps),
+    }
+
+
+def _line(bundle: Bundle) -> str:
+    left_out = f", {bundle.left_out} answers too large to keep" if bundle.left_out else ""
+    resumed = "; a resumed run: what earlier runs read is not in it" if bundle.steps else ""
+    return f"{counted(len(bundle.exchanges), 'question')} recorded by version {bundle.versions.program}{left_out}{resumed}"
+
+
+# -- replay
+
+
+@asynchronous
+async def replay(
+    file: Annotated[Path, typer.Argument(help="A file of `rca record`.", exists=True, dir_okay=False)],
+    *,
+    model: Model = "",
+    catalog: CatalogDirectory = None,
+    policy: PolicyFiles = None,
+    json_output: Json = False,
+) -> int:
+    """Run a recorded analysis again, offline, and show what differs from its result.
+
+    Without options everything comes from the file, and the result is the same, byte for byte; exit code 1 if this version
+    comes to another one. With an option, the rest still comes from the file, and the approval policy is asked anew (that of
+    RCA_POLICY__ without --policy). What was not recorded is answered with "not recorded" and listed.
+
+    The prompt is part of the program: to try another one, run the replay with the version that has it, and --model.
+    """
+    from schemas.analysis import AnalysisResult
+    from worker.app import logs
+    from worker.app.replaying import Alternative, open_changes, read_bundle
+    from worker.domain.recording.compare import changed_fields, differences
+    from worker.domain.recording.replay import replay as run_again
+
+    logs.configure("error", json_lines=False)
+    wanted, bundle = Alternative(model, catalog, policy), read_bundle(file)
+    recorded = AnalysisResult.model_validate_json(bundle.result)
+    async with open_changes(wanted) as changes, waiting_for(f"the replay of {bundle.key}"):
+        replayed = await run_again(bundle, changes)
+    told = replayed.result.model_dump_json()
+    same, found = told == bundle.result, differences(recorded, replayed.result)
+    fields = list(changed_fields(json.loads(bundle.result), json.loads(told)))
+    if json_output:
+        print_json(
+            {
+                **_described(bundle),
+                "changed": wanted.names,
+                "same": same,
+                "differences": [asdict(each) for each in found],
+                "changed_fields": fields,
+                "not_recorded": replayed.gaps,
+                "replies_out_of_place": replayed.diverged,
+                "result": replayed.result.model_dump(mode="json"),
+            }
+        )
+    else:
+        _print(bundle, wanted, replayed, found, fields)
+    return 0 if same or wanted.names else EXIT_ERROR
+
+
+def _print(
+    bundle: Bundle,
+    wanted: Alternative,
+    replayed: Replayed,
+    found: tuple[Difference, ...],
+    fields: list[str],
+) -> None:
+    from worker.domain.untrusted.evidence import one_line
+
+    changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items())
+    typer.echo(f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}")
+    for each in found:
+        for name, value in (("recorded", each.recorded), ("replayed", each.replayed)):
+            shown = value if isinstance(value, str) else json.dumps(value)
+            label = f"{each.fact:18} {name}" if name == "recorded" else f"{'':18} {name}"
+            typer.echo(f"  {label}  {one_line(shown, VALUE_CHARS) or '(none)'}")
+    if not fields:
+        typer.echo("the same result, byte for byte")
+    elif not found:
+        typer.echo(
+            f"the result differs in {', '.join(fields[:SHOWN])}{', ...' if len(fields) > SHOWN else ''}"
+        )
+    if replayed.diverged:
+        typer.echo(
+            f"recorded replies that answer another conversation than the recorded one: {replayed.diverged}; the model might "
+            "have said something else there (--model asks one)"
+        )
+    for gap in replayed.gaps[:SHOWN]:
+        typer.echo(f"not recorded: {one_line(gap, VALUE_CHARS)}")
+    if (more := len(replayed.gaps) - SHOWN) > 0:
+        typer.echo(f"not recorded: {more} more; --json shows them")

@@ -1,0 +1,60 @@
+"""Opens what a replay does not take from its bundle: another model, catalog or policy, as the settings and options say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from worker.app.settings import CatalogSettings, PolicySettings, load
+from worker.app.supervisor import Supervisor
+from worker.app.wiring.clock import SystemClock
+from worker.app.wiring.models import open_models
+from worker.app.wiring.outside import open_catalog, open_policy
+from worker.domain.recording.bundle import Bundle, decode
+from worker.domain.recording.replay import Changes
+
+SUFFIX = ".rca"
+"""What names of bundles end with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What a person wants to be different. Nothing is when all of it is empty."""
+
+    model: str = ""
+    catalog: Path | None = None
+    policy: Path | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What is different, and what it is."""
+        given = {"model": self.model, "catalog": str(self.catalog or ""), "policy": str(self.policy or "")}
+        return {name: value for name, value in given.items() if value}
+
+
+@asynccontextmanager
+async def open_changes(wanted: Alternative) -> AsyncIterator[Changes]:
+    """Open it. With a change the policy is asked anew, since what it decides about is another one.
+
+    Raises ConfigurationError, CatalogUnavailable.
+    """
+    settings, clock = load(), SystemClock()
+    async with AsyncExitStack() as stack:
+        supervisor = Supervisor()
+        model = catalog = policy = None
+        if wanted.model:
+            llm = settings.llm.model_copy(update={"model": wanted.model, "fallbacks": ()})
+            model = open_models(settings.model_copy(update={"llm": llm}), clock, stack)
+        if wanted.catalog:
+            catalog = (await open_catalog(CatalogSettings(path=wanted.catalog), stack, supervisor)).catalog
+        if wanted.names:
+            chosen = PolicySettings(path=wanted.policy) if wanted.policy else settings.policy
+            policy = (await open_policy(chosen, stack, supervisor)).policy
+        yield Changes(clock=clock, model=model, catalog=catalog, policy=policy)
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The bundle in a file. Raises BundleError, OSError."""
+    return decode(path.read_bytes(), str(path))
