@@ -22,6 +22,7 @@ from worker.domain.intake.decode import Decoded, decode
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.checks.parameters import check_values
+from worker.domain.verdict.checks.report import CheckReport
 from worker.sandbox.cluster_files import find_logs, read_objects
 from worker.sandbox.cluster_store import ListOptions, Snapshot
 
@@ -105,7 +106,9 @@ def test_the_workflow_that_failed_is_one_of_the_catalog(workflows):
     failed = read_request("recovery.json", RequestKind.RECOVERY).previous_execution.selected_workflow
     workflow = workflows[failed.workflow_id]
     assert (workflow.version, workflow.container_image) == (failed.version, failed.container_image)
-    assert () == check_values(workflow, failed.parameters).problems
+    report = CheckReport()
+    check_values(workflow, failed.parameters, report)
+    assert [] == report.problems
 
 
 def test_the_alert_names_an_object_that_is_not_the_cause(variant, objects):

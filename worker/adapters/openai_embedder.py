@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
@@ -65,9 +64,7 @@ class OpenAIEmbedder:
         """Opens nothing yet: the first texts connect."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
         await self._server.aclose()
 

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 
 from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
@@ -38,9 +37,7 @@ class PrometheusMetrics:
         """Connections are made with the first query."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
         await self._server.aclose()
 

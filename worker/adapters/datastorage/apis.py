@@ -26,7 +26,7 @@ import structlog
 
 from schemas.enrichment import camel_case
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Priority, Severity, SignalType, normalize_severity
-from worker.adapters.datastorage.client import Exchange, RequestFailedError, gathered
+from worker.adapters.datastorage.client import Exchange, RequestFailedError
 from worker.adapters.datastorage.records import (
     BadRecordError,
     id_of,
@@ -34,9 +34,11 @@ from worker.adapters.datastorage.records import (
     read_playbook,
     read_workflow,
 )
+from worker.adapters.json_server import CONNECTIONS
 from worker.domain.catalog.documents import one_paragraph
 from worker.domain.cluster.fields import dig, mapping, text, whole
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.together import together
 from worker.domain.values.workflows import ActionText, SelectionContext, Workflow
 
 MAX_WORKFLOWS = 1_000
@@ -178,8 +180,9 @@ async def _by_steps(exchange: Exchange) -> CatalogRecords:
                 listed.setdefault(name, action.action_type)
             if len(listed) > MAX_WORKFLOWS:
                 raise RequestFailedError(f"the catalog has more than {MAX_WORKFLOWS} workflows")
-    records = await gathered(lambda name: _record(exchange, name, {}), listed)
-    if records and all(record is None for record in records.values()):
+    read = await together([_record(exchange, name, {}) for name in listed], at_once=CONNECTIONS)
+    records = dict(zip(listed, read, strict=True))
+    if records and all(record is None for record in read):
         raise RequestFailedError(f"it lists {len(records)} workflows and has a record of none")
     for name, record in records.items():
         if record is not None:
@@ -271,20 +274,21 @@ class PlaybooksApi:
         labels, found = _business_labels(context), CatalogRecords()
 
         async def ask(signal_type: str) -> Any:
-            asked = {
+            question = {
                 "query": f"{signal_type} {Severity.CRITICAL}",
                 "label.signal-type": signal_type,
                 **labels,
                 "min_confidence": "0",
                 "max_results": str(MAX_PLAYBOOKS),
             }
-            return await exchange.get(PLAYBOOKS, asked)
+            return await exchange.get(PLAYBOOKS, question)
 
         try:
-            answers = await gathered(ask, list(self._signal_types))
+            asked = list(self._signal_types)
+            answers = await together([ask(name) for name in asked], at_once=CONNECTIONS)
         except RequestFailedError as error:
             raise ApiMissingError(str(error), status=404) if error.status == 404 else error from error
-        for signal_type, answer in answers.items():
+        for signal_type, answer in zip(asked, answers, strict=True):
             _add_playbooks(found, signal_type, answer)
         return found
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 import structlog
@@ -84,9 +83,7 @@ class DataStorageCatalog:
         """Opens nothing yet: the first look-up connects."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
         await self._client.aclose()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from worker.adapters.json_server import CONNECTIONS, JsonServer, ServerAnswer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
 from worker.domain.investigation.models.breaker import (
     Breaker,
     BreakerRule,
@@ -82,22 +82,6 @@ class Exchange:
         if self._left < 0:
             raise RequestFailedError("the answers are too long")
         return answer
-
-
-async def gathered(work: Callable[[str], Awaitable[Result]], names: Iterable[str]) -> dict[str, Result]:
-    """The result of `work` for each name, a few at once. Raises the first failure, and leaves no task running."""
-    slots = asyncio.Semaphore(CONNECTIONS)
-
-    async def one(name: str) -> Result:
-        async with slots:
-            return await work(name)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = {name: group.create_task(one(name)) for name in names}
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return {name: task.result() for name, task in tasks.items()}
 
 
 class DataStorageClient:

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from schemas.outcome import ExecutionOutcome
@@ -66,9 +65,7 @@ class DataStorageHistory:
         """Opens nothing yet: the first look-up connects."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
         await self._client.aclose()
 

@@ -8,7 +8,6 @@ import math
 import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from worker.adapters.postgres_catalog import statements
@@ -94,11 +93,9 @@ class PostgresCatalog:
         await self._database.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections."""
-        await self._database.__aexit__(kind, error, trace)
+        await self._database.__aexit__()
 
     @property
     def problem(self) -> str:

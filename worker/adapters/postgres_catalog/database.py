@@ -11,7 +11,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from worker.adapters.postgres_catalog.driver import LOST, PUSH, asyncpg, translated
@@ -59,9 +58,7 @@ class Database:
             await self._pool
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the connections, those in use as well."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -24,6 +24,7 @@ from worker.domain.values.errors import CatalogUnavailable, ClusterError, Cluste
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
+from worker.domain.values.together import together
 from worker.domain.values.workflows import SelectionContext, Workflow, action_name
 from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
 from worker.domain.verdict.checks.evidence import (
@@ -191,7 +192,7 @@ class FactFinder:
     async def _with_choice(self, answer: Answer, facts: VerdictFacts) -> VerdictFacts:
         lookup = lookup_context(answer, facts.context)
         wanted = [a.workflow_id for a in answer.alternatives[:MAX_ALTERNATIVES]]
-        found = await asyncio.gather(*(self.catalog.get(id_, lookup) for id_ in wanted))
+        found = await together([self.catalog.get(id_, lookup) for id_ in wanted])
         known = frozenset(workflow.workflow_id for workflow in found if workflow is not None)
         facts = replace(facts, alternatives=known)
         chosen = answer.selected_workflow

@@ -13,39 +13,28 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from schemas.analysis import ApprovalFactor
 from worker.domain.catalog.parameter_values import SHOWN_CHARS, BadValueError, _choices, _shown, check_value
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Parameter, ParameterType, Workflow
-from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.problems import Problem, ProblemKind
+from worker.domain.verdict.approval.factors import FactorCode
+from worker.domain.verdict.checks.report import CheckReport
 
-PARAMETERS_PATH = "selected_workflow.parameters"
 RUNS = re.compile(r"[;|&`<>]|\$[({]|\{\{|\{%")
 """Characters that start something in a shell or a template."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedValues:
-    """The converted values, the problems of the others, notes on what was changed, and approval factors."""
+def check_values(
+    workflow: Workflow, given: Mapping[str, Any], report: CheckReport, exempt: Collection[str] = ()
+) -> dict[str, Any]:
+    """Check all values against all declared parameters. Returns those that fit, converted.
 
-    values: Mapping[str, Any]
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
-    factors: tuple[ApprovalFactor, ...] = ()
-
-
-def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collection[str] = ()) -> CheckedValues:
-    """Check all values against all declared parameters. Those in `exempt` are taken as they are.
-
-    A null counts as absent. Defaults are left to whoever executes the workflow.
+    Those in `exempt` are taken as they are. A null counts as absent. Defaults are left to whoever executes the workflow.
+    A parameter that was rejected before is not rejected again.
     """
+    rejected, start = {problem.path for problem in report.problems}, len(report.problems)
     values: dict[str, Any] = {}
-    problems: list[Problem] = []
-    notes: list[str] = []
     present = {name: value for name, value in given.items() if value is not None}
     for name, value in present.items():
         parameter = workflow.parameter(name)
@@ -54,21 +43,15 @@ def check_values(workflow: Workflow, given: Mapping[str, Any], exempt: Collectio
                 raise BadValueError(_undeclared(name, workflow))
             values[name] = value if name in exempt else check_value(parameter, value)
         except BadValueError as error:
-            problems.append(problem(name, str(error)))
+            report.reject_parameter(name, str(error))
             continue
         if values[name] != value or type(values[name]) is not type(value):
-            notes.append(f"parameter {name}: {_shown(value)} was read as {_shown(values[name])}")
-    problems += _missing(workflow, present)
-    return CheckedValues(values, tuple(problems), tuple(notes), _factors(workflow, values))
-
-
-def _factors(workflow: Workflow, values: Mapping[str, Any]) -> tuple[ApprovalFactor, ...]:
-    """One factor for each value that a shell or a template would act on."""
-    return tuple(
-        factor(FactorCode.PARAMETER_ACTIVE_CHARACTERS, one_line(name, SHOWN_CHARS))
-        for name, value in values.items()
-        if (parameter := workflow.parameter(name)) is not None and _may_run(parameter, value)
-    )
+            report.notes.append(f"parameter {name}: {_shown(value)} was read as {_shown(values[name])}")
+        if _may_run(parameter, values[name]):
+            report.require_approval(FactorCode.PARAMETER_ACTIVE_CHARACTERS, one_line(name, SHOWN_CHARS))
+    _check_missing(workflow, present, report)
+    report.problems[start:] = [p for p in report.problems[start:] if p.path not in rejected]
+    return values
 
 
 def _may_run(parameter: Parameter, value: Any) -> bool:
@@ -81,24 +64,14 @@ def _may_run(parameter: Parameter, value: Any) -> bool:
     return isinstance(value, str) and RUNS.search(value) is not None
 
 
-def problem(name: str, message: str) -> Problem:
-    """A problem with one parameter."""
-    return Problem(ProblemKind.PARAMETERS, f"{PARAMETERS_PATH}.{one_line(name, SHOWN_CHARS)}", message)
-
-
-def _missing(workflow: Workflow, present: Mapping[str, Any]) -> list[Problem]:
-    found = []
+def _check_missing(workflow: Workflow, present: Mapping[str, Any], report: CheckReport) -> None:
     for parameter in workflow.parameters:
         if parameter.required and parameter.name not in present and parameter.default is None:
             hint = f": {one_line(parameter.description, 120)}" if parameter.description else ""
-            found.append(problem(parameter.name, f"is required ({parameter.type}){hint}"))
-        if parameter.name in present:
-            found += [
-                problem(parameter.name, f"requires {other} to be set too")
-                for other in parameter.depends_on
-                if other not in present and not _has_default(workflow, other)
-            ]
-    return found
+            report.reject_parameter(parameter.name, f"is required ({parameter.type}){hint}")
+        for other in parameter.depends_on if parameter.name in present else ():
+            if other not in present and not _has_default(workflow, other):
+                report.reject_parameter(parameter.name, f"requires {other} to be set too")
 
 
 def _has_default(workflow: Workflow, name: str) -> bool:

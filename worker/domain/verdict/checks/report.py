@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from schemas.analysis import ApprovalFactor
+from worker.domain.catalog.parameter_values import SHOWN_CHARS
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.problems import Problem, ProblemKind
+
+PARAMETERS_PATH = "selected_workflow.parameters"
 
 
 @dataclass(slots=True)
@@ -21,6 +25,10 @@ class CheckReport:
     def reject(self, kind: ProblemKind, path: str, message: str) -> None:
         """Reject the answer for this problem."""
         self.problems.append(Problem(kind, path, message))
+
+    def reject_parameter(self, name: str, message: str) -> None:
+        """Reject the answer for this problem of a parameter of its workflow."""
+        self.reject(ProblemKind.PARAMETERS, f"{PARAMETERS_PATH}.{one_line(name, SHOWN_CHARS)}", message)
 
     def require_approval(self, code: FactorCode, detail: str = "") -> None:
         """Require a human to approve, for this reason."""

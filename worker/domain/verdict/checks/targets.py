@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from schemas.analysis import ApprovalFactor
 from schemas.enrichment import snake_case
 from worker.domain.catalog.selection import component_of, covers_kind
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import WILDCARD, Parameter, Workflow
-from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.checks.parameters import problem
-from worker.domain.verdict.problems import Problem, ProblemKind
+from worker.domain.verdict.approval.factors import FactorCode
+from worker.domain.verdict.checks.report import CheckReport
+from worker.domain.verdict.problems import ProblemKind
 
 DEPLOYMENT: Final = "Deployment"
 KIND_PARAMETER: Final = "TARGET_RESOURCE_KIND"
@@ -112,9 +111,6 @@ class TargetChoice:
 
     target: ObjectRef | None
     parameters: Mapping[str, Any]
-    problems: tuple[Problem, ...] = ()
-    factors: tuple[ApprovalFactor, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
@@ -156,6 +152,7 @@ def choose_target(
     workflow: Workflow,
     given: Mapping[str, Any],
     affected: ResolvedObject,
+    report: CheckReport,
     other: ResolvedObject | None = None,
     unseen: frozenset[str] = frozenset(),
 ) -> TargetChoice:
@@ -166,22 +163,18 @@ def choose_target(
     candidates = _candidates(affected, covered_kinds(workflow))
     if candidates:
         target = _best_candidate(candidates, given)
-        problems, notes = _conflicts(given, target, affected.chain)
-        parameters, more = _filled(workflow, given, target, affected.chain)
-        wrong, factors = _beside(workflow, given, target, affected.chain, unseen)
-        return TargetChoice(target, parameters, (*problems, *wrong), factors, (*notes, *more))
-    meant = other_target(workflow, given, affected)
-    wrong = _other_problem(workflow, meant, other)
-    if wrong or other is None:
-        return TargetChoice(None, dict(given), wrong)
-    problems, notes = _conflicts(given, other.ref, (other.ref,))
-    parameters, more = _filled(workflow, given, other.ref, (other.ref,))
-    wrong, factors = _beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen)
-    elsewhere = factor(
-        FactorCode.TARGET_NOT_AFFECTED_RESOURCE,
-        f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}",
-    )
-    return TargetChoice(other.ref, parameters, (*problems, *wrong), (elsewhere, *factors), (*notes, *more))
+        _check_conflicts(given, target, affected.chain, report)
+        parameters = _filled(workflow, given, target, affected.chain, report)
+        _check_beside(workflow, given, target, affected.chain, unseen, report)
+        return TargetChoice(target, parameters)
+    if not _check_other(workflow, other_target(workflow, given, affected), other, report) or other is None:
+        return TargetChoice(None, dict(given))
+    detail = f"{workflow.workflow_id} acts on {other.ref}, the cause lies in {affected.ref}"
+    report.require_approval(FactorCode.TARGET_NOT_AFFECTED_RESOURCE, detail)
+    _check_conflicts(given, other.ref, (other.ref,), report)
+    parameters = _filled(workflow, given, other.ref, (other.ref,), report)
+    _check_beside(workflow, given, other.ref, (other.ref, *affected.chain), unseen, report)
+    return TargetChoice(other.ref, parameters)
 
 
 def _candidates(affected: ResolvedObject, kinds: Sequence[str]) -> tuple[ObjectRef, ...]:
@@ -219,24 +212,23 @@ def _best_candidate(candidates: Sequence[ObjectRef], given: Mapping[str, Any]) -
     return max(candidates, key=agreement)
 
 
-def _conflicts(
-    given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
-) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+def _check_conflicts(
+    given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef], report: CheckReport
+) -> None:
     """Given parts that do not name the target: an owner or owned object is corrected, anything else is a problem."""
-    problems: list[Problem] = []
-    notes: list[str] = []
     for name, part in _target_names(given):
         value, expected = given[name], _expected(name, target, chain)
         if value is None or value == "" or expected is None or value == expected:
             continue
         shown = one_line(str(value), 80) if isinstance(value, str) else type(value).__name__
         if isinstance(value, str) and _belongs_to_chain(part, value, target, chain):
-            notes.append(f"parameter {name}: {shown} was corrected to {expected or 'nothing'} ({target})")
-        else:
-            problems.append(
-                problem(name, f"must be {expected or 'empty'}, not {shown}: the target is {target}")
+            report.notes.append(
+                f"parameter {name}: {shown} was corrected to {expected or 'nothing'} ({target})"
             )
-    return tuple(problems), tuple(notes)
+        else:
+            report.reject_parameter(
+                name, f"must be {expected or 'empty'}, not {shown}: the target is {target}"
+            )
 
 
 def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -246,16 +238,15 @@ def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
     return sorted(found, key=lambda pair: order.index(spelling(pair[0])))
 
 
-def _beside(
+def _check_beside(
     workflow: Workflow,
     given: Mapping[str, Any],
     target: ObjectRef,
     chain: Sequence[ObjectRef],
     unseen: frozenset[str],
-) -> tuple[tuple[Problem, ...], tuple[ApprovalFactor, ...]]:
-    """Problems and approval factors of declared parameters that name an object other than the target."""
-    problems: list[Problem] = []
-    factors: list[ApprovalFactor] = []
+    report: CheckReport,
+) -> None:
+    """Check declared parameters that name an object other than the target."""
     namespaces = {target.namespace, *(member.namespace for member in chain)}
     for name, value in given.items():
         if value in (None, "") or workflow.parameter(name) is None or not names_an_object(name):
@@ -265,16 +256,14 @@ def _beside(
             if _expected(name, target, chain) is not None:
                 continue
             if name in unseen:
-                problems.append(problem(name, f"no evidence shows {shown}: fetch it before naming it"))
+                report.reject_parameter(name, f"no evidence shows {shown}: fetch it before naming it")
             else:
-                factors.append(
-                    factor(FactorCode.PARAMETER_OTHER_OBJECT, f"{name} is {shown}, the target is {target}")
-                )
+                detail = f"{name} is {shown}, the target is {target}"
+                report.require_approval(FactorCode.PARAMETER_OTHER_OBJECT, detail)
         elif spelling(name).endswith("NAMESPACE") and value not in namespaces:
-            factors.append(factor(FactorCode.PARAMETER_OTHER_NAMESPACE, f"{name} is {shown}"))
+            report.require_approval(FactorCode.PARAMETER_OTHER_NAMESPACE, f"{name} is {shown}")
         elif name in unseen:
-            factors.append(factor(FactorCode.PARAMETER_OBJECT_UNSEEN, f"{name} is {shown}"))
-    return tuple(problems), tuple(factors)
+            report.require_approval(FactorCode.PARAMETER_OBJECT_UNSEEN, f"{name} is {shown}")
 
 
 def _expected(name: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> str | None:
@@ -294,16 +283,21 @@ def _belongs_to_chain(part: str, value: str, target: ObjectRef, chain: Sequence[
 
 
 def _filled(
-    workflow: Workflow, given: Mapping[str, Any], target: ObjectRef, chain: Sequence[ObjectRef]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+    workflow: Workflow,
+    given: Mapping[str, Any],
+    target: ObjectRef,
+    chain: Sequence[ObjectRef],
+    report: CheckReport,
+) -> dict[str, Any]:
     """The given parameters with every declared target parameter set. Undeclared target parameters are left out."""
     parameters = dict(given)
-    notes: list[str] = []
     for name, part in _target_names([*given, *(p.name for p in workflow.parameters)]):
         expected, declared = _expected(name, target, chain), workflow.parameter(name)
         if declared is None:
             if parameters.pop(name, None) is not None:
-                notes.append(f"parameter {name} was left out: {workflow.workflow_id} does not declare it")
+                report.notes.append(
+                    f"parameter {name} was left out: {workflow.workflow_id} does not declare it"
+                )
             continue
         if expected is None:
             continue
@@ -311,35 +305,42 @@ def _filled(
             parameters.pop(name, None)
             continue
         if not parameters.get(name) and expected:
-            notes.append(f"parameter {name} was set to {expected}")
+            report.notes.append(f"parameter {name} was set to {expected}")
         parameters[name] = _spelt_as_declared(declared, expected)
-    return parameters, tuple(notes)
+    return parameters
 
 
 def _spelt_as_declared(parameter: Parameter, value: str) -> str:
     return next((str(e) for e in parameter.enum if str(e).lower() == value.lower()), value)
 
 
-def _other_problem(
-    workflow: Workflow, meant: ObjectRef | None, other: ResolvedObject | None
-) -> tuple[Problem, ...]:
-    """Why the object that the parameters name cannot be the target."""
+def _check_other(
+    workflow: Workflow, meant: ObjectRef | None, other: ResolvedObject | None, report: CheckReport
+) -> bool:
+    """Check that the object that the parameters name can be the target. Returns whether it can."""
     kinds = " or ".join(covered_kinds(workflow))
     name = next((p.name for p in workflow.parameters if target_part(p.name) == "name"), "")
     if not name:
         message = (
             f"{workflow.workflow_id} acts on {kinds}, not on the affected resource: choose another, or null"
         )
-        return (Problem(ProblemKind.WORKFLOW_UNKNOWN, "selected_workflow.workflow_id", message),)
+        report.reject(ProblemKind.WORKFLOW_UNKNOWN, "selected_workflow.workflow_id", message)
+        return False
+    if wrong := _wrong_with(meant, other, f"must name the {kinds} that {workflow.workflow_id} acts on"):
+        report.reject_parameter(name, wrong)
+    return not wrong
+
+
+def _wrong_with(meant: ObjectRef | None, other: ResolvedObject | None, unnamed: str) -> str:
     if meant is None:
-        return (problem(name, f"must name the {kinds} that {workflow.workflow_id} acts on"),)
+        return unnamed
     if other is None or (other.ref.kind.lower(), other.ref.name) != (meant.kind.lower(), meant.name):
-        return (problem(name, f"{meant} could not be looked up"),)
+        return f"{meant} could not be looked up"
     if other.existence is not Existence.EXISTS:
-        return (problem(name, f"cannot act on {other.ref}: {other.detail or _NOT_THERE[other.existence]}"),)
+        return f"cannot act on {other.ref}: {other.detail or _NOT_THERE[other.existence]}"
     if not other.seen_in and not other.requested:
-        return (problem(name, f"no evidence shows {other.ref}: fetch it before acting on it"),)
-    return ()
+        return f"no evidence shows {other.ref}: fetch it before acting on it"
+    return ""
 
 
 _NOT_THERE = {

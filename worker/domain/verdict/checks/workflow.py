@@ -107,15 +107,11 @@ def check_target(
 ) -> TargetChoice:
     """Check target and parameters. Returns the object the workflow acts on and the final parameters."""
     other = None if facts.other_target is None else within_scope(facts.other_target)
-    target = choose_target(workflow, chosen.parameters, affected, other, facts.unseen_parameters)
+    target = choose_target(workflow, chosen.parameters, affected, report, other, facts.unseen_parameters)
     scope = target.target or affected.ref
     empty = {n for n, v in target.parameters.items() if v == "" and target_part(n) == "namespace"}
-    checked = check_values(workflow, target.parameters, set() if scope.namespace else empty)
-    told = {p.path for p in target.problems}
-    report.problems += [*target.problems, *(p for p in checked.problems if p.path not in told)]
-    report.factors += [*target.factors, *checked.factors]
-    report.notes += [*target.notes, *checked.notes]
-    return replace(target, parameters=checked.values)
+    values = check_values(workflow, target.parameters, report, set() if scope.namespace else empty)
+    return replace(target, parameters=values)
 
 
 def check_fit(

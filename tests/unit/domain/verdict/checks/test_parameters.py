@@ -10,6 +10,7 @@ from tests.fakes.memory_catalog import workflow
 from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
 from worker.domain.values.workflows import Parameter, ParameterType
 from worker.domain.verdict.checks.parameters import check_values
+from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.problems import ProblemKind
 
 STRING, INTEGER, NUMBER = ParameterType.STRING, ParameterType.INTEGER, ParameterType.NUMBER
@@ -94,11 +95,13 @@ def test_values_that_do_not_fit_say_how_to_mend_them(parameter, value, reason):
 
 
 def checked(parameters, given_values, exempt=()):
-    return check_values(workflow(parameters=tuple(parameters)), given_values, exempt)
+    """The values that fit, and the report."""
+    report = CheckReport()
+    return check_values(workflow(parameters=tuple(parameters)), given_values, report, exempt), report
 
 
-def messages(result):
-    return {p.path.rpartition(".")[2]: p.message for p in result.problems}
+def messages(report):
+    return {p.path.rpartition(".")[2]: p.message for p in report.problems}
 
 
 def test_all_problems_are_reported_at_once():
@@ -108,11 +111,19 @@ def test_all_problems_are_reported_at_once():
         Parameter("ZONE", STRING, depends_on=("REGION",)),
         Parameter("REGION", STRING),
     ]
-    result = checked(declared, {"FACTOR": 64, "ZONE": "a", "FORCE_DELETE": True})
-    assert {"FACTOR", "REPLICAS", "ZONE", "FORCE_DELETE"} == set(messages(result))
-    assert {ProblemKind.PARAMETERS} == {p.kind for p in result.problems}
-    assert messages(result)["REPLICAS"] == "is required (integer): How many"
-    assert messages(result)["ZONE"] == "requires REGION to be set too"
+    _, report = checked(declared, {"FACTOR": 64, "ZONE": "a", "FORCE_DELETE": True})
+    assert {"FACTOR", "REPLICAS", "ZONE", "FORCE_DELETE"} == set(messages(report))
+    assert {ProblemKind.PARAMETERS} == {p.kind for p in report.problems}
+    assert messages(report)["REPLICAS"] == "is required (integer): How many"
+    assert messages(report)["ZONE"] == "requires REGION to be set too"
+
+
+def test_a_parameter_that_was_rejected_before_is_not_rejected_again():
+    report = CheckReport()
+    report.reject_parameter("A", "names another object")
+    declared = (Parameter("A", required=True), Parameter("B", required=True))
+    check_values(workflow(parameters=declared), {}, report)
+    assert ["names another object", "is required (string)"] == [p.message for p in report.problems]
 
 
 @pytest.mark.parametrize(
@@ -123,14 +134,14 @@ def test_all_problems_are_reported_at_once():
     ],
 )
 def test_an_undeclared_parameter_is_an_error_with_a_hint(name, hint):
-    result = checked([Parameter("MEMORY_FACTOR", NUMBER)], {name: 2})
-    assert hint in messages(result)[name]
-    assert result.values == {}
+    values, report = checked([Parameter("MEMORY_FACTOR", NUMBER)], {name: 2})
+    assert hint in messages(report)[name]
+    assert values == {}
 
 
 def test_a_null_is_the_same_as_leaving_the_parameter_out():
-    assert {"A"} == set(messages(checked([Parameter("A", required=True)], {"A": None})))
-    assert checked([Parameter("A")], {"A": None}).problems == ()
+    assert {"A"} == set(messages(checked([Parameter("A", required=True)], {"A": None})[1]))
+    assert messages(checked([Parameter("A")], {"A": None})[1]) == {}
 
 
 def test_a_default_satisfies_requirement_and_dependency():
@@ -138,20 +149,20 @@ def test_a_default_satisfies_requirement_and_dependency():
         Parameter("A", INTEGER, required=True, default=1),
         Parameter("B", depends_on=("A",)),
     ]
-    result = checked(declared, {"B": "x"})
-    assert (result.problems, result.values) == ((), {"B": "x"})
+    values, report = checked(declared, {"B": "x"})
+    assert (report.problems, values) == ([], {"B": "x"})
 
 
 def test_a_converted_value_is_noted():
-    result = checked([Parameter("FACTOR", NUMBER)], {"FACTOR": "2"})
-    assert result.values == {"FACTOR": 2}
-    assert result.notes == ("parameter FACTOR: 2 was read as 2",)
+    values, report = checked([Parameter("FACTOR", NUMBER)], {"FACTOR": "2"})
+    assert values == {"FACTOR": 2}
+    assert report.notes == ["parameter FACTOR: 2 was read as 2"]
 
 
 def test_exempt_values_are_taken_as_they_are():
     declared = [Parameter("NAMESPACE", required=True, pattern="^[a-z]+$")]
-    assert checked(declared, {"NAMESPACE": ""}, {"NAMESPACE"}).problems == ()
-    assert len(checked(declared, {"NAMESPACE": ""}).problems) == 1
+    assert messages(checked(declared, {"NAMESPACE": ""}, {"NAMESPACE"})[1]) == {}
+    assert len(messages(checked(declared, {"NAMESPACE": ""})[1])) == 1
 
 
 @pytest.mark.parametrize(
