@@ -9,20 +9,17 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Final, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from pydantic.functional_validators import model_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.enrichment import DetectedLabels
 from schemas.evidence import AlignmentVerdict, CausalClaim, EvidenceItem
-from schemas.fields import Flag, Fraction, Id, Message, Positive, Sha256, Timestamp
+from schemas.fields import Flag, Fraction, Id, Message, Needed, Positive, Sha256, Text, Timestamp
 from schemas.subjects import request_key
 from schemas.taxonomy import RequestKind, Severity
 from schemas.usage import ContextUsed, Usage
 from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
-
-Text = Annotated[str, StringConstraints(strict=True)]
-Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 
 class Status(enum.StrEnum):

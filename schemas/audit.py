@@ -22,11 +22,9 @@ from pydantic_core import PydanticCustomError
 from schemas.analysis import Approval, Corroboration, DiagnosedCause, HumanReviewReason, Status
 from schemas.enrichment import DetectedLabels
 from schemas.failure import DeadLetterReason
-from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Timestamp
+from schemas.fields import Count, Flag, Fraction, Id, Message, Positive, Seconds, Sha256, Text, Timestamp
 from schemas.taxonomy import RequestKind
 from schemas.usage import Usage
-
-Text = Annotated[str, StringConstraints(strict=True)]
 
 
 class EventType(enum.StrEnum):

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import StringConstraints
-
-from schemas.fields import Count, Message, Timestamp
+from schemas.fields import Count, Message, Needed, Text, Timestamp
 
 EXCERPT_BYTES: Final = 2_048
 """Most that a result keeps of one piece of evidence, in bytes of UTF-8."""
-
-Text = Annotated[str, StringConstraints(strict=True)]
-Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 
 class EvidenceItem(Message):

@@ -7,13 +7,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from schemas.fields import Count, Message, Positive, Timestamp
+from schemas.fields import Count, Message, Positive, Text, Timestamp
 from schemas.subjects import Header
 
 EXCERPT_BYTES: Final = 64 * 1024
 """Most that a failure carries of the body or the answer it is about."""
-
-Text = Annotated[str, StringConstraints(strict=True)]
 
 
 def excerpt(text: str, limit: int = EXCERPT_BYTES) -> str:

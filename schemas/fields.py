@@ -106,6 +106,12 @@ Timestamp = Annotated[
 ]
 """A moment. RFC 3339 with an offset in JSON, aware and in UTC in Python."""
 
+Text = Annotated[str, StringConstraints(strict=True)]
+"""Text of the worker's own, which it bounds itself."""
+
+Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
+"""Such text that says something."""
+
 LongText = Annotated[str, StringConstraints(strict=True, max_length=MAX_BODY_BYTES)]
 """Free text, bounded by the size of a message only."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -43,20 +44,24 @@ def normalize_severity(text: str) -> Severity | None:
     return _LEVELS.get(text.strip().lower())
 
 
-_RISKS: Final = MappingProxyType(
-    dict.fromkeys(("low", "very low", "minimal", "negligible", "none", "safe"), "low")
-    | dict.fromkeys(("medium", "moderate"), "medium")
-    | dict.fromkeys(("high", "very high", "critical", "severe"), "high")
+Risk = Literal["", "low", "medium", "high"]
+_RISKS: Final[Mapping[Risk, frozenset[str]]] = MappingProxyType(
+    {
+        "low": frozenset({"low", "very low", "minimal", "negligible", "none", "safe"}),
+        "medium": frozenset({"medium", "moderate"}),
+        "high": frozenset({"high", "very high", "critical", "severe"}),
+    }
 )
 
 
-def normalize_risk(text: str) -> Literal["", "low", "medium", "high"]:
+def normalize_risk(text: str) -> Risk:
     """The level of risk that a text means, in any case; empty when it means none."""
-    return _RISKS.get(" ".join(text.lower().split()).removesuffix(" risk"), "")  # type: ignore[return-value]
+    word = " ".join(text.lower().split()).removesuffix(" risk")
+    return next((risk for risk, words in _RISKS.items() if word in words), "")
 
 
 EstimatedRisk = Annotated[
-    Literal["", "low", "medium", "high"],
+    Risk,
     BeforeValidator(lambda value: normalize_risk(value) if isinstance(value, str) else value),
 ]
 """How risky a remediation is: a closed set. Other words, which results of earlier versions may have, are read as their level."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from schemas.fields import Count, Message, Seconds
-
-Text = Annotated[str, StringConstraints(strict=True)]
+from schemas.fields import Count, Message, Seconds, Text
 
 
 class Usage(Message):

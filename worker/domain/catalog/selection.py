@@ -27,7 +27,6 @@ from worker.domain.values.workflows import (
     SelectionContext,
     Workflow,
     WorkflowPage,
-    WorkflowSummary,
 )
 
 DETECTED = "detected label "
@@ -209,27 +208,11 @@ def signal_types_of(actions: Iterable[ActionSummary]) -> frozenset[str]:
     return frozenset(name for action in actions for name in action.signal_types)
 
 
-def summary(workflow: Workflow) -> WorkflowSummary:
-    """The workflow as a list shows it."""
-    return WorkflowSummary(
-        workflow_id=workflow.workflow_id,
-        action_type=workflow.action_type,
-        version=workflow.version,
-        title=workflow.title,
-        description=workflow.description,
-        when_to_use=workflow.when_to_use,
-        when_not_to_use=workflow.when_not_to_use,
-        preconditions=workflow.preconditions,
-        gitops_aware=workflow.gitops_aware,
-        parameters=tuple(f"{p.name}{'*' if p.required else ''}" for p in workflow.parameters),
-    )
-
-
 def workflow_page(found: Sequence[Workflow], excluded: Mapping[str, int]) -> WorkflowPage:
     """The page of the first PAGE_SIZE of these; when there are more, another page follows."""
     shown = found[:PAGE_SIZE]
     cursor = cursor_after(shown[-1].workflow_id) if len(found) > PAGE_SIZE else ""
-    return WorkflowPage(tuple(summary(w) for w in shown), cursor, excluded)
+    return WorkflowPage(tuple(shown), cursor, excluded)
 
 
 def cursor_after(workflow_id: str) -> str:

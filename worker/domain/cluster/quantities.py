@@ -1,9 +1,8 @@
-"""Quantities and times as the Kubernetes API writes them."""
+"""Quantities as the Kubernetes API writes them."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 SUFFIXES = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
@@ -21,21 +20,6 @@ def quantity(text: object) -> float | None:
         return float(match[1]) * SUFFIXES[match[2]]
     except ValueError:
         return None
-
-
-def moment(text: object) -> datetime | None:
-    """An RFC 3339 time, aware; None when it is none."""
-    try:
-        when = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return when if when.tzinfo else None
-
-
-def seconds_between(earlier: object, later: object) -> float | None:
-    """Seconds from one RFC 3339 time to another; None when either is missing."""
-    start, end = moment(earlier), moment(later)
-    return (end - start).total_seconds() if start and end else None
 
 
 def doubled(text: str) -> str:

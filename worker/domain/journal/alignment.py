@@ -24,7 +24,7 @@ from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.limits import Spent
 from worker.domain.values.ports import Catalog, Model, Outside
 from worker.domain.values.step_kinds import SHADOW
-from worker.domain.values.workflows import SelectionContext, Workflow, WorkflowSummary
+from worker.domain.values.workflows import SelectionContext, Workflow
 from worker.domain.verdict.corroboration import Corroborated, without_settled_doubts
 from worker.domain.verdict.verdict import Accepted, Verdict, actionable
 
@@ -145,12 +145,12 @@ def _same(choice: SecondChoice, accepted: Accepted) -> bool:
 
 async def _candidates(
     catalog: Catalog, context: SelectionContext, chosen: Workflow | None
-) -> Sequence[WorkflowSummary]:
+) -> Sequence[Workflow]:
     """At most 40 workflows for the business context of the request, the chosen one among them, by their ids.
 
     None when the catalog cannot be read. Nothing tells which one the answer has chosen.
     """
-    found: list[WorkflowSummary] = []
+    found: list[Workflow] = []
     try:
         for action in await catalog.actions(context):
             found += (await catalog.workflows(action.action_type, context)).workflows

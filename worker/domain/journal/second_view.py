@@ -21,7 +21,7 @@ from worker.domain.values.conversation import Finish, ModelRequest, Reply, UserT
 from worker.domain.values.errors import GiveUp, Retry
 from worker.domain.values.ports import JournalRun, Model
 from worker.domain.values.step_kinds import SHADOW
-from worker.domain.values.workflows import WorkflowSummary
+from worker.domain.values.workflows import Workflow
 
 TRIES = 2
 CALL_SECONDS = 30.0
@@ -81,7 +81,7 @@ class SecondView:
     calls: int
 
     async def ask(
-        self, signal: str, facts: Sequence[dict[str, Any]], workflows: Sequence[WorkflowSummary]
+        self, signal: str, facts: Sequence[dict[str, Any]], workflows: Sequence[Workflow]
     ) -> SecondViewStep:
         """Its choice, or why there is none. Raises LostClaim, Unavailable, Halted, JournalGap."""
         if known := done(self.run, SHADOW):

@@ -129,29 +129,13 @@ class ActionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowSummary:
-    """A workflow as a list shows it. `parameters` are names; those of required ones end with `*`."""
-
-    workflow_id: str
-    action_type: str
-    version: str = ""
-    title: str = ""
-    description: str = ""
-    when_to_use: str = ""
-    when_not_to_use: str = ""
-    preconditions: str = ""
-    gitops_aware: bool = False
-    parameters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WorkflowPage:
     """One page, best fit first. `next_cursor` is opaque and empty on the last page.
 
     `excluded` says how many workflows of the action type each label excludes.
     """
 
-    workflows: tuple[WorkflowSummary, ...]
+    workflows: tuple[Workflow, ...]
     next_cursor: str = ""
     excluded: Mapping[str, int] = field(default_factory=dict)
 

@@ -36,7 +36,6 @@ from worker.domain.values.workflows import (
     Parameter,
     SelectionContext,
     Workflow,
-    WorkflowSummary,
 )
 from worker.domain.verdict.checks.facts import label_values
 from worker.domain.verdict.checks.targets import acts_on_one_of, target_part
@@ -45,6 +44,10 @@ NO_TARGET = (
     "component and detected labels are not applied yet: call get_resource_context for the affected resource"
 )
 MOST_RESULTS = 20
+SUMMARY = (
+    "workflow_id", "action_type", "version", "title", "description", "when_to_use", "when_not_to_use", "preconditions",
+    "gitops_aware",
+)  # fmt: skip
 MAX_FILTERS = 20
 
 
@@ -227,10 +230,10 @@ def _action(found: ActionSummary) -> dict[str, Any]:
     )
 
 
-def _summary(found: WorkflowSummary) -> dict[str, Any]:
-    """Parameters that name the target are left out: code fills them in."""
-    parameters = [name for name in found.parameters if target_part(name.rstrip("*")) is None]
-    return compact(asdict(found) | {"parameters": parameters})
+def _summary(found: Workflow) -> dict[str, Any]:
+    """A workflow in a list. Required parameters end with `*`; those that name the target are left out: code fills them in."""
+    named = [f"{p.name}{'*' if p.required else ''}" for p in found.parameters if target_part(p.name) is None]
+    return compact({name: getattr(found, name) for name in SUMMARY} | {"parameters": named})
 
 
 def _to_give(run: ToolContext, found: Workflow) -> tuple[Parameter, ...]:

@@ -190,8 +190,8 @@ ANY_PARAMETER = st.builds(
 
 @given(ANY_PARAMETER, st.dictionaries(st.sampled_from(["P", "p", "Q"]), JSON))
 def test_a_value_is_either_taken_or_a_problem(parameter, values):
-    result = checked([parameter], values)
+    taken, report = checked([parameter], values)
     stated = {name for name, value in values.items() if value is not None}
-    assert stated == set(result.values) | (set(messages(result)) & stated)
-    for name, value in result.values.items():
+    assert stated == set(taken) | (set(messages(report)) & stated)
+    for name, value in taken.items():
         assert value == check_value(parameter, value), name
