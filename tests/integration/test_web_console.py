@@ -11,7 +11,7 @@ import pytest
 
 from schemas.subjects import Subjects
 from tests.fakes.audit_chains import accepted, chain, complete
-from tests.fakes.messages import dead, review_result
+from tests.fakes.messages import dead, refused, review_result
 from tests.nats_servers import one_server
 from tests.processes import running
 from tests.unit.app.test_pages import ATTACKS, hostile
@@ -21,7 +21,7 @@ from worker.adapters.nats.stream import FencedStream
 from worker.app.auditing import Auditing
 from worker.app.cli.report_page import events_of
 from worker.app.operations import Operations
-from worker.app.web_console import Console, Sources, serve
+from worker.app.web_console import LETTERS_SHOWN, Console, Sources, serve
 
 TOKEN = "FAKE-console-token"
 PAGES = ("/", "/incident/rr-1", "/figures", "/letters", "/events", "/static/console.js")
@@ -31,7 +31,8 @@ class Place:
     """A console over a provisioned server without results, and a browser that has logged in."""
 
     def __init__(self, nc, console, url, http):
-        self.js, self.console, self.url, self.http = nc.jetstream(), console, url, http
+        self.nc, self.console, self.url, self.http = nc, console, url, http
+        self.js = nc.jetstream()
 
     async def publish(self, result, key="rr-1"):
         await self.js.publish(f"rca.result.incident.{key}", result.model_dump_json().encode())
@@ -52,7 +53,7 @@ async def opened(tmp_path, *, logged_in=True):
         operations, auditing = Operations(nc, subjects), Auditing(nc, subjects)
         results = FencedStream(nc, subjects.results_stream)
         sources = Sources(
-            results, subjects, operations.lanes, operations.letters, operations.result,
+            results, subjects, operations.lanes, operations.newest_letters, operations.rejections, operations.result,
             lambda key: events_of(auditing, key),
         )  # fmt: skip
         console, jar = Console(sources, TOKEN), aiohttp.CookieJar(unsafe=True)
@@ -142,6 +143,32 @@ async def test_figures_and_dead_letters_say_what_to_do(tmp_path):
         page = await place.get("/letters")
         assert "rca dlq replay 1" in page
         assert "<b>said" not in page
+
+
+async def test_dead_letters_come_in_pages_and_after_them_what_was_rejected(tmp_path):
+    async with opened(tmp_path) as place:
+        for number in range(LETTERS_SHOWN + 3):
+            letter = dead(number)
+            await place.js.publish(f"rca.dlq.{letter.reason}", b"{}", headers=letter.headers())
+        await place.js.delete_msg("RCA_DLQ", 30)
+        await place.js.publish("rca.validation.request", refused(4_711).model_dump_json().encode())
+        await place.js.publish("rca.validation.request", b"of a newer version")
+        first = await place.get("/letters")
+        assert (LETTERS_SHOWN, 1) == (first.count("rca dlq replay "), first.count("4711"))
+        [older] = re.findall(r'href="(/letters\?before=[^"]*)"', first)
+        second = await place.get(older)
+        assert ["2", "1"] == re.findall("rca dlq replay ([0-9]+)", second)
+        assert "before=" not in second
+
+
+async def test_the_list_begins_anew_with_a_new_stream(tmp_path):
+    async with opened(tmp_path) as place:
+        for key in ("rr-1", "rr-2"):
+            await place.publish(review_result(key), key)
+        await place.js.delete_stream("RCA_RESULTS")
+        await provision(place.nc, wanted(Subjects()))
+        await place.publish(review_result("rr-3"), "rr-3")
+        assert ["rr-3"] == [row.key for row in place.console.index.newest()]
 
 
 async def test_who_listens_hears_of_a_new_result(tmp_path):

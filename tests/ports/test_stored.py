@@ -10,11 +10,12 @@ import pytest
 
 from schemas.subjects import REPLAY_HEADER, kv_key, request_key
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests
-from tests.fakes.messages import dead, new_id
+from tests.fakes.messages import dead, new_id, refused
 from tests.nats_servers import PATIENCE_SECONDS, connect
 from worker.adapters.nats.publish import NatsEvents
 from worker.adapters.nats.stored import NatsCancellations, NatsDeadLetters, NatsRequests
 from worker.adapters.nats.stream import FencedStream
+from worker.app.client import RequestClient
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import StoredRequest
@@ -205,3 +206,38 @@ async def test_a_letter_that_the_full_queue_does_not_take_stays(buried):
     with pytest.raises(Unavailable):
         await letters.replay(letter)
     assert letter == await letters.read(1)
+
+
+# -- The newest first
+
+
+async def test_the_newest_come_first_across_gaps_and_other_subjects(case):
+    await case.js.add_stream(name="GAPS", subjects=["gaps.*"])
+    kept = [await case.js.publish("gaps.kept", b"") for _ in range(3)]
+    for _ in range(150):
+        await case.js.publish("gaps.deleted", b"")
+    kept += [await case.js.publish("gaps.kept", b"") for _ in range(40)]
+    await case.js.publish("gaps.other", b"")
+    expected = [ack.seq for ack in reversed(kept)]
+    log = stream(case, "GAPS")
+
+    async def sequences(*subject, **options):
+        return [message.sequence async for message in log.newest_first(*subject, **options)]
+
+    assert expected == await sequences("gaps.kept")
+    await case.js.purge_stream("GAPS", subject="gaps.deleted")
+    assert [expected[0] + 1, *expected] == await sequences()
+    assert expected[5:] == await sequences("gaps.kept", before=expected[4])
+    assert [] == await sequences("gaps.kept", before=1)
+    await case.js.delete_stream("GAPS")
+
+
+async def test_an_old_rejection_is_found_beyond_gaps(case):
+    body = refused(41_507).model_dump_json().encode()
+    await case.js.publish("rca.validation.request", body)
+    others = [await case.js.publish("rca.validation.response.rr-gap", b"{}") for _ in range(20)]
+    await case.js.publish("rca.validation.request", b"of a newer version")
+    await case.js.delete_msg("RCA_VALIDATION", others[-1].seq)
+    client = RequestClient(case.nc, case.subjects)
+    assert 41_507 == (await client.stored_rejection(41_507)).origin_sequence
+    assert await client.stored_rejection(41_508) is None

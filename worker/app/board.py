@@ -21,6 +21,8 @@ from schemas.audit import (
 from schemas.usage import Usage
 
 ENDED_KEPT = 50
+EVENTS_KEPT = 20_000
+"""By so many ids an event that is published again is known."""
 IN_FLIGHT_KEPT = 1_000
 """An analysis whose end was never heard (a lost connection) leaves when this many others have come after it."""
 
@@ -56,9 +58,15 @@ class Board:
 
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
+    _heard: dict[str, None] = field(default_factory=dict)
 
     def record(self, event: AuditEvent) -> None:
-        """Take in the next event. One that is published again is counted again: the figures are for looking on."""
+        """Take in the next event. One that was published again counts once."""
+        if event.event_id in self._heard:
+            return
+        self._heard[event.event_id] = None
+        if len(self._heard) > EVENTS_KEPT:
+            del self._heard[next(iter(self._heard))]
         if event.event_type in ENDS:
             self.in_flight.pop(event.request_key, None)
             self.ended.append(_ended(event))

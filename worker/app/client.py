@@ -136,14 +136,14 @@ class RequestClient:
         log = FencedStream(self._nc, self._subjects.validation_stream, patience_seconds=PUBLISH_SECONDS)
         subject, since = self._subjects.validation_request(), datetime.now(UTC) - DUPLICATE_WINDOW
         with contextlib.suppress(Unavailable):
-            found = await log.newest(subject)
-            while found is not None and found.stored_at >= since:
-                if found.subject == subject:  # not a refused answer of a model
+            async with contextlib.aclosing(log.newest_first(subject)) as messages:
+                async for found in messages:
+                    if found.stored_at < since:
+                        break
                     with contextlib.suppress(ValidationError):  # of a newer version
                         failure = ValidationFailure.model_validate_json(found.body)
                         if _rejects(failure, self._subjects, sequence):
                             return failure
-                found = await log.at(found.sequence - 1) if found.sequence > 1 else None
         return None
 
     @asynccontextmanager

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
+from contextlib import aclosing, suppress
 from datetime import datetime
 
 from nats.aio.client import Client
+from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult
+from schemas.failure import ValidationFailure
 from schemas.subjects import Lane, Subjects, kv_key, request_key
 from schemas.taxonomy import RequestKind
 from worker.adapters.nats.publish import NatsResults
@@ -71,6 +74,7 @@ class Operations:
         self._results = NatsResults(nc, subjects, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._requests = stream(subjects.requests_stream)
         self._journal = stream(f"KV_{subjects.journal_bucket}")
+        self._validation = stream(subjects.validation_stream)
         self._letters = NatsDeadLetters(stream(subjects.dlq_stream), self._requests, subjects)
         bucket = subjects.cancel_bucket
         self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
@@ -82,6 +86,21 @@ class Operations:
     async def letters(self) -> list[StoredLetter]:
         """All dead letters, oldest first."""
         return [letter async for letter in self._letters.all()]
+
+    async def newest_letters(self, count: int, before: int = 0) -> list[StoredLetter]:
+        """The newest `count` dead letters, the newest first; with `before` of those with lower ids."""
+        return await self._letters.newest(count, before=before)
+
+    async def rejections(self, count: int) -> list[ValidationFailure]:
+        """The newest `count` messages that were rejected, the newest first; those of a newer version are left out."""
+        found: list[ValidationFailure] = []
+        async with aclosing(self._validation.newest_first(self._subjects.validation_request())) as messages:
+            async for message in messages:
+                with suppress(ValidationError):
+                    found.append(ValidationFailure.model_validate_json(message.body))
+                if len(found) == count:
+                    break
+        return found
 
     async def letter(self, letter_id: int) -> StoredLetter:
         """The dead letter with this id. Raises OperationError when there is none."""

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
+from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
 from worker.adapters.nats.stored import StoredLetter
 from worker.adapters.nats.stream import FencedStream
@@ -39,7 +40,7 @@ from worker.domain.values.errors import ReportedError, Unavailable
 
 REFRESH_SECONDS = 2.0
 COOKIE = "rca_console"
-LETTERS_SHOWN, TRAILS_KEPT = 200, 200
+LETTERS_SHOWN, REJECTIONS_SHOWN, TRAILS_KEPT = 50, 20, 200
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -61,7 +62,8 @@ class Sources:
     results: FencedStream
     subjects: Subjects
     lanes: Callable[[], Awaitable[Mapping[str, ConsumerState]]]
-    letters: Callable[[], Awaitable[list[StoredLetter]]]
+    letters: Callable[[int, int], Awaitable[list[StoredLetter]]]
+    rejections: Callable[[int], Awaitable[list[ValidationFailure]]]
     result: Callable[[str], Awaitable[AnalysisResult | None]]
     events: Callable[[str], Awaitable[list[AuditEvent]]]
 
@@ -74,6 +76,7 @@ class Console:
     token: str
     index: ResultIndex = field(default_factory=ResultIndex)
     problem: str = ""
+    _created: datetime | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _trails: OrderedDict[tuple[str, datetime], list[AuditEvent]] = field(default_factory=OrderedDict)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -92,7 +95,10 @@ class Console:
 
     async def refresh(self) -> None:
         """Read the results that came since the last time. Raises Unavailable."""
-        extent = await self.sources.results.extent(datetime.now(UTC))
+        info = await self.sources.results.info()
+        if info.created != self._created:  # a new stream counts from 1 again
+            self._created, self.index = info.created, ResultIndex()
+        extent = info.extent(datetime.now(UTC))
         before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
         try:
             async for message in self.sources.results.messages(
@@ -116,8 +122,7 @@ class Console:
     async def list_page(self, request: web.Request) -> web.Response:
         """`/`: the newest results, or those that a search finds."""
         q, status = request.query.get("q", "")[:200], request.query.get("status", "")
-        given = request.query.get("from", "")
-        start = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 0
+        start = _number(request.query.get("from", ""))
         found = self.index.search(q, status)
         more = start + PAGE_ROWS
         return self._page(
@@ -158,10 +163,17 @@ class Console:
         lanes = await self.sources.lanes()
         return self._page("figures.html", here="/figures", f=figures(self.index.newest()), lanes=lanes)
 
-    async def letters_page(self, _: web.Request) -> web.Response:
-        """`/letters`."""
-        letters = (await self.sources.letters())[::-1][:LETTERS_SHOWN]
-        return self._page("letters.html", here="/letters", letters=letters)
+    async def letters_page(self, request: web.Request) -> web.Response:
+        """`/letters`: the newest dead letters and rejected messages, or the letters before an id."""
+        before = _number(request.query.get("before", ""))
+        letters = await self.sources.letters(LETTERS_SHOWN, before)
+        return self._page(
+            "letters.html",
+            here="/letters",
+            letters=letters,
+            rejections=[] if before else await self.sources.rejections(REJECTIONS_SHOWN),
+            older=letters[-1].id if len(letters) == LETTERS_SHOWN else 0,
+        )
 
     async def changes(self, request: web.Request) -> web.StreamResponse:
         """`/events`: server-sent events, one when results have come."""
@@ -223,6 +235,11 @@ class Console:
     def _page(self, template: str, code: int = 200, /, **values: Any) -> web.Response:
         text = self._templates.get_template(template).render(**values)
         return web.Response(text=text, status=code, content_type="text/html", headers=HEADERS)
+
+
+def _number(text: str) -> int:
+    """What stands in a query; 0 for anything that is no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _bytes(text: str) -> bytes:

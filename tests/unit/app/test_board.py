@@ -70,6 +70,14 @@ def test_an_analysis_that_ends_moves_to_the_ended_ones(end, verdict):
     assert [("rr-1", verdict)] == [(done.key, done.verdict) for done in made.ended]
 
 
+def test_an_event_that_is_published_again_counts_once():
+    events = [event(accepted()), event(REPLY, seconds=1), event(DONE, seconds=2)]
+    run = board(*events[:2], events[1]).in_flight["rr-1"]
+    assert (1_000, 0.25) == (run.tokens, run.cost_usd)
+    made = board(*events, *events)
+    assert (0, 1) == (len(made.in_flight), len(made.ended))
+
+
 def test_a_request_that_is_accepted_again_begins_anew():
     made = board(event(accepted()), event(REPLY), event(accepted(), seconds=60))
     assert (BEGAN + timedelta(seconds=60), 0) == (made.in_flight["rr-1"].began, made.in_flight["rr-1"].calls)

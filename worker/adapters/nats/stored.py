@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -95,6 +96,18 @@ class NatsDeadLetters:
         async for found in self._stream.messages(extent):
             if found.subject.startswith(self._subjects.dead_letter("")):
                 yield _letter(found)
+
+    async def newest(self, count: int, *, before: int = 0) -> list[StoredLetter]:
+        """The newest `count` letters, the newest first; with `before` of those with lower ids."""
+        found: list[StoredLetter] = []
+        async with aclosing(
+            self._stream.newest_first(self._subjects.dead_letter(">"), before=before)
+        ) as all_:
+            async for message in all_:
+                found.append(_letter(message))
+                if len(found) == count:
+                    break
+        return found
 
     async def read(self, letter_id: int) -> StoredLetter | None:
         """One of them; None as well for another kind of message with that sequence."""

@@ -182,9 +182,32 @@ class FencedStream:
             for walk in walks:
                 walk.cancel()
 
-    async def _walk(self, first: int, last: int) -> list[StoredMessage]:
+    async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncIterator[StoredMessage]:
+        """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower sequences.
+
+        The server only finds the next message, not the one before: gaps are crossed in steps that double.
+        """
+        extent = await self.extent(datetime.now(UTC))
+        last, width = min(before - 1 if before else extent.last, extent.last), WALK_SEQUENCES
+        while last >= extent.first:
+            first = max(extent.first, last - width + 1)
+            found = await self.after(first - 1, subject)
+            if found is None or found.sequence > last:
+                last, width = first - 1, width * 2
+            elif width > WALK_SEQUENCES:
+                width //= 2
+            else:
+                for message in reversed(await self._walk(first, last, subject)):
+                    yield message
+                last = first - 1
+
+    async def _walk(self, first: int, last: int, subject: str = ">") -> list[StoredMessage]:
         messages: list[StoredMessage] = []
-        while first <= last and (found := await self.after(first - 1)) is not None and found.sequence <= last:
+        while (
+            first <= last
+            and (found := await self.after(first - 1, subject)) is not None
+            and found.sequence <= last
+        ):
             messages.append(found)
             first = found.sequence + 1
         return messages

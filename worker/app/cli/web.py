@@ -24,7 +24,8 @@ async def console() -> int:
             results=FencedStream(nc, subjects.results_stream),
             subjects=subjects,
             lanes=operations.lanes,
-            letters=operations.letters,
+            letters=operations.newest_letters,
+            rejections=operations.rejections,
             result=operations.result,
             events=lambda key: events_of(auditing, key),
         )
