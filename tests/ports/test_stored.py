@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.subjects import REPLAY_HEADER, kv_key, request_key
+from schemas.subjects import REPLAY_HEADER, Header, kv_key, request_key
 from tests.fakes.memory_nats import MemoryCancellations, MemoryRequests
 from tests.fakes.messages import dead, new_id, refused
 from tests.nats_servers import PATIENCE_SECONDS, connect
@@ -178,6 +178,14 @@ async def test_what_is_no_letter_is_not_read_as_one(buried):
     assert (None, None) == (await letters.read(2), await letters.read(9))
 
 
+async def test_a_header_beyond_ascii_is_no_error(case):
+    headers = {**dead(1).headers(), Header.ERROR: "é"}
+    ack = await case.js.publish("rca.dlq.internal_error", b"{}", headers=headers)
+    letter = await letters_of(case).read(ack.seq)
+    assert ("internal_error", True) == (letter.reason, bool(letter.error))
+    await letters_of(case).drop(letter)
+
+
 async def test_a_letter_is_sent_again_as_it_was_and_forgotten(buried):
     letters = letters_of(buried)
     letter = await letters.read(1)
@@ -212,24 +220,24 @@ async def test_a_letter_that_the_full_queue_does_not_take_stays(buried):
 
 
 async def test_the_newest_come_first_across_gaps_and_other_subjects(case):
-    await case.js.add_stream(name="GAPS", subjects=["gaps.*"])
-    kept = [await case.js.publish("gaps.kept", b"") for _ in range(3)]
-    for _ in range(150):
-        await case.js.publish("gaps.deleted", b"")
-    kept += [await case.js.publish("gaps.kept", b"") for _ in range(40)]
-    await case.js.publish("gaps.other", b"")
-    expected = [ack.seq for ack in reversed(kept)]
-    log = stream(case, "GAPS")
+    log = stream(case, "RCA_DLQ")
+    for name, count in (("kept", 3), ("deleted", 100), ("kept", 40), ("other", 1)):
+        for _ in range(count):
+            await log.add(f"rca.dlq.gaps.{name}", b"", msg_id=new_id())
+    stored = [message async for message in log.messages(await log.extent(datetime.now(UTC)))]
+    expected = [message.sequence for message in stored if message.subject == "rca.dlq.gaps.kept"][::-1]
+    assert 43 == len(expected)
 
     async def sequences(*subject, **options):
         return [message.sequence async for message in log.newest_first(*subject, **options)]
 
-    assert expected == await sequences("gaps.kept")
-    await case.js.purge_stream("GAPS", subject="gaps.deleted")
-    assert [expected[0] + 1, *expected] == await sequences()
-    assert expected[5:] == await sequences("gaps.kept", before=expected[4])
-    assert [] == await sequences("gaps.kept", before=1)
-    await case.js.delete_stream("GAPS")
+    assert expected == await sequences("rca.dlq.gaps.kept")
+    await case.js.purge_stream("RCA_DLQ", subject="rca.dlq.gaps.deleted")
+    assert [expected[0] + 1, *expected] == await sequences("rca.dlq.gaps.>")
+    assert [expected[0] + 1, *expected] == (await sequences())[:44]
+    assert expected[5:] == await sequences("rca.dlq.gaps.kept", before=expected[4])
+    assert [] == await sequences("rca.dlq.gaps.kept", before=1)
+    await case.js.purge_stream("RCA_DLQ", subject="rca.dlq.gaps.>")
 
 
 async def test_an_old_rejection_is_found_beyond_gaps(case):

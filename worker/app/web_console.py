@@ -13,7 +13,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -180,15 +180,15 @@ class Console:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **HEADERS})
         await response.prepare(request)
         await response.write(b"retry: 5000\n\n")
-        while True:
-            try:
-                async with asyncio.timeout(15):
-                    await self._changed.wait()
-                await response.write(b"event: changed\ndata: \n\n")
-            except TimeoutError:
-                await response.write(b": alive\n\n")
-            except ConnectionError:
-                return response
+        with suppress(ConnectionError):  # the browser has left
+            while True:
+                told = b": alive\n\n"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(15):
+                        await self._changed.wait()
+                    told = b"event: changed\ndata: \n\n"
+                await response.write(told)
+        return response
 
     # --- who may
 

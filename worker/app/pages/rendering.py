@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from worker.app.pages.excerpts import lines
+from worker.app.pages.history import axis
 from worker.app.pages.incident import IncidentPage
 from worker.domain.untrusted.evidence import make_visible
 
@@ -33,6 +35,8 @@ def environment() -> Environment:
         "md": _markdown,
         "fenced": _fenced,
         "money": _money,
+        "axis": axis,
+        "lines": lines,
         "moment": "{:%Y-%m-%d %H:%M:%S} UTC".format,
     }
     return made

@@ -1,0 +1,92 @@
+"""What a page draws over time, and which lines of evidence it marks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from schemas import audit
+from schemas.evidence import EvidenceItem
+from schemas.failure import DeadLetterReason
+from schemas.usage import Usage
+from tests.fakes.audit_chains import accepted, chain, complete, failed
+from worker.app.pages.excerpts import Line, lines
+from worker.app.pages.history import axis, in_the_cluster, in_the_investigation
+
+EVENTS = """2026-03-17T02:46:18Z Normal Killing Pod shop/api-1: Stopping container api
+2026-03-17T03:10:55Z Warning BackOff x88 (since 2026-03-17T02:47:40Z) Pod shop/api-2: Back-off restarting"""
+CHANGES = "revision 7 (ReplicaSet api-65b, created 2026-03-17T02:46:29Z, 0/1 ready) against revision 6 (ReplicaSet api-7c9, created 2026-01-28T13:05:40Z, scaled to 0):"
+PODS = """NAME | READY | REASON
+api-2 | 0/1 | api: waiting CrashLoopBackOff, last ended OOMKilled exit 137 at 2026-03-17T03:07:33Z | node-1"""
+
+
+def at(hour, minute, second):
+    return datetime(2026, 3, 17, hour, minute, second, tzinfo=UTC)
+
+
+def item(source, excerpt):
+    return EvidenceItem(id="E1", source=source, summary="s", excerpt=excerpt)
+
+
+def test_events_revisions_and_restarts_are_rows_in_the_order_of_time():
+    found = in_the_cluster(
+        [
+            item("enrichment:pods", PODS),
+            item("enrichment:changes", CHANGES),
+            item("get_events", EVENTS),
+            item("get_events", EVENTS),
+        ]
+    )
+    assert [
+        (at(2, 46, 18), at(2, 46, 18), "", "Killing Pod shop/api-1: Stopping container api"),
+        (at(2, 46, 29), at(2, 46, 29), "calm", "revision 7 (ReplicaSet api-65b)"),
+        (at(2, 47, 40), at(3, 10, 55), "warn", "BackOff x88 Pod shop/api-2: Back-off restarting"),
+        (at(3, 7, 33), at(3, 7, 33), "bad", "container api of api-2 ended: OOMKilled exit 137"),
+    ] == [(row.at, row.until, row.tone, row.text) for row in found]
+
+
+@pytest.mark.parametrize("source", ["enrichment:logs", "get_pod_logs", "tickets_search"])
+def test_logs_and_external_tools_tell_nothing_about_the_cluster(source):
+    assert [] == in_the_cluster([item(source, f"{EVENTS}\n{CHANGES}\n{PODS}")])
+
+
+def test_the_picture_shows_the_last_two_hours_to_scale():
+    long = "2026-03-17T03:00:00Z Normal Pulled x9 (since 2026-03-16T23:00:00Z) Pod shop/api-1: pulled"
+    rows = in_the_cluster([item("get_events", f"{EVENTS}\n{long}")])
+    assert (at(2, 46, 18), (at(3, 10, 55) - at(2, 46, 18)).total_seconds()) == axis(rows)
+    alone = rows[:1]
+    assert alone[0].until == axis(alone)[0]
+    assert axis(alone)[1] > 0
+
+
+def test_each_call_of_the_model_says_what_it_cost():
+    usage = Usage(input_tokens=6_251, output_tokens=253, cost_usd=0.0123)
+    reply = audit.LLMResponse(
+        call=1, model="m", finish="stop", response_chars=1, usage=usage, duration_seconds=2.5
+    )
+    free = reply.model_copy(update={"usage": Usage(input_tokens=5)})
+    tool = audit.LLMToolCall(index=1, name="get_events", succeeded=False, result_chars=1)
+    checks = [audit.ValidationAttempted(attempt=n, max_attempts=3, is_valid=n == 2) for n in (1, 2)]
+    rows = in_the_investigation(chain("rr-1", [accepted(), reply, tool, free, *checks, complete("rr-1")]))
+    assert ["", "calm", "warn", "calm", "bad", "good", ""] == [row.tone for row in rows]
+    assert "6,251 tokens in, 253 out, $0.0123" == rows[1].note
+    assert "5 tokens in, 0 out" == rows[3].note
+    assert timedelta(seconds=2.5) == rows[1].until - rows[1].at
+    assert [False, False, True] == [row.nested for row in rows[:3]]
+    [*_, dead] = in_the_investigation(chain("rr-1", [accepted(), failed("rr-1")]))
+    assert ("bad", f"dead letter: {DeadLetterReason.INTERNAL_ERROR}") == (dead.tone, dead.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("  spec.image: a:1 -> a:2", Line("  spec.image: ", old="a:1", new="a:2")),
+        ('{"a": "x -> y"}', Line('{"a": "x -> y"}')),
+        ("level=error msg=failed", Line("level=error msg=failed", "bad")),
+        ("level=info msg=restoring done=62%", Line("level=info msg=restoring done=62%", "quoted")),
+        ("level=info", Line("level=info")),
+    ],
+)
+def test_lines_that_matter_are_marked(text, line):
+    assert [line] == list(lines(text, "the log ends with: level=info msg=restoring done=62%"))

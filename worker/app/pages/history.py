@@ -1,0 +1,103 @@
+"""When things happened, in the cluster and in the investigation: rows of a picture over time.
+
+What happened in the cluster is read from evidence. The lines of events, revisions and restarts are written by
+worker/domain/cluster/rendering. Other lines are left out, and so are logs and external tools, which may say anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from schemas.audit import AuditEvent, LLMResponse, LLMToolCall, ResponseFailed, ValidationAttempted
+from schemas.evidence import EvidenceItem
+from worker.app.steps import step_of
+
+ROWS_KEPT = 400
+BEFORE = timedelta(hours=24)
+"""Older rows than this before the last one are left out."""
+DRAWN = timedelta(hours=2)
+"""Of rows before the last one, so much is drawn to scale; what began earlier is drawn from the left edge."""
+SOURCES = {
+    "get_events",
+    "get_resource_context",
+    "list_resources",
+    "enrichment:changes",
+    "enrichment:events",
+    "enrichment:pods",
+}
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
+SINCE = re.compile(rf" \(since ({TIME})\)")
+REVISION = re.compile(rf"(revision \d+ \(ReplicaSet \S+), created ({TIME})")
+RESTART = re.compile(rf"^(\S+) \|.*?([\w.-]+): .*?last ended ([^|,]+?) at ({TIME})", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A row. It is drawn as a bar from `at` to `until`, which are equal for what takes no time."""
+
+    at: datetime
+    until: datetime
+    text: str
+    tone: str = ""
+    """`good`, `warn`, `bad` or `calm`; empty for what needs no attention."""
+    note: str = ""
+    """For a call of the model: its tokens and cost."""
+    nested: bool = False
+
+
+def in_the_cluster(evidence: Iterable[EvidenceItem]) -> list[Moment]:
+    """Events, revisions and restarts that the evidence reports, in the order of time."""
+    found = {row for item in evidence if item.source in SOURCES for row in _reported(item.excerpt)}
+    last = max((row.until for row in found), default=datetime.min.replace(tzinfo=UTC))
+    recent = [row for row in found if row.until + BEFORE >= last]
+    return sorted(recent, key=lambda row: (row.at, row.text))[-ROWS_KEPT:]
+
+
+def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:
+    """When the picture of these rows begins, and how long it is, in seconds."""
+    last = max(row.until for row in moments)
+    first = min(
+        row.at if row.at >= last - DRAWN else row.until for row in moments if row.until >= last - DRAWN
+    )
+    return first, (last - first).total_seconds() or 1.0
+
+
+def _reported(text: str) -> Iterable[Moment]:
+    for at, kind, what in EVENT.findall(text):
+        since = SINCE.search(what)
+        told = SINCE.sub("", what)
+        yield Moment(_time(since[1] if since else at), _time(at), told, "warn" if kind == "Warning" else "")
+    for name, at in REVISION.findall(text):
+        yield Moment(_time(at), _time(at), f"{name})", "calm")
+    for pod, container, why, at in RESTART.findall(text):
+        yield Moment(_time(at), _time(at), f"container {container} of {pod} ended: {why}", "bad")
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def in_the_investigation(events: Sequence[AuditEvent]) -> list[Moment]:
+    """The steps of the analysis, with tokens and cost of each call of the model."""
+    told = [(event, step_of(event)) for event in events]
+    return [_step(event, step) for event, step in told if step][:ROWS_KEPT]
+
+
+def _step(event: AuditEvent, step: str) -> Moment:
+    seconds, tone, note = 0.0, "", ""
+    match event.payload:
+        case LLMResponse(usage=usage, duration_seconds=seconds):
+            cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+            tone, note = "calm", f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
+        case LLMToolCall(duration_seconds=seconds, succeeded=succeeded):
+            tone = "" if succeeded else "warn"
+        case ValidationAttempted(is_valid=valid):
+            tone = "good" if valid else "bad"
+        case ResponseFailed():
+            tone = "bad"
+    at = event.time - timedelta(seconds=seconds)
+    return Moment(at, event.time, step.strip(), tone, note, nested=step.startswith(" "))
