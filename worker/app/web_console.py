@@ -96,8 +96,9 @@ class Console:
     async def refresh(self) -> None:
         """Read the results that came since the last time. Raises Unavailable."""
         info = await self.sources.results.info()
-        if info.created != self._created:  # a new stream counts from 1 again
-            self._created, self.index = info.created, ResultIndex()
+        if self._created not in {None, info.created}:  # a new stream counts from 1 again
+            self.index = ResultIndex()
+        self._created = info.created
         extent = info.extent(datetime.now(UTC))
         before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
         try:
