@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import datetime
 
 from nats.aio.client import Client
@@ -94,12 +94,9 @@ class Operations:
     async def rejections(self, count: int) -> list[ValidationFailure]:
         """The newest `count` messages that were rejected, the newest first; those of a newer version are left out."""
         found: list[ValidationFailure] = []
-        async with aclosing(self._validation.newest_first(self._subjects.validation_request())) as messages:
-            async for message in messages:
-                with suppress(ValidationError):
-                    found.append(ValidationFailure.model_validate_json(message.body))
-                if len(found) == count:
-                    break
+        for message in await self._validation.latest(count, self._subjects.validation_request()):
+            with suppress(ValidationError):
+                found.append(ValidationFailure.model_validate_json(message.body))
         return found
 
     async def letter(self, letter_id: int) -> StoredLetter:

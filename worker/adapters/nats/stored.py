@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -99,15 +98,8 @@ class NatsDeadLetters:
 
     async def newest(self, count: int, *, before: int = 0) -> list[StoredLetter]:
         """The newest `count` letters, the newest first; with `before` of those with lower ids."""
-        found: list[StoredLetter] = []
-        async with aclosing(
-            self._stream.newest_first(self._subjects.dead_letter(">"), before=before)
-        ) as all_:
-            async for message in all_:
-                found.append(_letter(message))
-                if len(found) == count:
-                    break
-        return found
+        subject = self._subjects.dead_letter(">")
+        return [_letter(found) for found in await self._stream.latest(count, subject, before=before)]
 
     async def read(self, letter_id: int) -> StoredLetter | None:
         """One of them; None as well for another kind of message with that sequence."""

@@ -182,6 +182,16 @@ class FencedStream:
             for walk in walks:
                 walk.cancel()
 
+    async def latest(self, count: int, subject: str = ">", *, before: int = 0) -> list[StoredMessage]:
+        """The first `count` of `newest_first`."""
+        found: list[StoredMessage] = []
+        async with contextlib.aclosing(self.newest_first(subject, before=before)) as messages:
+            async for message in messages:
+                found.append(message)
+                if len(found) == count:
+                    break
+        return found
+
     async def newest_first(self, subject: str = ">", *, before: int = 0) -> AsyncGenerator[StoredMessage]:
         """The messages on a subject, wildcards allowed, the newest first; with `before` those of lower sequences.
 
