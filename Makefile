@@ -66,9 +66,10 @@ bench: install ## Measure what an incident costs, beside what it may cost (5 min
 bench-parts: install ## Measure the parts one by one, PostgreSQL and the quality of searches
 	$(BIN)/python -m tests.bench --parts
 
-eval: install ## Score the rules of diagnosis, and what the shipped policy lets pass (3 min)
+eval: install ## Score the rules of diagnosis, variants of the incidents, and the shipped policy (6 min)
 	$(BIN)/python -m tests.eval_corroboration
 	$(BIN)/python -m tests.eval_gate
+	$(BIN)/python -m tests.eval_variants
 
 drills: install ## Kill, freeze, cut off and flood real processes; print the table (40 min)
 	$(BIN)/python -m tests.drills

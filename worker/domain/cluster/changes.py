@@ -19,7 +19,7 @@ from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster
 
-REVISION = "deployment.kubernetes.io/revision"
+REVISIONS = ("deployment.kubernetes.io/revision", "rollout.argoproj.io/revision")
 MAX_COMPARED = 3  # pairs of neighbouring revisions
 MAX_LINES = 16  # differences shown of one pair
 MAX_VALUE = 140  # characters
@@ -54,7 +54,8 @@ def revisions_of(owner: ObjectRef, candidates: Sequence[Manifest]) -> list[Manif
 
 def revision_number(manifest: Manifest) -> int:
     """The revision a ReplicaSet or ControllerRevision stands for; 0 when it does not say."""
-    number = strings(meta(manifest).get("annotations")).get(REVISION, "")
+    marks = strings(meta(manifest).get("annotations"))
+    number = next((marks[key] for key in REVISIONS if key in marks), "")
     return int(number) if number.isdecimal() and len(number) < 12 else whole(manifest.get("revision"))
 
 

@@ -48,7 +48,7 @@ def change_findings(
     rollout = rollout_of(facts, workload)
     if (
         rollout is not None
-        and _made_by(facts, sick[0], rollout)
+        and _made_by(facts, sick[0], rollout.newest)
         and rollout.touches(container=_failing_container(sick[0]))
     ):
         strength = rollout_strength(facts, workload, rollout)
@@ -62,16 +62,13 @@ def _failing_container(pod: Manifest) -> str:
     return next((c.name for c in containers(pod) if c.failing), "")
 
 
-def _made_by(facts: ClusterFacts, pod: Manifest, rollout: Rollout) -> bool:
-    """Whether the newest revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
-    newest = reference(rollout.newest)
-    if newest.kind == "ReplicaSet":
-        return any(named(ref) == named(newest) for ref in chain_of(facts, pod))
-    return text(dig(pod, "metadata", "labels", "controller-revision-hash")) in {
-        "",
-        newest.name,
-        newest.name.rpartition("-")[2],
-    }
+def _made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
+    """Whether a revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
+    made = reference(revision)
+    if made.kind == "ReplicaSet":
+        return any(named(ref) == named(made) for ref in chain_of(facts, pod))
+    written = text(dig(pod, "metadata", "labels", "controller-revision-hash"))
+    return written in {"", made.name, made.name.rpartition("-")[2]}
 
 
 def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
@@ -83,6 +80,8 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
         return None
     if text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded":
         return Strength.DIRECT
+    if _half_way(manifest, rollout):
+        return Strength.TIMED
     began, failed = created(rollout.newest), _unavailable_since(manifest)
     if began is None or failed is None:
         return None
@@ -91,14 +90,16 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
 
 def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
     """Whether pods of the revision before are well while all of the newest one fail: the same surroundings, other templates."""
-    by_revision: dict[str, list[bool]] = {}
-    for pod in pods_of(facts, workload):
-        owner = chain_of(facts, pod)[1:2]
-        for ref in owner:
-            by_revision.setdefault(ref.name, []).append(not pod_failing(pod))
-    newest = by_revision.get(name_of(rollout.newest), [])
-    previous = by_revision.get(name_of(rollout.previous), [])
-    return bool(newest) and not any(newest) and any(previous)
+    pods = pods_of(facts, workload)
+    newest = [pod_failing(p) for p in pods if _made_by(facts, p, rollout.newest)]
+    previous = [pod_failing(p) for p in pods if _made_by(facts, p, rollout.previous)]
+    return bool(newest) and all(newest) and not all(previous)
+
+
+def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
+    """Whether the controller of a StatefulSet states that all pods ran with the revision before and not with this one."""
+    stated = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
+    return tuple(stated) == (name_of(rollout.previous), name_of(rollout.newest))
 
 
 def _unavailable_since(manifest: Manifest) -> datetime | None:
@@ -161,7 +162,11 @@ def _followed(change: datetime, failed: datetime | None, now: datetime | None) -
 def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> int:
     """The revision to go back to when what fails came with the newest one and changed there; 0 when that is not so."""
     rollout = rollout_of(facts, workload)
-    if rollout is None or not rollout.touches(container=container) or not _made_by(facts, pod, rollout):
+    if (
+        rollout is None
+        or not rollout.touches(container=container)
+        or not _made_by(facts, pod, rollout.newest)
+    ):
         return 0
     return rollout.revision if rollout_strength(facts, workload, rollout) is not None else 0
 

@@ -124,6 +124,6 @@ def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:
 def diagnose(facts: ClusterFacts, signal: ObjectRef) -> tuple[Diagnosis, ...]:
     """What stands, the best first, then the rest by strength and distance: for an incident that no model has analysed."""
     searched = search(facts, signal)
-    stand = standing(searched.findings, circular=searched.circular)
+    stand = standing(searched.findings, searched.circle)
     rest = sorted((f for f in searched.findings if f not in stand), key=lambda f: (-f.strength, len(f.path)))
     return (*stand, *rest)

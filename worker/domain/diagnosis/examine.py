@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
@@ -71,7 +71,9 @@ def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
     pod = next((p for p in listed.items if name_of(p) == ref.name), None)
     if pod is not None:
         root = root_of(facts, pod)
-        return workload(facts, root, signal=signal, first=pod)
+        examined = workload(facts, root, signal=signal, first=pod)
+        above = (Edge(Relation.OWNER, root),) if root.kind in SPECIAL else ()
+        return replace(examined, edges=(*examined.edges, *above))
     if not listed.complete:
         return Examined()
     owners = [
@@ -99,14 +101,7 @@ def workload(
     ):
         sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
     manifest = facts.get(ref) if ref.kind != "Pod" else None
-    found: list[Diagnosis] = []
-    for pod in sick[:MAX_PODS]:
-        found += list(pod_findings(facts, pod, ref))
-    for pod in pods_of(facts, ref) if not sick else ():  # well again, yet killed a short while ago
-        if pod_restarts(pod):
-            found += list(running_findings(facts, pod, ref))
-    if first is not None and not sick:
-        found += list(controllers.condition_findings(first, ref))
+    found = list(_of_pods(facts, ref, sick, [first] if first else [], signal=signal))
     found += list(_of_workload(facts, ref, manifest, sick))
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
     edges += [Edge(Relation.NODE, daemon) for pod in sick[:1] for daemon in _node_agents(facts, pod)]
@@ -120,6 +115,22 @@ def workload(
         found += extra
         edges += further
     return Examined(tuple(_distinct(found)), tuple(edges), sick=bool(sick or found))
+
+
+def _of_pods(
+    facts: ClusterFacts, ref: ObjectRef, sick: Sequence[Manifest], first: list[Manifest], *, signal: bool
+) -> Iterator[Diagnosis]:
+    """What is wrong with the sick pods; without any, what happened to pods of the signal's workload a short while ago."""
+    for pod in sick[:MAX_PODS]:
+        yield from pod_findings(facts, pod, ref)
+    for pod in pods_of(facts, ref) if not sick else ():
+        if pod_restarts(pod):  # well again
+            yield from running_findings(facts, pod, ref)
+        about = facts.events(ref.namespace, reference(pod)) if signal and nodes.evicted(pod) else ()
+        if any(e.reason == "Evicted" for e in about):  # and replaced
+            yield from nodes.eviction_findings(facts, pod, ref)
+    for pod in (first or pods_of(facts, ref)[:MAX_PODS]) if signal and not sick else ():
+        yield from controllers.condition_findings(pod, ref)
 
 
 def _node_agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:

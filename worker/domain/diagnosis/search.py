@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from worker.domain.diagnosis.causes import Diagnosis, Edge, Relation, Strength, named
@@ -17,12 +17,12 @@ MAX_STEPS, MAX_OBJECTS = 6, 24
 class Searched:
     """Findings by distance from the signal's resource, and every object that was looked at on the way.
 
-    `circular`: something depends on what depends on it.
+    `circle` are objects that depend on what depends on them, by name.
     """
 
     findings: tuple[Diagnosis, ...] = ()
     seen: tuple[ObjectRef, ...] = ()
-    circular: bool = False
+    circle: frozenset[tuple[str, str, str]] = frozenset()
 
 
 def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
@@ -32,7 +32,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
     later: list[tuple[Edge, ...]] = []
     seen: dict[tuple[str, str, str], ObjectRef] = {}
     findings: list[Diagnosis] = []
-    circular = False
+    circle: set[tuple[str, str, str]] = set()
     while (queue or (later and not facts.open and not _explained(findings))) and len(seen) < MAX_OBJECTS:
         path = queue.pop(0) if queue else later.pop(0)
         ref = path[-1].to
@@ -41,10 +41,12 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
         seen[named(ref)] = ref
         found = examine(facts, ref, signal=_still_signal(path))
         findings += [replace(f, path=path) for f in found.findings]
-        circular = circular or any(named(e.to) == named(step.to) for e in found.edges for step in path[:-1])
+        names = [named(step.to) for step in path]
+        for back in {named(edge.to) for edge in found.edges} & set(names[:-1]):
+            circle |= set(names[names.index(back) :])
         queue += [(*path, edge) for edge in found.edges if edge.relation is not Relation.DNS]
         later += [(*path, edge) for edge in found.edges if edge.relation is Relation.DNS]
-    return Searched(tuple(findings), tuple(seen.values()), circular)
+    return Searched(tuple(findings), tuple(seen.values()), frozenset(circle))
 
 
 def _explained(findings: Sequence[Diagnosis]) -> bool:
@@ -61,7 +63,9 @@ def _still_signal(path: Sequence[Edge]) -> bool:
     )
 
 
-def standing(findings: Sequence[Diagnosis], *, circular: bool = False) -> tuple[Diagnosis, ...]:
+def standing(
+    findings: Sequence[Diagnosis], circle: Collection[tuple[str, str, str]] = ()
+) -> tuple[Diagnosis, ...]:
     """The findings that explain the others, the best first.
 
     What states its cause by itself stands, the nearest to the signal first; where nothing does, what the order of changes
@@ -75,8 +79,8 @@ def standing(findings: Sequence[Diagnosis], *, circular: bool = False) -> tuple[
     if timed:
         furthest = max(len(f.path) for f in timed)
         return tuple(f for f in timed if len(f.path) == furthest)
-    choose = min if circular else max
-    furthest = choose((len(f.path) for f in findings), default=0)
+    inside = [f for f in findings if named(f.path[-1].to) in circle]
+    furthest = (min if inside else max)((len(f.path) for f in inside or findings), default=0)
     return tuple(f for f in findings if len(f.path) == furthest)
 
 

@@ -32,6 +32,7 @@ HOST = re.compile(
     r"(?<![\w.-])([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?){0,5})\.?(?::(\d{1,5}))?(?![\w-])"
 )
 MAX_TEXT = 64 * 1024
+ROLLOUTS = "argoproj.io/v1alpha1"
 
 
 def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagnosis]:
@@ -116,9 +117,9 @@ def workloads_named(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
 
 def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
     """Workloads whose pods, if there were any, the selector would match."""
-    found = []
-    for kind in ("Deployment", "StatefulSet"):
-        for workload in facts.list(kind, namespace).items:
+    found: list[Manifest] = []
+    for kind, version in (("Deployment", ""), ("StatefulSet", ""), ("Rollout", ROLLOUTS)):
+        for workload in facts.list(kind, namespace, api_version=version).items if not found else ():
             labels = strings(dig(workload, "spec", "template", "metadata", "labels"))
             if selects({"matchLabels": selector}, labels):
                 found.append(workload)
@@ -139,7 +140,7 @@ def workloads_behind(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]
 
 def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
     """A workload that is scaled to zero."""
-    if manifest.get("kind") not in {"Deployment", "StatefulSet"} or dig(manifest, "spec", "replicas") != 0:
+    if ref.kind == "ReplicaSet" or dig(manifest, "spec", "replicas") != 0:
         return None
     return Diagnosis(
         cause=Cause.SCALED_TO_ZERO,

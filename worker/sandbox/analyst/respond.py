@@ -115,7 +115,7 @@ def think(transcript: Transcript) -> list[Call] | answer.Answer:
 
 def _concluded(facts: ClusterFacts, incident: Incident) -> Concluded:
     searched = search(facts, incident.resource)
-    stand = standing(searched.findings, circular=searched.circular)
+    stand = standing(searched.findings, searched.circle)
     if not stand and not facts.open:
         spoken = spoken_finding(facts, incident)
         stand = (spoken,) if spoken else ()

@@ -14,6 +14,7 @@ from worker.domain.cluster.fields import dig, stamp, text
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.programs import volume_full
+from worker.domain.diagnosis.services import workloads_behind
 from worker.domain.diagnosis.settled import settled_since
 from worker.domain.diagnosis.statements import short
 from worker.domain.diagnosis.structure import container_specs, pod_spec_of, pods_of, rollout_of, root_of
@@ -62,6 +63,10 @@ def spoken_finding(facts: ClusterFacts, incident: Incident) -> Diagnosis | None:
 
 
 def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
+    """What runs the pods of the object: the owner of a pod, the only workload that a Service leads to."""
+    if ref.kind == "Service":
+        behind = workloads_behind(facts, ref)
+        return behind[0] if len(behind) == 1 else ref
     pods = pods_of(facts, ref) if ref.kind == "Pod" else []
     return root_of(facts, pods[0]) if pods else ref
 

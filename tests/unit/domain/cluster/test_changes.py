@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from tests.fakes.hostile import OBJECTS, VALUES
 from tests.fakes.manifests import deployment, obj, replica_set
 from tests.fakes.memory_cluster import MemoryCluster
-from worker.domain.cluster.changes import describe_changes, differences, read_changes, revisions_of
+from worker.domain.cluster.changes import (
+    describe_changes,
+    differences,
+    read_changes,
+    revision_number,
+    revisions_of,
+)
 from worker.domain.cluster.fields import reference
 from worker.domain.values.errors import ClusterError
 
@@ -16,6 +22,12 @@ API = deployment("api")
 
 def memory(limit):
     return {"resources": {"limits": {"memory": limit}}}
+
+
+@pytest.mark.parametrize("mark", ["deployment.kubernetes.io/revision", "rollout.argoproj.io/revision"])
+def test_revisions_are_numbered_by_their_controller(mark):
+    assert revision_number(obj("ReplicaSet", "api-1", annotations={mark: "12"})) == 12
+    assert revision_number(obj("ControllerRevision", "db-1", revision=3)) == 3
 
 
 def test_fields_that_differ_are_named_with_both_values():

@@ -79,6 +79,36 @@ async def test_stateful_sets_keep_revisions_of_their_own():
     assert (await findings(owner, *revisions, pods, about=owner))[0].cause is Cause.CRASH_ON_START
 
 
+def half_updated(current="db-a", update="db-b"):
+    """A StatefulSet without conditions, whose pod of the second revision crashes."""
+    owner = obj("StatefulSet", "db", api_version="apps/v1", spec={"replicas": 2}, status={
+        "currentRevision": current, "updateRevision": update})  # fmt: skip
+    revisions = [
+        obj("ControllerRevision", f"db-{name}", api_version="apps/v1", owner=owner, revision=number,
+            data={"spec": {"template": {"spec": {"containers": [{"name": "app", "image": f"x:{number}"}]}}}})
+        for name, number in (("a", 1), ("b", 2))
+    ]  # fmt: skip
+    new = pod_of(owner, "db", "1", status=crashing())
+    new["metadata"]["labels"]["controller-revision-hash"] = "db-b"
+    return [owner, *revisions, new]
+
+
+async def test_a_stateful_set_whose_controller_states_that_the_update_is_half_done():
+    db = half_updated()
+    found = (await findings(*db, about=db[0]))[0]
+    assert (found.cause, found.strength, found.revision) == (Cause.BAD_ROLLOUT, Strength.TIMED, 1)
+    done = half_updated(current="db-b")
+    assert (await findings(*done, about=done[0]))[0].cause is Cause.CRASH_ON_START
+
+
+async def test_pods_of_the_revision_before_run_well_in_a_stateful_set():
+    db = half_updated(current="db-b")
+    old = pod_of(db[0], "db", "0", status=running())
+    old["metadata"]["labels"]["controller-revision-hash"] = "db-a"
+    found = (await findings(*db, old, about=db[0]))[0]
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+
+
 def configured(changed_at: str, failed_at: str = "2026-06-04T15:05:00Z"):
     """A crashing Deployment of 1 June whose ConfigMap changed at a time."""
     api = workload(envFrom=[{"configMapRef": {"name": "conf"}}])

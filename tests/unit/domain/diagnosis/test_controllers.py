@@ -126,6 +126,12 @@ async def test_cron_jobs():
         status={"active": [{"name": "n-1"}]},
     )
     assert (await first(held, about=held)).object.name == "n-1"
+    hung = pod(
+        "n-1-x",
+        status=running(),
+        owner=job("n-1", active=1) | {"kind": "CronJob", "metadata": held["metadata"]},
+    )
+    assert (await first(held, hung, about=hung)).object.name == "n-1"
     missed = obj("CronJob", "n", api_version="batch/v1", spec={})
     assert (await first(missed, event(missed, "TooManyMissedTimes", "x"), about=missed)).cause is Cause.JOB
     run = job("n-1", **failed("BackoffLimitExceeded"))

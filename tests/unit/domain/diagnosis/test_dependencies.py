@@ -83,6 +83,22 @@ async def test_two_that_wait_for_each_other():
     assert verdict.doubt is Doubt.NO_CAUSE_STATED
 
 
+async def test_who_depends_on_a_circle_is_not_to_blame_for_it():
+    web = workload("web", env=[{"name": "A", "value": "a:80"}])
+    a = workload("a", env=[{"name": "B", "value": "b:80"}])
+    b = workload("b", env=[{"name": "A", "value": "a:80"}])
+    found = await first(*web, *a, *b, service("a"), service("b"), about=web[0])
+    assert found.object == reference(a[0])
+
+
+async def test_a_rollout_that_is_scaled_to_zero():
+    idle = workload("db")[0] | {"kind": "Rollout", "apiVersion": "argoproj.io/v1alpha1"}
+    idle["spec"]["replicas"] = 0
+    api = client()
+    found = await first(*api, idle, service("db"), about=api[0])
+    assert (found.cause, found.object) == (Cause.SCALED_TO_ZERO, reference(idle))
+
+
 async def test_a_dependency_that_is_scaled_to_zero():
     api, db = client(), workload("db")[:2]
     db[0]["spec"]["replicas"] = 0

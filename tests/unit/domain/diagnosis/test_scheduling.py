@@ -283,6 +283,15 @@ async def test_a_pod_that_exceeded_its_own_disk_limit():
     assert (found.object, found.remedies) == (reference(full), frozenset())
 
 
+async def test_a_pod_that_was_evicted_a_short_while_ago_and_has_been_replaced():
+    told = "The node was low on resource: memory. Container app was using 300Mi, request is 256Mi."
+    api = workload("api", status=running())
+    victim = evicted("api-aa-p0", told, owner=api[1])
+    assert await findings(*api, victim, node(), about=api[0]) == ()
+    found = await first(*api, victim, event(victim, "Evicted", told), node(), about=api[0])
+    assert found.object.name == "node-1"
+
+
 async def test_a_driver_that_fails_on_the_node_of_a_pod_that_waits_for_its_volume():
     api = workload(status={"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]})
     owner = obj("DaemonSet", "csi", "kube-system", api_version="apps/v1")
