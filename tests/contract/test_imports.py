@@ -52,9 +52,37 @@ except SystemExit as ended:
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_a_command_imports_only_what_it_needs(arguments, more):
+    code, modules, said = imported(*arguments)
+    assert code in {0, 5}, said
+    assert set() == (HEAVY | more) & modules
+
+
+def imported(*arguments, **env):
+    """The exit code of a command, the modules that it has imported, and what it says."""
     ended = subprocess.run(
-        (sys.executable, "-c", PROBE, *arguments), env=environment({}), capture_output=True, check=True
+        (sys.executable, "-c", PROBE, *arguments), env=environment(env), capture_output=True, check=True
     )
     code, modules = json.loads(ended.stdout.splitlines()[-1])
-    assert code in {0, 5}, ended.stderr
-    assert set() == (HEAVY | more) & set(modules)
+    return code, set(modules), ended.stderr.decode()
+
+
+@pytest.mark.process
+def test_a_worker_imports_only_what_is_configured():
+    """It stops for its catalog, when all that it needs has been imported."""
+    catalog = "/no/such/directory"
+    code, modules, said = imported(
+        "worker", RCA_LLM__MODEL="openai-chat:m", RCA_LLM__API_KEY="k", RCA_CATALOG__PATH=catalog
+    )
+    assert (1, True) == (code, catalog in said), said
+    unneeded = {
+        "anthropic",
+        "asyncpg",
+        "boto3",
+        "google.genai",
+        "groq",
+        "mcp",
+        "mistralai",
+        "rich",
+        "uvicorn",
+    }
+    assert {"openai", "kubernetes", "nats"} == modules & (unneeded | {"openai", "kubernetes", "nats"})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-from contextlib import AsyncExitStack
-from typing import Annotated
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Annotated, Any
 
 import typer
 
@@ -30,10 +32,11 @@ async def worker() -> int:
             "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
         )
     gc.disable()  # imports make objects that stay: collections in between find nothing, and cost a quarter of the start
-    import structlog
+    with _not_imported("rich", "uvicorn"):
+        import structlog
 
-    from worker.app import health, logs
-    from worker.app.wiring import open_worker
+        from worker.app import health, logs
+        from worker.app.wiring import open_worker
 
     logs.configure(settings.log.level, json_lines=settings.log.json_lines)
     log = structlog.stdlib.get_logger(__name__)
@@ -51,6 +54,18 @@ async def worker() -> int:
             await opened.intake.run()
     log.info("worker_stopped")
     return 0
+
+
+@contextmanager
+def _not_imported(*optional: str) -> Iterator[None]:
+    """Import without packages that structlog and FastStream load where they find them: 4 MiB that a worker never uses."""
+    hidden: dict[str, Any] = {name: None for name in optional if name not in sys.modules}
+    sys.modules.update(hidden)  # None makes an import fail (The import system, 5.3.1)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 @asynchronous
