@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import statistics
 import sys
 import tempfile
-from collections import defaultdict
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tests.bench.enrichment import gathering
 from tests.bench.incident import Measured, end_to_end, footprint
 from tests.drills.stage import ground
 
+PART_SECONDS = 600.0
 FIGURES = Path(__file__).parent / "figures.json"
 ROWS = {
     "CPU of an incident, ms": ("<=", 70, "HolmesGPT 0.45: 459 (5 calls); HolmesGPT-API: 670 (7 calls)"),
@@ -43,8 +46,9 @@ ROWS = {
     "the same, RSS, MiB": ("<=", 40, ""),
     "workflows of 2,000, p99, ms": ("<=", 1.0, ""),
     "search among 2,000, p99, ms": ("<=", 5.0, ""),
-    "journal, audit and result, KB": ("<=", 60, ""),
-    "left in the journal, messages": ("<=", 0, ""),
+    "journal, audit and result, kept, KB": ("<=", 60, ""),
+    "of it left in the journal, KB": ("<=", 1, "one message, which fences older runs"),
+    "journal, audit and result, written, KB": ("<=", 60, "before: 149"),
     "CPU of 20 calls to 5": ("<=", 3.0, ""),
     "redaction of ordinary logs, MB/s": (">=", 20, "before: 1.2"),
     "redaction of twice the hostile text, times": ("<=", 2.5, ""),
@@ -53,22 +57,51 @@ ROWS = {
 
 
 async def measure() -> Measured:
-    """One round of all rows."""
+    """One round of all rows. A part that fails is told, and its rows are missing."""
     found: Measured = {}
+    parts_of_it: Mapping[str, Callable[[], Awaitable[Measured]]] = {
+        "incidents": _incidents,
+        "facts of a large cluster": _facts,
+        "catalog": _catalog,
+        "redaction": _redaction,
+    }
+    for name, part in parts_of_it.items():
+        began = time.monotonic()
+        try:
+            found |= await asyncio.wait_for(part(), PART_SECONDS)
+        except (AssertionError, OSError, TimeoutError) as error:
+            print(f"  {name}: failed: {error!r}", file=sys.stderr)
+        print(f"  {name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+async def _incidents() -> Measured:
     with tempfile.TemporaryDirectory() as directory:
-        async with ground(Path(directory), lambda text: print(f"  {text}", file=sys.stderr)) as shared:
-            found |= await end_to_end(shared)
+        async with ground(Path(directory)) as shared:
+            return await end_to_end(shared)
+
+
+async def _facts() -> Measured:
     gathered = await gathering()
-    found |= {
+    return {
         "facts of a cluster of 10,000 pods, s": gathered.seconds,
         "the same, reads": gathered.calls,
         "the same, RSS, MiB": gathered.growth,
+    }
+
+
+async def _catalog() -> Measured:
+    return {
         "workflows of 2,000, p99, ms": await parts.listing(),
         "search among 2,000, p99, ms": await parts.searching(),
+    }
+
+
+async def _redaction() -> Measured:
+    return {
         "redaction of ordinary logs, MB/s": parts.redaction_speed(),
         "redaction of twice the hostile text, times": parts.redaction_growth(),
     }
-    return found
 
 
 async def counts() -> dict[str, float]:
@@ -78,21 +111,24 @@ async def counts() -> dict[str, float]:
             return {"function_calls": await counted_calls(), **asdict(await footprint(shared))}
 
 
-def show(rounds: list[Measured]) -> None:
-    """Print the table of medians."""
-    values = defaultdict[str, list[float]](list)
-    for found in rounds:
-        for name, value in found.items():
-            values[name].append(value)
-    print(f"| {'what':56} | {'measured':>9} | {'wanted':>10} | {'ratio':>5} | beside |")
-    print(f"|{'-' * 58}|{'-' * 11}|{'-' * 12}|{'-' * 7}|--------|")
+def show(rounds: Sequence[Measured]) -> None:
+    """Print the table of medians, and which rows are missed."""
+    missed = []
+    print(f"| {'what':48} | {'measured':>8} | {'wanted':>9} | {'ratio':>5} | {'verdict':7} | beside |")
+    print(f"|{'-' * 50}|{'-' * 10}|{'-' * 11}|{'-' * 7}|{'-' * 9}|--------|")
     for name, (sign, wanted, beside) in ROWS.items():
-        value = statistics.median(values[name])
+        values = [found[name] for found in rounds if name in found]
+        value = statistics.median(values) if values else math.nan  # which meets nothing
         met = value <= wanted if sign == "<=" else value >= wanted
-        ratio = f"{value / wanted:5.2f}" if wanted else "    -"
-        mark = "" if met else " (missed)"
+        missed += [] if met else [name]
         shown = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-        print(f"| {name + mark:56} | {shown:>9} | {sign} {wanted:>7,} | {ratio} | {beside} |")
+        verdict = "met" if met else "missed"
+        print(
+            f"| {name:48} | {shown:>8} | {sign} {wanted:>6,} | {value / wanted:5.2f} | {verdict:7} | {beside} |"
+        )
+    print(
+        f"{len(ROWS) - len(missed)} of {len(ROWS)} rows met" + "".join(f"; missed: {row}" for row in missed)
+    )
 
 
 async def main() -> None:

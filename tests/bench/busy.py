@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from schemas.incident import IncidentRequest
 from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set
 from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.app.wiring.clock import SystemClock
 from worker.domain.diagnosis.corroborate import diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
@@ -67,16 +66,6 @@ def namespace() -> list[Manifest]:
     return [obj("Namespace", "shop", ""), obj("Node", "node-1", ""), top, revision, *pods, *noise]
 
 
-class Now:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-
 async def serve(kubeconfig: Path) -> None:
     """Serve the namespace until the process is ended."""
     async with serve_api(FaultyApi(Snapshot(namespace()), rights=shipped_rights())) as url:
@@ -98,7 +87,7 @@ async def analyse(kubeconfig: Path) -> None:
 
     async def one() -> None:
         async with gate:
-            await enrich(request, cluster, Now(), deadline_seconds=60.0)
+            await enrich(request, cluster, SystemClock(), deadline_seconds=60.0)
             facts = ClusterFacts(now=request.received_time)
             await Investigator(cluster).conclude(
                 facts, lambda known: diagnose(known, signal_resource(request))

@@ -18,19 +18,10 @@ from typing import Any
 from schemas.taxonomy import RequestKind
 from tests.drills.stage import CASE, ROOT
 from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.app.wiring.clock import SystemClock
 from worker.domain.enrichment.enrich import Enrichment, enrich
 from worker.domain.intake.decode import Decoded, decode
 from worker.sandbox.cluster_server import write_kubeconfig
-
-
-class Now:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class Counting:
@@ -60,7 +51,7 @@ async def gathering() -> Gathered:
     assert isinstance(decoded, Decoded)
 
     async def once(cluster: Any) -> Enrichment:
-        return await enrich(decoded.request, cluster, Now(), deadline_seconds=60)
+        return await enrich(decoded.request, cluster, SystemClock(), deadline_seconds=60)
 
     async with _served() as kubeconfig, KubernetesCluster(kubeconfig=str(kubeconfig)) as cluster:
         counting = Counting(cluster)

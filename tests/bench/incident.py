@@ -116,7 +116,11 @@ async def flow(s: Stage, worker: Worker, name: str, incidents: int, *, every: fl
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one incident sends and stores. Tokens are o200k ones; `prefix` is the least share of a call repeated in the next."""
+    """What one incident sends and stores. Tokens are o200k ones; `prefix` is the least share of a call repeated in the next.
+
+    `kept_bytes` is what the server counts in the streams of results, audit events and the journal afterwards,
+    `journal_left` the part of it in the journal: one message, which fences older runs.
+    """
 
     model_calls: int
     tool_calls: int
@@ -128,6 +132,7 @@ class Footprint:
     journal_bytes: int
     audit_bytes: int
     result_bytes: int
+    kept_bytes: int
     journal_left: int
 
 
@@ -158,9 +163,12 @@ def _as_rows(found: Footprint) -> Measured:
         "input tokens, first call": found.first_tokens,
         "input tokens, 6 calls": found.all_tokens,
         "prefix of a call that repeats the one before": found.prefix,
-        "journal, audit and result, KB": (found.journal_bytes + found.audit_bytes + found.result_bytes)
+        "journal, audit and result, kept, KB": found.kept_bytes / 1_000,
+        "of it left in the journal, KB": found.journal_left / 1_000,
+        "journal, audit and result, written, KB": (
+            found.journal_bytes + found.audit_bytes + found.result_bytes
+        )
         / 1_000,
-        "left in the journal, messages": found.journal_left,
     }
 
 
@@ -244,7 +252,8 @@ async def footprint(ground: Ground) -> Footprint:
             journal_bytes=sum(written["journal"]),
             audit_bytes=sum(written["audit"]),
             result_bytes=sum(written["result"]),
-            journal_left=await s.count(f"KV_{s.subjects.journal_bucket}"),
+            kept_bytes=sum([await _stored(s, name) for name in _streams(s)]),
+            journal_left=await _stored(s, _streams(s)[0]),
         )
 
 
@@ -255,6 +264,15 @@ def _subjects(s: Stage) -> dict[str, str]:
         "audit": f"{prefix}.audit",
         "result": f"{prefix}.result",
     }
+
+
+def _streams(s: Stage) -> tuple[str, str, str]:
+    return f"KV_{s.subjects.journal_bucket}", s.subjects.audit_stream, s.subjects.results_stream
+
+
+async def _stored(s: Stage, stream: str) -> int:
+    """Bytes that the server counts in a stream."""
+    return int((await s.nc.jetstream(timeout=10).stream_info(stream)).state.bytes)
 
 
 async def _counted(s: Stage, subject: str) -> list[int]:

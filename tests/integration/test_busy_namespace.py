@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from schemas.incident import IncidentRequest
-from tests.bench.busy import REQUEST, Now, namespace
+from tests.bench.busy import REQUEST, namespace
 from tests.corpus_files import CORPUS
 from tests.fakes.analyst_scoring import NOW, AnalystModel, analyse
 from tests.fakes.faulty_api import FaultyApi
@@ -14,6 +14,7 @@ from tests.fakes.manifests import event, obj, pod
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.app.wiring.clock import SystemClock
 from worker.domain.cluster.events import MAX_EVENTS
 from worker.domain.enrichment.enrich import enrich
 from worker.sandbox.cluster_files import read_objects
@@ -31,7 +32,7 @@ async def test_the_first_look_takes_few_requests_and_shows_the_pods_that_matter(
         write_kubeconfig(tmp_path / "kubeconfig", url)
         async with KubernetesCluster(kubeconfig=str(tmp_path / "kubeconfig")) as cluster:
             found = await enrich(
-                IncidentRequest.model_validate(REQUEST), cluster, Now(), deadline_seconds=100.0
+                IncidentRequest.model_validate(REQUEST), cluster, SystemClock(), deadline_seconds=100.0
             )
     assert len(api.requests) <= MAX_REQUESTS
     [pods] = [item.body for item in found.evidence if item.source == "enrichment:pods"]

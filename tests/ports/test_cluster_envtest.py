@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from schemas.incident import IncidentRequest
-from tests.bench.busy import Now
 from tests.corpus_files import CORPUS
 from tests.envtest import KUBECONFIG, api_server, why_not
 from tests.fakes.memory_cluster import MemoryCluster
 from worker.adapters.kubernetes_cluster import KubernetesCluster
+from worker.app.wiring.clock import SystemClock
 from worker.domain.enrichment.enrich import Enrichment, enrich
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, ObjectRef
@@ -43,7 +43,7 @@ async def test_a_case_looks_the_same_on_a_real_server(case: Path, tmp_path: Path
     request = IncidentRequest.model_validate_json((case / "incident.json").read_bytes())
 
     async def look(cluster: Cluster) -> Enrichment:
-        return await enrich(request, cluster, Now(), deadline_seconds=120.0)
+        return await enrich(request, cluster, SystemClock(), deadline_seconds=120.0)
 
     snapshot = await look(MemoryCluster.read(case))
     with api_server(tmp_path) as server:
