@@ -87,22 +87,27 @@ def test_a_lower_byte_limit_is_applied_where_what_is_stored_has_room(stored, app
         assert (applied, not applied) == (changes == {"max_bytes": 10}, bool(drift))
 
 
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("mebibytes", [16, 8192, 100_000])
-def test_the_byte_limits_fit_into_the_store_and_leave_room_to_finish_what_is_queued(mebibytes):
+def test_the_byte_limits_fit_into_the_store_and_leave_room_to_finish_what_is_queued(mebibytes, recorded):
     subjects, store = Subjects(), mebibytes << 20
-    limits = {
-        item.name: item.config["max_bytes"] for item in wanted(subjects, store_bytes=store) if not item.stream
-    }
-    assert len(streams(subjects)) == len(limits)
+    recordings = {"recording_hours": 1, "recording_bytes": store // 4} if recorded else {}
+    items = wanted(subjects, store_bytes=store, **recordings)
+    limits = {item.name: item.config["max_bytes"] for item in items if not item.stream}
+    assert len(streams(subjects)) - (not recorded) == len(limits)
+    assert store // 4 == limits.get(subjects.recordings_stream, store // 4)
     assert 0.9 * store < sum(limits.values()) <= 0.95 * store
     assert (
         limits[subjects.dlq_stream] > limits[subjects.requests_stream]
     )  # all of it could become dead letters
 
 
-def test_only_rejections_make_room_for_newer_ones():
-    discards = {item.name: item.config["discard"] for item in wanted(Subjects()) if not item.stream}
-    assert ["RCA_VALIDATION"] == [name for name, discard in discards.items() if discard != "new"]
+def test_only_rejections_and_recordings_make_room_for_newer_ones():
+    items = wanted(Subjects(), recording_hours=1, recording_bytes=1 << 23)
+    discards = {item.name: item.config["discard"] for item in items if not item.stream}
+    assert ["RCA_VALIDATION", "RCA_RECORDINGS"] == [
+        name for name, discard in discards.items() if discard != "new"
+    ]
 
 
 LIMIT = st.integers(min_value=-1, max_value=5)

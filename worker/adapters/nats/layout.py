@@ -48,8 +48,9 @@ def wanted(
     shares = _shares(subjects)
     streams = [*_streams(subjects, replicas, max_requests), *_buckets(subjects, replicas, journal_hours)]
     if store_bytes:
+        taken = recording_bytes * 100 // sum(shares.values())
         for stream in streams:
-            stream.config["max_bytes"] = (store_bytes - recording_bytes) * shares[stream.name] // 100
+            stream.config["max_bytes"] = (store_bytes - taken) * shares[stream.name] // 100
     return [
         *streams,
         *(_recordings(subjects, replicas, recording_hours, recording_bytes) if recording_hours else ()),

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from schemas.analysis import Approval
 from worker.domain.recording.tape import NOT_RECORDED, Call, Tape, question
-from worker.domain.values.conversation import ModelRequest, Reply
+from worker.domain.values.conversation import ModelRequest, Reply, ToolTurn, Turn
 from worker.domain.values.errors import (
     CatalogUnavailable,
     ClusterError,
@@ -77,10 +77,18 @@ UNDECIDED = PolicyDecision(
 
 
 def conversation_digest(request: ModelRequest) -> str:
-    """SHA-256 of what a model is told, after redaction. `raw` is the adapter's own form of a reply, and told in `text`."""
-    turns = [replace(turn, raw="") if isinstance(turn, Reply) else turn for turn in request.turns]
-    told = question((request.system, request.tools, turns, request.tools_allowed))
-    return hashlib.sha256(told.encode()).hexdigest()
+    """SHA-256 of what a model is told, after redaction."""
+    told = (request.system, request.tools, list(map(_told, request.turns)), request.tools_allowed)
+    return hashlib.sha256(question(told).encode()).hexdigest()
+
+
+def _told(turn: Turn) -> Any:
+    """What a turn tells: not how long a tool took, nor the form in which an adapter sends a reply again."""
+    if isinstance(turn, Reply):
+        return turn.text, turn.tool_calls
+    if isinstance(turn, ToolTurn):
+        return [(each.call_id, each.content, each.ok) for each in turn.results], turn.note
+    return turn.text
 
 
 def taped(outside: Outside, tape: Tape) -> Outside:
