@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from schemas.analysis import AnalysisResult, Status
-from tests.commands import rca
 from tests.fakes.llm_server import Said
 from tests.fakes.otlp_receiver import collector
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.pipeline import final, running
+from tests.processes import rca
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
