@@ -47,9 +47,13 @@ GRANTED = {
 }  # fmt: skip
 
 
+NO_MANIFESTS = {"policies", "helm"}
+"""Data of policies, and a chart (test_chart.py)."""
+
+
 def manifest_files() -> list[Path]:
     files = (p for p in sorted(DEPLOY.rglob("*.yaml")) if p.name != "kustomization.yaml")
-    return [p for p in files if DEPLOY / "policies" not in p.parents]  # what is there is data of policies
+    return [p for p in files if p.relative_to(DEPLOY).parts[0] not in NO_MANIFESTS]
 
 
 def manifests() -> list[dict]:
