@@ -111,8 +111,9 @@ async def test_temporary_data_is_deleted_and_a_named_directory_kept(tmp_path):
         temporary = server.directory
         assert temporary.exists()
     assert not temporary.exists()
-    async with nats_server(tmp_path / "mine"):
-        pass
+    mine = NatsServer(tmp_path / "mine")
+    await mine.start()
+    await mine.stop()
     assert (tmp_path / "mine" / "js").exists()
 
 

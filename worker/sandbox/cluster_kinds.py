@@ -7,16 +7,16 @@ CustomResourceDefinition objects, or else from the objects themselves.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worker.domain.cluster.kinds import BUILT_IN
+from worker.domain.cluster.kinds import BUILT_IN, kinds_of
 from worker.domain.values.objects import KindInfo, Manifest
 
 VERBS = ("get", "list")
 WITH_STATUS = frozenset(
-    (
+    [
         "Namespace",
         "Node",
         "PersistentVolumeClaim",
@@ -37,22 +37,20 @@ WITH_STATUS = frozenset(
         "CertificateSigningRequest",
         "Ingress",
         "PodDisruptionBudget",
-    )
+    ]
 )
 """Kinds whose status is a subresource."""
 
-FURTHER = (
-    (KindInfo("DeviceClass", "resource.k8s.io/v1", "deviceclasses", namespaced=False), ()),
-    (KindInfo("ResourceClaim", "resource.k8s.io/v1", "resourceclaims", namespaced=True), ()),
-    (KindInfo("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates", namespaced=True), ()),
-    (KindInfo("ResourceSlice", "resource.k8s.io/v1", "resourceslices", namespaced=False), ()),
-    (KindInfo("IPAddress", "networking.k8s.io/v1", "ipaddresses", namespaced=False), ("ip",)),
-    (KindInfo("ServiceCIDR", "networking.k8s.io/v1", "servicecidrs", namespaced=False), ()),
-    (
-        KindInfo("VolumeAttributesClass", "storage.k8s.io/v1", "volumeattributesclasses", namespaced=False),
-        ("vac",),
+FURTHER: Mapping[str, tuple[str, ...]] = {
+    "resource.k8s.io/v1": (
+        "deviceclasses* DeviceClass",
+        "resourceclaims ResourceClaim",
+        "resourceclaimtemplates ResourceClaimTemplate",
+        "resourceslices* ResourceSlice",
     ),
-)
+    "networking.k8s.io/v1": ("ipaddresses* IPAddress ip", "servicecidrs* ServiceCIDR"),
+    "storage.k8s.io/v1": ("volumeattributesclasses* VolumeAttributesClass vac",),
+}
 """Kinds that newer releases serve: a client finds them by discovery."""
 
 
@@ -89,7 +87,7 @@ class ResourceTable:
     def __init__(self, objects: Iterable[Manifest]) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        for info, short_names in (*BUILT_IN, *FURTHER):
+        for info, short_names in (*BUILT_IN, *kinds_of(FURTHER)):
             self._add(_built_in(info, short_names))
         known = list(objects)
         for manifest in known:

@@ -165,16 +165,8 @@ class NatsServer:
 
 
 @contextlib.asynccontextmanager
-async def nats_server(directory: Path | None = None, *, port: int = -1) -> AsyncIterator[NatsServer]:
-    """A running server. Without a directory its data lives in a temporary one and is deleted at the end."""
-    if directory is not None:
-        server = NatsServer(directory, port=port)
-        await server.start()
-        try:
-            yield server
-        finally:
-            await server.stop()
-        return
+async def nats_server(*, port: int = -1) -> AsyncIterator[NatsServer]:
+    """A running server. Its data lives in a temporary directory and is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="rca-nats-", ignore_cleanup_errors=True) as temporary:
         server = NatsServer(Path(temporary), port=port, temporary=True)
         await server.start()

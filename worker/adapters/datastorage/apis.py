@@ -35,7 +35,7 @@ from worker.adapters.datastorage.records import (
     read_workflow,
 )
 from worker.adapters.json_server import CONNECTIONS
-from worker.domain.catalog.documents import one_paragraph
+from worker.domain.catalog.documents import action_text
 from worker.domain.cluster.fields import dig, mapping, text, whole
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.together import together
@@ -170,10 +170,7 @@ async def _by_steps(exchange: Exchange) -> CatalogRecords:
         action = found.read(read_action, entry, "a type of action")
         if action is None:
             continue
-        about = action.description
-        found.texts[action.action_type] = ActionText(
-            *map(one_paragraph, (about.what, about.when_to_use, about.when_not_to_use))
-        )
+        found.texts[action.action_type] = action_text(action.description)
         path = f"{ACTIONS}/{_segment(action.action_type)}"
         async for one in _pages(exchange, path, "workflows", PAGE, UNCONSTRAINED):
             if name := found.read(id_of, one, f"a workflow of {action.action_type}"):

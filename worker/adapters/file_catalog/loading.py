@@ -29,8 +29,8 @@ from worker.domain.catalog.documents import (
     ExecutionDocument,
     ParameterDocument,
     WorkflowDocument,
+    action_text,
     build_workflow,
-    one_paragraph,
 )
 from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import ActionText, Workflow
@@ -219,10 +219,7 @@ def _read_action(
     action, problems = _validated(ActionTypeDocument, spec, document, ("spec",))
     contents.problems += problems
     if action is not None and not problems:
-        about = action.description
-        contents.actions[action.name or name] = ActionText(
-            one_paragraph(about.what), one_paragraph(about.when_to_use), one_paragraph(about.when_not_to_use)
-        )
+        contents.actions[action.name or name] = action_text(action.description)
 
 
 def _read_workflow(

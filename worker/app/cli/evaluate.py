@@ -210,20 +210,15 @@ def total(scores: Sequence[Score]) -> dict[str, float]:
     def median(name: str) -> float:
         return round(float(statistics.median(getattr(s, name) for s in scores)), 3) if scores else 0.0
 
+    required = [s for s in scores if s.workflow_required]
     return {
         "cases": len(scores),
-        "target_right": count("target_right"),
-        "target_best": count("target_best"),
-        "signal_type_right": count("signal_type_right"),
+        **{name: count(name) for name in ("target_right", "target_best", "signal_type_right")},
         "workflow_acceptable": count("workflow_acceptable"),
-        "workflow_required": count("workflow_required"),
-        "workflow_required_right": sum(s.workflow_required and s.workflow_acceptable for s in scores),
-        "workflow_wrong": count("workflow_wrong"),
-        "workflow_none": count("workflow_none"),
-        "human_review": count("human_review"),
-        "llm_calls_median": median("llm_calls"),
-        "input_tokens_median": median("input_tokens"),
-        "wall_seconds_median": median("wall_seconds"),
+        "workflow_required": len(required),
+        "workflow_required_right": sum(s.workflow_acceptable for s in required),
+        **{name: count(name) for name in ("workflow_wrong", "workflow_none", "human_review")},
+        **{f"{name}_median": median(name) for name in ("llm_calls", "input_tokens", "wall_seconds")},
     }
 
 

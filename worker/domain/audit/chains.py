@@ -26,24 +26,6 @@ class Chain:
     is unknown. `latest`: time, sequence and position of the event with the latest time of its own.
     """
 
-    __slots__ = (
-        "_hashes",
-        "bad",
-        "continues",
-        "ends",
-        "first",
-        "first_time",
-        "first_type",
-        "key",
-        "last_at",
-        "latest",
-        "name",
-        "next",
-        "replayed",
-        "republished",
-        "seen",
-    )
-
     def __init__(self, link: Link, stored_at: datetime | None = None) -> None:
         self.key, self.name = link.request_key, link.chain
         self.first = self.next = link.sequence

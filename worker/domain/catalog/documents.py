@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     AliasChoices,
+    AliasGenerator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,7 +27,7 @@ from pydantic.alias_generators import to_camel
 from schemas.enrichment import snake_case
 from worker.domain.catalog.parameter_values import BadValueError, check_value, pattern_error
 from worker.domain.catalog.selection import label_name
-from worker.domain.values.workflows import LABELS, Parameter, ParameterType, Workflow
+from worker.domain.values.workflows import LABELS, ActionText, Parameter, ParameterType, Workflow
 
 TYPE_ALIASES = {"int": "integer", "float": "number", "bool": "boolean"}
 
@@ -54,8 +55,8 @@ def _as_type(value: Any) -> Any:
     return TYPE_ALIASES.get(word, word) if isinstance(word, str) else word
 
 
-def _both(name: str, *more: str) -> AliasChoices:
-    return AliasChoices(name, to_camel(name), *more)
+def _both(name: str) -> AliasChoices:
+    return AliasChoices(name, to_camel(name))
 
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_as_list), Field(min_length=1, max_length=200)]
@@ -63,9 +64,14 @@ Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
 class DocumentPart(BaseModel):
-    """Unknown fields are kept, to be reported. A null is no value, as in the Kubernetes API."""
+    """Fields in either spelling. Unknown ones are kept, to be reported. A null is no value, as in the Kubernetes API."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+        hide_input_in_errors=True,
+        alias_generator=AliasGenerator(validation_alias=_both),
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -86,10 +92,10 @@ class ParameterDocument(DocumentPart):
     enum: tuple[Any, ...] = Field(default=(), max_length=1000)
     minimum: float | None = Field(default=None, allow_inf_nan=False)
     maximum: float | None = Field(default=None, allow_inf_nan=False)
-    min_length: int | None = Field(default=None, ge=0, validation_alias=_both("min_length"))
-    max_length: int | None = Field(default=None, ge=0, validation_alias=_both("max_length"))
+    min_length: int | None = Field(default=None, ge=0)
+    max_length: int | None = Field(default=None, ge=0)
     pattern: Text = ""
-    depends_on: tuple[Name, ...] = Field(default=(), validation_alias=_both("depends_on"))
+    depends_on: tuple[Name, ...] = ()
     items: ParameterDocument | None = None
 
 
@@ -98,11 +104,14 @@ class ExecutionDocument(DocumentPart):
 
     engine: Text = ""
     bundle: Text = Field(default="", validation_alias=AliasChoices("bundle", "container_image"))
-    bundle_digest: Text = Field(default="", validation_alias=_both("bundle_digest"))
+    bundle_digest: Text = ""
     service_account: Text = Field(
-        default="", validation_alias=_both("service_account", "serviceAccountName", "service_account_name")
+        default="",
+        validation_alias=AliasChoices(
+            "service_account", "serviceAccount", "serviceAccountName", "service_account_name"
+        ),
     )
-    timeout_seconds: int | None = Field(default=None, ge=0, validation_alias=_both("timeout_seconds"))
+    timeout_seconds: int | None = Field(default=None, ge=0)
 
 
 class ObjectDocument(DocumentPart):
@@ -126,15 +135,15 @@ class DependenciesDocument(DocumentPart):
     """Objects that must exist in the namespace in which the workflow runs (DD-WE-006)."""
 
     secrets: Objects = ()
-    config_maps: Objects = Field(default=(), validation_alias=_both("config_maps"))
+    config_maps: Objects = ()
 
 
 class DescriptionDocument(DocumentPart):
     """What a workflow or an action does. In the flat form it may be a single text."""
 
     what: Text = ""
-    when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
-    when_not_to_use: Text = Field(default="", validation_alias=_both("when_not_to_use"))
+    when_to_use: Text = ""
+    when_not_to_use: Text = ""
     preconditions: Text = ""
 
 
@@ -144,29 +153,27 @@ Description = Annotated[DescriptionDocument, BeforeValidator(_as_description)]
 class WorkflowDocument(DocumentPart):
     """A workflow: the flat document itself, or the `spec` of a Kubernaut one."""
 
-    workflow_id: Name | None = Field(default=None, validation_alias=_both("workflow_id", "workflowID"))
+    workflow_id: Name | None = Field(
+        default=None, validation_alias=AliasChoices("workflow_id", "workflowId", "workflowID")
+    )
     version: Text = ""
     title: Text = Field(default="", validation_alias=AliasChoices("title", "name", "workflow_name"))
-    action_type: Name = Field(validation_alias=_both("action_type"))
+    action_type: Name
     description: Description = DescriptionDocument()
-    when_to_use: Text = Field(default="", validation_alias=_both("when_to_use"))
-    when_not_to_use: Text = Field(default="", validation_alias=_both("when_not_to_use"))
+    when_to_use: Text = ""
+    when_not_to_use: Text = ""
     preconditions: Text = ""
     labels: Labels = Field(default_factory=dict)
     detected_labels: Annotated[dict[Name, Text], BeforeValidator(_with_empty_text)] = Field(
-        default_factory=dict, validation_alias=_both("detected_labels")
+        default_factory=dict
     )
-    custom_labels: Labels = Field(default_factory=dict, validation_alias=_both("custom_labels"))
+    custom_labels: Labels = Field(default_factory=dict)
     parameters: tuple[ParameterDocument, ...] = Field(default=(), max_length=200)
     execution: ExecutionDocument = ExecutionDocument()
     dependencies: DependenciesDocument = DependenciesDocument()
-    estimated_downtime_seconds: int | None = Field(
-        default=None, ge=0, validation_alias=_both("estimated_downtime_seconds")
-    )
-    estimated_duration_seconds: int | None = Field(
-        default=None, ge=0, validation_alias=_both("estimated_duration_seconds")
-    )
-    success_rate: float | None = Field(default=None, ge=0, le=1, validation_alias=_both("success_rate"))
+    estimated_downtime_seconds: int | None = Field(default=None, ge=0)
+    estimated_duration_seconds: int | None = Field(default=None, ge=0)
+    success_rate: float | None = Field(default=None, ge=0, le=1)
 
 
 class ActionTypeDocument(DocumentPart):
@@ -224,6 +231,11 @@ def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> t
         timeout_seconds=run.timeout_seconds,
     )
     return workflow, flaws
+
+
+def action_text(about: DescriptionDocument) -> ActionText:
+    """What a catalog says of a type of action."""
+    return ActionText(*map(one_paragraph, (about.what, about.when_to_use, about.when_not_to_use)))
 
 
 def one_paragraph(text: str) -> str:

@@ -109,15 +109,18 @@ GROUPED = re.compile(r"^(?P<api>(?:[a-z0-9.-]+/)?v\d+[a-z0-9]*)/(?P<kind>[A-Za-z
 QUALIFIED = re.compile(r"^(?P<kind>[A-Za-z]+)\.(?P<group>[a-z0-9.-]+)$")
 
 
-def _parsed() -> Iterator[tuple[KindInfo, tuple[str, ...]]]:
-    for api_version, resources in API_RESOURCES.items():
+def kinds_of(
+    api_resources: Mapping[str, tuple[str, ...]],
+) -> Iterator[tuple[KindInfo, tuple[str, ...]]]:
+    """Each kind of a table like API_RESOURCES, with its short names."""
+    for api_version, resources in api_resources.items():
         for line in resources:
             plural, kind, *short_names = line.split()
             info = KindInfo(kind, api_version, plural.rstrip("*"), namespaced=not plural.endswith("*"))
             yield info, tuple(short_names)
 
 
-BUILT_IN: tuple[tuple[KindInfo, tuple[str, ...]], ...] = tuple(_parsed())
+BUILT_IN: tuple[tuple[KindInfo, tuple[str, ...]], ...] = tuple(kinds_of(API_RESOURCES))
 """Each built-in kind of each API version, with its short names."""
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from schemas.analysis import (
-    AffectedResource,
     Corroboration,
     CorroborationSource,
     DiagnosedCause,
@@ -30,7 +29,7 @@ from worker.domain.values.objects import Listing, ObjectRef
 from worker.domain.values.ports import Cluster
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.origins import parameter_origins
-from worker.domain.verdict.verdict import Accepted, Verdict, actionable
+from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
 SOURCE = "corroboration"
 MAX_CAUSES = 5
@@ -195,7 +194,7 @@ def _told(verdict: ClaimVerdict, ids: tuple[str, ...]) -> Corroboration:
     finding = verdict.finding
     return Corroboration(
         by=CorroborationSource.RULES if verdict.borne_out else CorroborationSource.NONE,
-        object=_resource(finding.object) if finding else None,
+        object=named(finding.object) if finding else None,
         finding=finding.cause if finding else "",
         evidence=ids,
         doubt=verdict.doubt or "",
@@ -206,7 +205,7 @@ def _told(verdict: ClaimVerdict, ids: tuple[str, ...]) -> Corroboration:
 def _cause(finding: Diagnosis) -> DiagnosedCause:
     return DiagnosedCause(
         cause=finding.cause,
-        object=_resource(finding.object),
+        object=named(finding.object),
         summary=redact(finding.sentence),
         signal_types=finding.signals,
     )
@@ -214,10 +213,4 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
 
 def _nothing_stated(signal: ObjectRef) -> DiagnosedCause:
     told = f"Neither the state of {signal} nor that of what it depends on shows a cause, as far as it could be read."
-    return DiagnosedCause(cause="none_stated", object=_resource(signal), summary=told)
-
-
-def _resource(ref: ObjectRef) -> AffectedResource:
-    return AffectedResource(
-        kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
-    )
+    return DiagnosedCause(cause="none_stated", object=named(signal), summary=told)

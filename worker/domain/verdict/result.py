@@ -23,14 +23,13 @@ from schemas.workflow import AlternativeWorkflow, RequiredObject, SelectedWorkfl
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind, make_visible, one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
-from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.verdict.approval.policy import decided_environment
 from worker.domain.verdict.approval.text import without_secrets
 from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Conclusion, WorkflowFate
-from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable
+from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionable, named
 
 SUMMARY_CHARS = 240
 TEXT_CHARS = 4_000
@@ -72,7 +71,7 @@ def build(parts: Ingredients) -> analysis.AnalysisResult:
         status=conclusion.status,
         analysis=redact(accepted.answer.prose or accepted.answer.summary) if accepted else "",
         root_cause_analysis=_root_cause(accepted) if accepted else None,
-        affected_resource=_resource(actionable(accepted)) if accepted else None,
+        affected_resource=named(actionable(accepted)) if accepted else None,
         confidence=accepted.confidence if accepted else None,
         selected_workflow=_workflow(accepted)
         if accepted and conclusion.workflow is WorkflowFate.KEPT
@@ -120,15 +119,9 @@ def _root_cause(accepted: Accepted) -> analysis.RootCauseAnalysis:
         severity=accepted.severity,
         signal_type=_word(accepted.signal_type),
         contributing_factors=_texts(answer.contributing_factors),
-        affected_resource=_resource(actionable(accepted)),
+        affected_resource=named(actionable(accepted)),
         causal_chain=tuple(claim.claim for claim in claims),
         causal_claims=claims,
-    )
-
-
-def _resource(ref: ObjectRef) -> analysis.AffectedResource:
-    return analysis.AffectedResource(
-        kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
     )
 
 

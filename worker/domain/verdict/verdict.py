@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from schemas.analysis import ApprovalFactor
+from schemas.analysis import AffectedResource, ApprovalFactor
 from schemas.evidence import CausalClaim
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
@@ -72,6 +72,13 @@ class Attempt:
 
 
 POD_LIKE = {"pod", "replicaset"}
+
+
+def named(ref: ObjectRef) -> AffectedResource:
+    """The object in the form of the result."""
+    return AffectedResource(
+        kind=ref.kind, name=ref.name, namespace=ref.namespace, api_version=ref.api_version
+    )
 
 
 def actionable(accepted: Accepted) -> ObjectRef:

@@ -12,7 +12,14 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from schemas.analysis import Approval, ApprovalFactor, Corroboration, CorroborationSource, ParameterOrigin
+from schemas.analysis import (
+    AffectedResource,
+    Approval,
+    ApprovalFactor,
+    Corroboration,
+    CorroborationSource,
+    ParameterOrigin,
+)
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, normalize_risk
@@ -209,15 +216,9 @@ def merge_approval(policy: Approval, factors: Sequence[ApprovalFactor]) -> Appro
 
 
 def _corroboration(found: Corroboration) -> dict[str, Any]:
-    blamed = found.object
-    ref = (
-        ObjectRef(blamed.kind, blamed.name, blamed.namespace, blamed.api_version)
-        if blamed
-        else ObjectRef("", "")
-    )
     return {
         "by": str(found.by),
-        "object": _resource(ref),
+        "object": _resource(found.object or ObjectRef("", "")),
         "finding": found.finding,
         "doubt": found.doubt,
         "reason": found.reason,
@@ -237,13 +238,8 @@ def observed(approval: Approval) -> Approval:
     )
 
 
-def _resource(ref: ObjectRef) -> dict[str, str]:
-    return {
-        "kind": ref.kind,
-        "name": ref.name,
-        "namespace": ref.namespace,
-        "api_version": ref.api_version,
-    }
+def _resource(ref: ObjectRef | AffectedResource) -> dict[str, str]:
+    return {name: getattr(ref, name) for name in AffectedResource.model_fields}
 
 
 def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
