@@ -21,7 +21,7 @@ from schemas.permissions import Access, Role, access
 from schemas.subjects import DEFAULT_PREFIX, Subjects
 from tests.nats_servers import PATIENCE_SECONDS
 from worker.app.cli.permissions import configuration
-from worker.app.settings import NatsSettings
+from worker.app.settings.groups import NatsSettings
 from worker.sandbox.nats_server import NatsServer
 
 SHIPPED = Path(__file__).parent.parent / "deploy" / "nats"

@@ -26,7 +26,7 @@ from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.app.auditing import Auditing
 from worker.app.cli.requests import with_new_ids
-from worker.app.settings import AuditSettings
+from worker.app.settings.groups import AuditSettings
 from worker.domain.audit.findings import ChainProblem, ChainStatus
 from worker.domain.values.errors import Unavailable
 

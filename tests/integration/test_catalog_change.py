@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.pipeline import CATALOG
 from tests.waiting import until
-from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings
+from worker.app.settings import Settings
+from worker.app.settings.groups import CatalogSettings, KubernetesSettings, LlmSettings
 from worker.app.wiring import open_worker
 from worker.sandbox.cluster_server import write_kubeconfig
 

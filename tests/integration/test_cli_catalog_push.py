@@ -15,7 +15,7 @@ from tests.commands import rca
 from tests.pipeline import CATALOG
 from worker.adapters.file_catalog import FileCatalog
 from worker.app.cli.catalog import push_directory
-from worker.app.settings import CatalogSettings
+from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 from worker.domain.values.errors import CatalogUnavailable

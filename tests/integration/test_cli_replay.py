@@ -13,7 +13,7 @@ from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, investigate_then_answer, outcome_of
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG, final, running
-from worker.app.settings import RecordSettings
+from worker.app.settings.recording import RecordSettings
 from worker.domain.recording.bundle import decode, encode
 
 KEY = "rr-001-oom-shm-leak-after-limit-raises"

@@ -15,7 +15,7 @@ from tests.fakes import aianalysis
 from tests.fakes.aianalysis import act, next_result
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
-from worker.app.settings import CatalogSettings
+from worker.app.settings.groups import CatalogSettings
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises/incident.json").parent
 BODY = json.loads((CASE / "incident.json").read_bytes())

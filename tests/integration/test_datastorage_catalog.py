@@ -13,7 +13,7 @@ from tests.fakes.datastorage_catalog import record_of
 from tests.integration.test_history import CASE, look_then_answer, outcome_of, seen_by_tools
 from tests.pipeline import CATALOG, running
 from worker.adapters.file_catalog import FileCatalog
-from worker.app.settings import CatalogSettings
+from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 from worker.domain.values.errors import CatalogUnavailable

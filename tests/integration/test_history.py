@@ -14,7 +14,7 @@ from tests.fakes import datastorage, prometheus
 from tests.fakes.datastorage import written
 from tests.fakes.llm_server import Said
 from tests.pipeline import final, running
-from worker.app.settings import HistorySettings, PrometheusSettings
+from worker.app.settings.groups import HistorySettings, PrometheusSettings
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import PastRemediation
 

@@ -16,7 +16,7 @@ from worker.app.broker import make_broker
 from worker.app.intake import Handlers, Intake, IntakeError
 from worker.app.link import BrokerLink
 from worker.app.server_clock import ServerClock
-from worker.app.settings import NatsSettings
+from worker.app.settings.groups import NatsSettings
 from worker.app.stream_watch import StreamWatch
 from worker.domain.values.delivery import ACK
 

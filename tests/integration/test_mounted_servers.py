@@ -15,7 +15,7 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET, outcome_
 from tests.integration.test_worker_process import Held, said, stage, started, until
 from tests.mcp_servers import SCRIPT, http_server
 from tests.pipeline import final, running
-from worker.app.settings import McpSettings
+from worker.app.settings.groups import McpSettings
 
 pytestmark = pytest.mark.process
 

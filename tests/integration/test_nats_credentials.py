@@ -18,7 +18,7 @@ from tests.integration.test_pipeline import ANSWER, BODY, CASE, outcome_of
 from tests.pipeline import final, running
 from tests.processes import rca
 from tests.waiting import until
-from worker.app.settings import NatsSettings
+from worker.app.settings.groups import NatsSettings
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
 

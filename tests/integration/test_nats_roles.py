@@ -26,7 +26,8 @@ from worker.adapters.nats.journal import INLINE_BYTES
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.app.provisioning import connected
-from worker.app.settings import CatalogSettings, KubernetesSettings, LlmSettings, Settings, WorkerSettings
+from worker.app.settings import Settings
+from worker.app.settings.groups import CatalogSettings, KubernetesSettings, LlmSettings, WorkerSettings
 from worker.app.wiring import open_worker
 from worker.domain.values.errors import Unavailable
 from worker.sandbox.cluster_server import serve as serve_cluster

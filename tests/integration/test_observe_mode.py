@@ -12,7 +12,7 @@ from tests.fakes.proposals import outcome, result
 from tests.integration.test_history import CASE, INCIDENT, look_then_answer, outcome_of
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import running
-from worker.app.settings import NatsSettings, PolicySettings
+from worker.app.settings.groups import NatsSettings, PolicySettings
 
 EARNED = Path(__file__).parents[2] / "deploy" / "policies" / "earned" / "earned.rego"
 NOT_KNOWN = "the track record of this action is not known"

@@ -14,7 +14,7 @@ from schemas.subjects import Subjects
 from schemas.taxonomy import RequestKind
 from worker.app.credentials import security
 from worker.app.link import BrokerLink
-from worker.app.settings import NatsSettings
+from worker.app.settings.groups import NatsSettings
 
 OLDEST_SERVER = (2, 11)
 """Older ones know no fence over several subjects, which the journal needs (Nats-Expected-Last-Subject-Sequence-Subject)."""

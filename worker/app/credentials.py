@@ -15,7 +15,8 @@ import nkeys  # type: ignore[import-untyped]  # it ships no types
 from faststream.nats import NatsCredentials, NatsNKey, NatsUserPassword
 from faststream.nats.security import NatsSecurity
 
-from worker.app.settings import ConfigurationError, NatsSettings, read_text
+from worker.app.settings import ConfigurationError, read_text
+from worker.app.settings.groups import NatsSettings
 
 MAX_BYTES = 1_000_000
 JWT_BEGIN, SEED_BEGIN = "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED"

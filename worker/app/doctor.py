@@ -19,7 +19,8 @@ from pydantic import SecretStr
 
 from worker.adapters.nats.provision import Action, Found, look, provision
 from worker.app.provisioning import connected, wanted_streams
-from worker.app.settings import ConfigurationError, LlmSettings, Settings
+from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings.groups import LlmSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models, open_shadow

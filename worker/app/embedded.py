@@ -16,14 +16,13 @@ from tempfile import TemporaryDirectory
 from pydantic import SecretStr
 
 from worker.app.provisioning import connected, provision_all
-from worker.app.settings import (
+from worker.app.settings import Settings, load
+from worker.app.settings.groups import (
     CatalogSettings,
     KubernetesSettings,
     LlmSettings,
     NatsSettings,
-    Settings,
     WorkerSettings,
-    load,
 )
 from worker.app.wiring import Worker, open_worker
 from worker.domain.values.errors import ReportedError

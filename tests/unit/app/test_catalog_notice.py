@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 from structlog.testing import capture_logs
 
-from worker.app.settings import CatalogSettings
+from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
 

@@ -13,7 +13,8 @@ from nkeys import PREFIX_BYTE_ACCOUNT
 
 from tests.fakes.nats_accounts import Operator, key
 from worker.app.credentials import MAX_BYTES, security
-from worker.app.settings import ConfigurationError, NatsSettings
+from worker.app.settings import ConfigurationError
+from worker.app.settings.groups import NatsSettings
 
 
 @pytest.fixture

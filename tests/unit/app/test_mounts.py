@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.app.settings import McpSettings
+from worker.app.settings.groups import McpSettings
 from worker.app.settings.mounts import read_mounts
 from worker.domain.values.external_tools import McpServer
 

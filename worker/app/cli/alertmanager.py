@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from worker.app.cli.console import asynchronous, connection, listening_on, until_interrupted
 
 if TYPE_CHECKING:
-    from worker.app.settings import AlertmanagerSettings
+    from worker.app.settings.listeners import AlertmanagerSettings
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

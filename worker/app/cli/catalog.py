@@ -26,7 +26,7 @@ from worker.app.cli.console import (
 
 if TYPE_CHECKING:
     from worker.adapters.postgres_catalog import Pushed
-    from worker.app.settings import CatalogSettings
+    from worker.app.settings.groups import CatalogSettings
     from worker.domain.values.workflow_search import SearchPage
     from worker.domain.values.workflows import SelectionContext, Workflow
 

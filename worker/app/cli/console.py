@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from schemas.subjects import Subjects
-    from worker.app.settings import NatsSettings, Settings
+    from worker.app.settings import Settings
+    from worker.app.settings.groups import NatsSettings
 
 EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130

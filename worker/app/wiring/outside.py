@@ -22,14 +22,13 @@ from worker.adapters.nats.track_record import MAX_RESULTS, NatsTrackRecords, Out
 from worker.adapters.opa_policy import OpaPolicy
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
-from worker.app.settings import (
+from worker.app.settings import ConfigurationError, Settings
+from worker.app.settings.groups import (
     CatalogSettings,
-    ConfigurationError,
     HistorySettings,
     KubernetesSettings,
     PolicySettings,
     PrometheusSettings,
-    Settings,
 )
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.embedders import open_embedder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from worker.adapters.ed25519_keys import KeyUnusable, read_signing_key
-from worker.app.settings import AuditSettings, ConfigurationError
+from worker.app.settings import ConfigurationError
+from worker.app.settings.groups import AuditSettings
 from worker.domain.values.ports import Signer
 
 
