@@ -69,7 +69,7 @@ async def test_a_model_that_never_works_sends_the_incident_to_a_person_with_what
 async def test_a_conversation_that_is_too_long_is_shrunk_and_answered(tmp_path):
     def script(request, number):
         tools = [message["content"] for message in request["messages"] if message["role"] == "tool"]
-        if sum(map(len, tools)) > 5_000:
+        if sum(map(len, tools)) > 4_000:
             return Said(status=400, error={"message": "too long", "code": "context_length_exceeded"})
         if any("taken out" in text for text in tools):
             return final(ANSWER)

@@ -71,7 +71,7 @@ class Ports:
 
 
 class RequestHandler:
-    """Decides about messages. `new_token` gives random hexadecimal text, `jitter` a number in [0, 1)."""
+    """Decides about messages. `new_token` gives 12 random digits, `jitter` a number in [0, 1)."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class ToolSets:
                         "name": tool.name,
                         "description": tool.description,
                         "parameters_json_schema": dict(tool.parameters),
-                        "strict": True if tool.is_answer else None,
+                        "strict": tool.is_answer,
                     }
                     for tool in tools
                 ]

@@ -146,7 +146,7 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                 subjects=subjects,
                 metrics=metrics,
                 admission=admission,
-                new_token=lambda: secrets.token_hex(6),
+                new_token=lambda: f"{secrets.randbelow(10**12):012}",
                 jitter=random.random,
             )
             stranded = StrandedRequests(ports.requests, handler, subjects, sweeps)

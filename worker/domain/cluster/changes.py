@@ -68,29 +68,32 @@ def template_of(revision: Manifest) -> dict[str, Any]:
 
 
 def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
-    """Lines that tell what the newest revisions changed, newest first. Empty when there is only one revision."""
+    """Lines that tell what the newest revisions changed, newest first; the last line names the oldest one.
+
+    Empty when there is only one revision.
+    """
     lines: list[str] = []
     newest = list(revisions)[-(MAX_COMPARED + 1) :]
     for old, new in reversed(list(itertools.pairwise(newest))):
-        lines.append(f"{_named(new)} against {_named(old)}:")
+        lines.append(f"{_named(new)} changed:")
         found = differences(template_of(old), template_of(new))
-        lines += [f"  {line}" for line in found[:MAX_LINES]] or ["  same template"]
+        lines += [f"  {line}" for line in found[:MAX_LINES]] or ["  nothing in the template"]
         if len(found) > MAX_LINES:
             lines.append(f"  and {len(found) - MAX_LINES} more differences")
-    return lines
+    return [*lines, _named(newest[0])] if lines else []
 
 
 def _named(revision: Manifest) -> str:
-    created = text(meta(revision).get("creationTimestamp"))
-    ready = ""
-    if revision.get("kind") == "ReplicaSet":
-        wanted = whole(dig(revision, "spec", "replicas"))
-        ready = (
-            f", {whole(dig(revision, 'status', 'readyReplicas'))}/{wanted} ready"
-            if wanted
-            else ", scaled to 0"
-        )
-    return f"revision {revision_number(revision)} ({text(revision.get('kind'))} {name_of(revision)}, created {created}{ready})"
+    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`; of a ReplicaSet without pods not the name."""
+    told = [f"created {text(meta(revision).get('creationTimestamp'))}"]
+    wanted = whole(dig(revision, "spec", "replicas"))
+    if revision.get("kind") == "ReplicaSet" and not wanted:
+        told.append("scaled to 0")
+    else:
+        told.append(f"{text(revision.get('kind'))} {name_of(revision)}")
+    if wanted:
+        told.append(f"{whole(dig(revision, 'status', 'readyReplicas'))}/{wanted} ready")
+    return f"revision {revision_number(revision)} ({', '.join(told)})"
 
 
 def differences(old: Any, new: Any) -> list[str]:

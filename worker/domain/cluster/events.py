@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from worker.domain.cluster.fields import dig, mapping, meta, moment, reference, stamp, text, whole
+from worker.domain.cluster.fields import (
+    dig,
+    mapping,
+    meta,
+    moment,
+    reference,
+    stamp,
+    text,
+    whole,
+    without_own_name,
+)
 from worker.domain.cluster.kinds import MADE_NAMES, WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pods import pod_failing
@@ -30,6 +40,8 @@ VARIABLE = re.compile(
     r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{12,}\b"
 )
 UID_IN_TEXT = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
+START_REASONS = frozenset({"Pulled", "Created", "Started"})
+ONE_START = timedelta(seconds=5)
 AGO = re.compile(r"^(\d{1,6})\s*(s|m|h|d)$")
 UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -52,11 +64,16 @@ class Happening:
         return self.type != "Normal"
 
     def line(self) -> str:
-        """`2026-06-04T19:22:52Z Warning BackOff x6 (since 2026-06-04T19:19:24Z) Pod orders/worker-57f: message`."""
+        """`2026-06-04T19:22:52Z Warning BackOff x6 (since 19:19:24Z) Pod orders/worker-57f: message`.
+
+        The date is not repeated, and the message is shown without the name that stands before it.
+        """
         when = stamp(self.last) if self.last > NEVER else "unknown-time"
+        message = without_own_name(self.message, self.about)
         times = f" x{self.count}" if self.count > 1 else ""
-        since = f" (since {stamp(self.first)})" if NEVER < self.first < self.last else ""
-        return f"{when} {self.type} {self.reason}{times}{since} {self.about}: {self.message}"
+        first = stamp(self.first)[11 if self.first.date() == self.last.date() else 0 :]
+        since = f" (since {first})" if NEVER < self.first < self.last else ""
+        return f"{when} {self.type} {self.reason}{times}{since} {self.about}: {message}"
 
 
 def happenings(events: Iterable[Manifest]) -> list[Happening]:
@@ -163,6 +180,7 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
     Warnings take precedence, and of each group the newest event of each reason, kind and namespace: many like it must
     not push out the only event of another kind.
     """
+    items, given = joined_starts(items), len(items)
     newest = range(len(items) - 1, -1, -1)
     leading = frozenset({_group(item): index for index, item in enumerate(items)}.values())
     ranked = sorted(newest, key=lambda index: (not items[index].warning, index not in leading))
@@ -172,7 +190,24 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
         if cost <= room:
             shown.add(index)
             room -= cost
-    return Timeline(tuple(items[i].line() for i in sorted(shown)), len(items) - len(shown))
+    lines = tuple(items[i].line() for i in sorted(shown))
+    return Timeline(lines, given - sum(items[i].reason.count("+") + 1 for i in shown))
+
+
+def joined_starts(items: Sequence[Happening]) -> list[Happening]:
+    """The events, with those by which the kubelet reports one start of a container (pulled, created, started) as one."""
+    kept: list[Happening] = []
+    for item in items:
+        last = kept[-1] if kept else item
+        reasons, same = last.reason.split("+"), (last.about, last.count) == (item.about, item.count)
+        starts = START_REASONS.issuperset([item.reason, *reasons]) and item.reason not in reasons
+        if starts and same and item.last - last.last <= ONE_START:
+            message = f"{last.message}; {item.message}"
+            first = min(last.first, item.first)
+            kept[-1] = replace(item, first=first, reason=f"{last.reason}+{item.reason}", message=message)
+        else:
+            kept.append(item)
+    return kept
 
 
 def _group(item: Happening) -> tuple[str, ...]:

@@ -87,6 +87,14 @@ def reference(manifest: Any) -> ObjectRef:
     )
 
 
+def without_own_name(message: str, about: ObjectRef) -> str:
+    """A message of kubelet or scheduler about a pod without the name of that pod, in the forms they write it."""
+    name, home = about.name, about.namespace
+    for form in (f" in pod {name}_{home}", f" pod={name}_{home}", f" {home}/{name}"):
+        message = message.replace(form, "")
+    return message
+
+
 def strings(value: Any) -> dict[str, str]:
     """A map of labels or annotations, without entries that are not text."""
     return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}

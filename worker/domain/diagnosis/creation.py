@@ -85,7 +85,9 @@ def _objects(
         yield workload
         yield ref_to("Namespace", workload.namespace)
     elif why is Refusal.SERVICE_ACCOUNT:
-        account = ref_to("ServiceAccount", text(spec.get("serviceAccountName")), workload.namespace)
+        account = ref_to(
+            "ServiceAccount", text(spec.get("serviceAccountName")) or "default", workload.namespace
+        )
         if account.name and facts.presence(account) is Presence.ABSENT:
             yield account
     elif why is Refusal.PRIORITY_CLASS:

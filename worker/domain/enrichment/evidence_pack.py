@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from worker.domain.cluster.rendering.compact import Rendered
-from worker.domain.untrusted.evidence import Evidence, EvidenceKind
+from worker.domain.untrusted.evidence import ENRICHMENT, Evidence, EvidenceKind
 from worker.domain.values.tokens import estimate_tokens
 
 FENCE_TOKENS = 45  # the fence lines around one piece
 NOTE_TOKENS = 30  # what is said about the part that was cut
 LEAST = 60  # tokens; a piece that would get less is left out
 PLENTY = 4_000  # tokens; more than any piece is worth
-ENRICHMENT = "enrichment:"
 CHANGES = "changes"
+LAST_CHANGE = re.compile(r'"lastChange":(\{[^{}]*\})')
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> 
 
 
 def changes_told(evidence: Iterable[Evidence]) -> frozenset[str]:
-    """The lines about changes that the first look has told."""
-    told = (item.body for item in evidence if item.source == f"{ENRICHMENT}{CHANGES}")
-    return frozenset(line for body in told for line in body.splitlines())
+    """What the first look has told about changes: lines, and each `lastChange` of an object as JSON."""
+    found: set[str] = set()
+    for item in evidence:
+        if item.source == f"{ENRICHMENT}{CHANGES}":
+            found.update(item.body.splitlines())
+        elif item.kind is EvidenceKind.OBJECT:
+            found.update(LAST_CHANGE.findall(item.body))
+    return frozenset(found)

@@ -389,4 +389,4 @@ def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
     if not pods or text(manifest.get("kind")) not in WORKLOADS or not dig(manifest, "spec", "template"):
         return manifest
     spec = {key: value for key, value in mapping(manifest.get("spec")).items() if key != "template"}
-    return {**manifest, "spec": {**spec, "template": "[shown by the pod below; path=spec.template has it]"}}
+    return {**manifest, "spec": {**spec, "template": "[as in the pod below; path=spec.template]"}}

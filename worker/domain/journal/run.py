@@ -65,7 +65,7 @@ class Run:
     """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
 
     `proceed` is awaited before each paid call. It raises Halted when nobody waits for the answer any more, Preempted
-    when other requests go first. `new_token` returns random hexadecimal text for fences. `signer` signs the end of the
+    when other requests go first. `new_token` returns random digits for fences. `signer` signs the end of the
     audit chain.
     """
 

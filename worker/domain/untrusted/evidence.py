@@ -25,6 +25,8 @@ from worker.domain.untrusted.redaction.redact import redact
 FENCE_LOOKALIKE = re.compile(r"<(\s*+(?:/\s*+)?data-)", re.IGNORECASE)
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
+ENRICHMENT = "enrichment:"
+"""How sources begin that were read before the model was asked."""
 EXTERNAL = "mcp:"
 """How sources begin that are mounted servers. What they say, their errors too, is from outside."""
 
@@ -114,9 +116,10 @@ def _flat(text: str) -> str:
 
 
 def fence(item: Evidence, token: str) -> str:
-    """The item between its fence lines. `token` is random per run."""
+    """The item between its fence lines. `token` is random per run. The scope of enrichment says what it is."""
     scope = one_line(item.scope, 240).replace('"', "'").replace("<", "‹").replace(">", "›")
     body = FENCE_LOOKALIKE.sub(r"‹\1", make_visible(item.body))
+    source = "" if item.source.startswith(ENRICHMENT) else f' source="{item.source}"'
     cut = f"\n[cut: {item.cut}]" if item.cut else ""
     number = f' id="{item.id}"' if item.id else ""
-    return f'<data-{token}{number} source="{item.source}" scope="{scope}">\n{body}{cut}\n</data-{token}>'
+    return f'<data-{token}{number}{source} scope="{scope}">\n{body}{cut}\n</data-{token}>'

@@ -145,6 +145,12 @@ def _object(line: str) -> Manifest | None:
     return manifest if name_of(manifest) else None
 
 
+def _first(match: re.Match[str]) -> str:
+    """When an event was first seen: a time without its date is of the same day as the last one."""
+    first, last = match["first"] or match["last"], match["last"]
+    return first if "T" in first else f"{last.partition('T')[0]}T{first}"
+
+
 def _events(lines: Iterable[str]) -> Iterator[Manifest]:
     """Event lines as events of the API."""
     for line in lines:
@@ -157,7 +163,7 @@ def _events(lines: Iterable[str]) -> Iterator[Manifest]:
                 "reason": match["reason"],
                 "message": match["message"],
                 "count": int(match["count"] or 1),
-                "firstTimestamp": match["first"] or match["last"],
+                "firstTimestamp": _first(match),
                 "lastTimestamp": match["last"],
                 "involvedObject": {"kind": about.kind, "name": about.name, "namespace": about.namespace},
             }

@@ -50,12 +50,19 @@ async def test_newest_revision_is_compared_with_the_one_before():
     revisions = [replica_set(API, "b", 2, **memory("16Mi")), replica_set(API, "a", 1, **memory("256Mi"))]
     found = await read_changes(MemoryCluster([API, *revisions]), reference(API))
     assert [
-        (
-            "revision 2 (ReplicaSet api-b, created 2026-06-02T10:00:00Z, 0/1 ready) against "
-            "revision 1 (ReplicaSet api-a, created 2026-06-01T10:00:00Z, 0/1 ready):"
-        ),
+        "revision 2 (created 2026-06-02T10:00:00Z, ReplicaSet api-b, 0/1 ready) changed:",
         "  spec.containers[app].resources.limits.memory: 256Mi -> 16Mi",
+        "revision 1 (created 2026-06-01T10:00:00Z, ReplicaSet api-a, 0/1 ready)",
     ] == found
+
+
+async def test_a_revision_without_pods_is_told_by_its_number():
+    old = replica_set(API, "a", 1, **memory("256Mi"))
+    old["spec"]["replicas"] = 0
+    cluster = MemoryCluster([API, replica_set(API, "b", 2, **memory("16Mi")), old])
+    assert (await read_changes(cluster, reference(API)))[-1] == (
+        "revision 1 (created 2026-06-01T10:00:00Z, scaled to 0)"
+    )
 
 
 async def test_revisions_of_other_workloads_are_left_out():
@@ -117,4 +124,4 @@ def test_any_objects_can_be_compared(revisions, old, new):
 async def test_of_many_differences_the_first_ones_are_shown():
     many = [{f"FIELD_{i}": str(i) for i in range(20)}, {}]
     revisions = [replica_set(API, "a", 1, **many[0]), replica_set(API, "b", 2, **many[1])]
-    assert "  and 4 more differences" == describe_changes(revisions)[-1]
+    assert "  and 4 more differences" == describe_changes(revisions)[-2]

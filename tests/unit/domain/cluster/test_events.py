@@ -19,9 +19,9 @@ def lines(*events, tokens=2000):
 
 
 def test_an_event_is_one_line_in_the_format():
-    assert [
-        "2026-06-04T15:20:00Z Warning BackOff x6 (since 2026-06-04T15:00:00Z) Pod shop/api-0: restarting"
-    ] == lines(event(API, "BackOff", "restarting", count=6))
+    assert ["2026-06-04T15:20:00Z Warning BackOff x6 (since 15:00:00Z) Pod shop/api-0: restarting"] == lines(
+        event(API, "BackOff", "restarting", count=6)
+    )
 
 
 def test_a_single_event_has_no_count_and_no_range():
@@ -43,7 +43,7 @@ def test_events_of_the_new_recorder_have_only_event_time_and_series():
         "eventTime": "2026-06-04T15:00:00.123456Z",
         "series": {"count": 7, "lastObservedTime": "2026-06-04T15:20:00.5Z"},
     }
-    expected = "2026-06-04T15:20:00Z Warning FailedScheduling x7 (since 2026-06-04T15:00:00Z) Pod shop/api-0: 0/3 nodes"
+    expected = "2026-06-04T15:20:00Z Warning FailedScheduling x7 (since 15:00:00Z) Pod shop/api-0: 0/3 nodes"
     assert [expected] == lines(series)
 
 
@@ -69,8 +69,45 @@ def test_events_that_differ_only_in_durations_and_uids_are_folded():
         last="2026-06-04T15:25:00Z",
     )  # fmt: skip
     assert [
-        "2026-06-04T15:25:00Z Warning BackOff x2 (since 2026-06-04T15:00:00Z) Pod shop/api-0: back-off 5m0s restarting"
+        "2026-06-04T15:25:00Z Warning BackOff x2 (since 15:00:00Z) Pod shop/api-0: back-off 5m0s restarting"
     ] == [line.rstrip() for line in lines(one, two)]
+
+
+def test_an_earlier_day_is_told():
+    early = event(API, "BackOff", "restarting", count=6, first="2026-06-03T15:00:00Z")
+    assert " (since 2026-06-03T15:00:00Z) " in lines(early)[0]
+
+
+def test_the_name_of_the_object_is_not_told_twice():
+    back_off = event(
+        API,
+        "BackOff",
+        "Back-off restarting failed container app in pod api-0_shop(0fd1c5de-0000-4000-8000-0123456789ab)",
+    )
+    scheduled = event(API, "Scheduled", "Successfully assigned shop/api-0 to node-1", type="Normal")
+    told = [line.split("Pod shop/api-0: ")[1] for line in lines(back_off, scheduled)]
+    assert told == ["Back-off restarting failed container app", "Successfully assigned to node-1"]
+
+
+def start(reason, second, count=6):
+    when = f"2026-06-04T15:20:{second:02}Z"
+    return event(
+        API, reason, f"{reason} it", type="Normal", count=count, first="2026-06-04T15:00:00Z", last=when
+    )
+
+
+def test_one_start_of_a_container_is_one_line():
+    found = timeline(happenings([start("Pulled", 0), start("Created", 1), start("Started", 2)]), 2000)
+    [line] = found.lines
+    head, message = line.split(" Pod shop/api-0: ")
+    assert head == "2026-06-04T15:20:02Z Normal Pulled+Created+Started x6 (since 15:00:00Z)"
+    assert message == "Pulled it; Created it; Started it"
+    assert found.left_out == 0
+
+
+@pytest.mark.parametrize("other", [start("Started", 30), start("Started", 2, count=5), start("Killing", 1)])
+def test_other_events_are_not_joined_to_a_start(other):
+    assert len(lines(start("Pulled", 0), other)) == 2
 
 
 def test_different_objects_are_not_folded():

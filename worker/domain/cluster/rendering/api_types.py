@@ -52,6 +52,7 @@ POD_SPEC = ApiType(
         "restartPolicy": "Always",
         "schedulerName": "default-scheduler",
         "securityContext": {},
+        "serviceAccountName": "default",
         "terminationGracePeriodSeconds": 30,
         "tolerations": [],
     },
@@ -96,7 +97,7 @@ TYPES: Mapping[str, ApiType] = {
                 "ContainerStatus",
             ),
         },
-        dropped=frozenset({"hostIP", "hostIPs", "podIPs"}),
+        dropped=frozenset({"hostIP", "hostIPs", "podIPs", "startTime"}),
     ),
     "ContainerStatus": ApiType(
         {"state": "ContainerState", "lastState": "ContainerState"},

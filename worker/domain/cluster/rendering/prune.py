@@ -11,7 +11,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from worker.domain.cluster.fields import mapping, mappings, sequence, text
+from worker.domain.cluster.fields import (
+    dig,
+    mapping,
+    mappings,
+    meta,
+    reference,
+    sequence,
+    text,
+    without_own_name,
+)
 from worker.domain.cluster.rendering.api_types import (
     CONTAINER,
     META,
@@ -37,9 +46,17 @@ DROPPED_ANNOTATIONS = {
 KEPT_OWNER = ("kind", "name", "controller", "apiVersion")
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a token
 DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+SPEC_LISTS = ("initContainers", "containers", "ephemeralContainers")
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 DIGEST = re.compile(r"sha256:[0-9a-f]{12}")
 MAX_CHANGED = 5  # fields; who wrote more of them wrote the whole object
+SPEAKING_REASONS = {
+    "ContainersNotReady",
+    "MinimumReplicasAvailable",
+    "MinimumReplicasUnavailable",
+    "NewReplicaSetAvailable",
+}
+"""Reasons of conditions whose message only repeats the reason and what the rest of the status shows."""
 EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
 """Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
 MAX_ANNOTATION = 400  # characters
@@ -64,7 +81,9 @@ def prune(manifest: Manifest) -> Manifest:
             if shown is not None:
                 pruned[str(key)] = shown
     if known is TYPES["Pod"]:
-        _prune_pod_status(mapping(pruned.get("status")))
+        _prune_pod_status(pruned)
+    elif known is not UNTYPED:
+        _prune_status(pruned)
     return {key: pruned[key] for key in sorted(pruned, key=_order)}
 
 
@@ -72,13 +91,37 @@ def _order(key: str) -> int:
     return ORDER.index(key) if key in ORDER else len(ORDER)
 
 
-def _prune_pod_status(status: dict[str, Any]) -> None:
+def _prune_status(pruned: dict[str, Any]) -> None:
+    """Without the generation where the controller has seen it, and messages that only repeat their reason."""
+    metadata, status = mapping(pruned.get("metadata")), mapping(pruned.get("status"))
+    if metadata.get("generation") is not None and metadata["generation"] == status.get("observedGeneration"):
+        del metadata["generation"], status["observedGeneration"]
+    _without_messages(status)
+
+
+def _without_messages(status: dict[str, Any]) -> None:
+    for condition in mappings(status.get("conditions")):
+        if text(condition.get("reason")) in SPEAKING_REASONS:
+            condition.pop("message", None)
+
+
+def _prune_pod_status(pruned: dict[str, Any]) -> None:
+    """Without conditions, names and images of containers that stand elsewhere in the object too."""
+    about, status = reference(pruned), mapping(pruned.get("status"))
     if "conditions" in status:
         status["conditions"] = _telling(sequence(status["conditions"]))
-    if not same_tag_differs([status]):
-        for name in STATUS_LISTS:
-            for container in mappings(status.get(name)):
-                container.pop("imageID", None)
+        _without_messages(status)
+    specs = [c for name in SPEC_LISTS for c in mappings(dig(pruned, "spec", name))]
+    images = {text(spec.get("name")): spec.get("image") for spec in specs}
+    moved = same_tag_differs([status])
+    for container in (c for name in STATUS_LISTS for c in mappings(status.get(name))):
+        if not moved:
+            container.pop("imageID", None)
+            if container.get("image") == images.get(text(container.get("name"))):
+                container.pop("image", None)
+        waiting = mapping(dig(container, "state", "waiting"))
+        if isinstance(waiting.get("message"), str):
+            waiting["message"] = without_own_name(waiting["message"], about)
 
 
 def same_tag_differs(statuses: Iterable[Any]) -> bool:
@@ -139,9 +182,9 @@ def _annotation(value: Any) -> Any:
 
 
 def last_change(manifest: Manifest) -> dict[str, str]:
-    """Who last changed the object itself (not its status), when and where: `by`, `at`, `fields`; empty if unknown.
+    """Who last changed the object itself (not its status), when and where: `by`, `at`, `fields`.
 
-    From server-side field management (Kubernetes API, ManagedFieldsEntry).
+    From server-side field management (Kubernetes API, ManagedFieldsEntry). Empty if unknown, or not since its creation.
     """
     entries = [
         entry
@@ -151,6 +194,8 @@ def last_change(manifest: Manifest) -> dict[str, str]:
     if not entries:
         return {}
     newest = max(entries, key=lambda entry: text(entry.get("time")))
+    if text(newest.get("time")) == text(meta(manifest).get("creationTimestamp")):
+        return {}
     names = sorted(_changed_fields(newest.get("fieldsV1"), "", 0))
     found = {
         "by": text(newest.get("manager")),

@@ -35,17 +35,30 @@ LEVEL_TEXT = {
 
 
 def cluster(request: Signal, sender: Callable[[str, str], str]) -> str:
-    """The cluster's name and the signal's labels and annotations; empty when nothing was said."""
+    """The cluster's name, the signal's labels that the summary does not state, and its annotations; empty when there are none."""
     lines = []
     if request.cluster_name:
         lines.append(f"- Cluster: {word(request.cluster_name)}")
-    if request.signal_labels:
-        lines.append(f"- Signal Labels:\n{sender('signal_labels', pairs(request.signal_labels))}")
+    stated = stated_labels(request)
+    if labels := {name: v for name, v in request.signal_labels.items() if stated.get(name) != v}:
+        lines.append(f"- Signal Labels:\n{sender('signal_labels', pairs(labels))}")
     if request.signal_annotations:
         lines.append(
             f"- Signal Annotations:\n{sender('signal_annotations', pairs(request.signal_annotations))}"
         )
     return "\n".join(["## Cluster Context", *lines]) if lines else ""
+
+
+def stated_labels(request: Signal) -> dict[str, str]:
+    """Labels as alerts use them for what the incident summary states."""
+    return {
+        "alertname": request.signal_type,
+        "severity": request.severity,
+        "environment": request.environment,
+        "priority": request.priority,
+        "namespace": request.resource_namespace,
+        request.resource_kind.lower(): request.resource_name,
+    }
 
 
 def business(request: Signal) -> str:
@@ -54,7 +67,6 @@ def business(request: Signal) -> str:
         [
             "## Business Context (for the workflow search, not for the root cause)",
             f"- Business Category: {word(request.business_category or NOT_SPECIFIED)}",
-            "Code passes it on, with environment, priority and risk tolerance as above.",
         ]
     )
 
@@ -77,7 +89,9 @@ def environment(
     if custom:
         parts.append(f'"custom_labels": {shown("custom_labels", custom_filters(custom))}')
     if parts:
-        lines.append(f"Arguments of a workflow search by tools of other servers: {{{', '.join(parts)}}}")
+        lines.append(
+            f"Arguments of a workflow search by tools of other servers, to give unchanged: {{{', '.join(parts)}}}"
+        )
     return "\n".join(lines)
 
 

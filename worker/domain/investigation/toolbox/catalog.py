@@ -264,7 +264,7 @@ def _workflow(run: ToolContext, found: Workflow) -> dict[str, Any]:
 
 GET_WORKFLOW = ToolDef(
     "get_workflow",
-    "Everything about one workflow: when to use it, parameters with types and limits.",
+    "One workflow: when to use it, parameters with types and limits.",
     GetWorkflow,
     get_workflow,
     uses_target=True,
@@ -272,7 +272,7 @@ GET_WORKFLOW = ToolDef(
 )
 LIST_AVAILABLE_ACTIONS = ToolDef(
     "list_available_actions",
-    "Action types with workflows for this incident. First step of the choice.",
+    "Action types with workflows for this incident.",
     ListAvailableActions,
     list_available_actions,
     uses_target=True,
@@ -280,7 +280,7 @@ LIST_AVAILABLE_ACTIONS = ToolDef(
 )
 LIST_WORKFLOWS = ToolDef(
     "list_workflows",
-    "Workflows of one action type that fit, best first. Second step of the choice. * = required.",
+    "Workflows of one action type that fit, best first. * = required parameter.",
     ListWorkflows,
     list_workflows,
     uses_target=True,
@@ -291,8 +291,8 @@ LIST_WORKFLOWS = ToolDef(
 SEARCH_WORKFLOW_CATALOG = ToolDef(
     "search_workflow_catalog",
     (
-        "Workflows of all action types that fit, with parameters. confidence: how well labels and text match, not how sure"
-        " the cause is."
+        "Workflows of all action types that fit, with parameters. confidence is how well they match, not how sure the "
+        "cause is."
     ),
     SearchWorkflowCatalog,
     search_workflow_catalog,

@@ -15,7 +15,7 @@ from worker.domain.cluster.fields import name_of, text
 from worker.domain.cluster.history import describe
 from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
-from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value
+from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value, to_json
 from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import only_unhealthy, render_lines, render_table
 from worker.domain.investigation.toolbox.tool import (
@@ -176,14 +176,15 @@ async def get_resource_context(run: ToolContext, asked: GetResourceContext) -> T
             k: v for k, v in labels.model_dump(by_alias=True).items()
             if k != "failedDetections" and k not in labels.failed_detections and (v or run.for_agents)
         },
-        "failed_detections": list(labels.failed_detections),
+        **({"failed_detections": failed} if (failed := list(labels.failed_detections)) or run.for_agents else {}),
         "remediation_history": history.result(),
     }  # fmt: skip
     if chain.note:
         shown["note"] = f"owner chain may go on: {chain.note}"
     if untold := [line for line in changes.result() if line not in run.told_changes]:
         shown["recent_changes"] = untold
-    if change := last_change(chain.root_manifest or {}):
+    change = last_change(chain.root_manifest or {})
+    if change and to_json(change) not in run.told_changes:
         shown["last_change"] = change
     target = Target(chain.start, chain.chain, labels, chain.exists)
     rendered = render_value(shown, RESULT_TOKENS, redact=run.redact, addressable=False)
@@ -286,7 +287,7 @@ GET_EVENTS = ToolDef(
 )
 GET_RESOURCE = ToolDef(
     "get_resource",
-    "One object as JSON: spec, status, conditions. ConfigMap values are shown, Secrets never.",
+    "One object as JSON. ConfigMap values are shown, Secrets never.",
     GetResource,
     get_resource,
     shows=EvidenceKind.OBJECT,
@@ -295,8 +296,8 @@ GET_RESOURCE = ToolDef(
 GET_RESOURCE_CONTEXT = ToolDef(
     "get_resource_context",
     (
-        "Owners (the last one is the root), detected labels (others are false) and past remediations of the object you hold"
-        " responsible. Call it before choosing a workflow: it sets the label filters."
+        "Owners (the last is the root), detected labels (others are false) and past remediations of the affected resource. "
+        "It sets the label filters of the choice."
     ),
     GetResourceContext,
     get_resource_context,

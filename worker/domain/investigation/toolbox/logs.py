@@ -55,7 +55,7 @@ class GetPodLogs(Arguments):
     pod: Name = Field(validation_alias=AliasChoices("pod", "name", "pod_name"))
     namespace: Name
     container: Word = Field(default="", description="empty: the failing one")
-    previous: bool = Field(default=False, description="log of the run before the last restart")
+    previous: bool = Field(default=False, description="the run before the last restart")
     tail_lines: Lines = DEFAULT_TAIL_LINES
     grep: Expression = Field(default="", description="keep lines with one of a|b|c (plain text)")
     before: Expression = Field(

@@ -41,7 +41,7 @@ class ToolContext:
 
     `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the business labels
     of the request. `target` is the object of the last get_resource_context. `redact` removes secrets from a text.
-    `told_changes` are the lines about changes that the model already knows. `for_agents`: the tools serve other agents,
+    `told_changes` is what the model already knows about changes, in lines and JSON. `for_agents`: the tools serve other agents,
     who state labels with each call and give every parameter of a workflow themselves.
     """
 
@@ -117,7 +117,7 @@ class ToolDef:
 
 def aliased(*names: str, description: str = "", default: Any = "") -> Any:
     """A field that may be given under any of the names."""
-    return Field(default=default, validation_alias=AliasChoices(*names), description=description)
+    return Field(default=default, validation_alias=AliasChoices(*names), description=description or None)
 
 
 class Arguments(BaseModel):

@@ -16,7 +16,7 @@ from worker.domain.values.json_schema import compact_schema
 from worker.domain.verdict.answers.answer import InvestigationOutcome
 
 SUBMIT_RESULT = "submit_result"
-DESCRIPTION = "Submit the final answer. Ends the investigation, unless checks reject it."
+DESCRIPTION = "Submit the answer. Ends the investigation unless it is rejected."
 Level = Literal["critical", "high", "medium", "low"]
 Risk = Literal["low", "medium", "high"]
 
@@ -75,11 +75,11 @@ class IncidentForm(BaseModel):
 
     analysis: str
     root_cause_analysis: _RootCauseAnalysis
-    confidence: float = Field(description="0 to 1, in the root cause")
+    confidence: float = Field(description="0 to 1")
     selected_workflow: _SelectedWorkflow | None
     alternative_workflows: list[_AlternativeWorkflow]
     investigation_outcome: InvestigationOutcome
-    rationale: str = Field(description="why no workflow")
+    rationale: str
     warnings: list[str]
     context_used: _ContextUsed
 

@@ -16,7 +16,6 @@ from worker.domain.cluster.kinds import KINDS, canonical_kind
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.objects import ObjectRef
 
-ENRICHMENT = "enrichment:"
 BEFORE = r"(?<![a-zA-Z0-9.-])"
 AFTER = r"(?![a-zA-Z0-9-]|\.[a-zA-Z0-9])"
 NOT_IN_PATH = r"(?<![a-zA-Z0-9./-])"

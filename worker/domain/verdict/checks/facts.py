@@ -19,7 +19,7 @@ from worker.domain.cluster.detected_labels import detect_labels
 from worker.domain.cluster.history import KnownHistory, Lookback, failed_here
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.owners import OwnerChain, owner_chain
-from worker.domain.untrusted.evidence import Evidence, EvidenceLog
+from worker.domain.untrusted.evidence import ENRICHMENT, Evidence, EvidenceLog
 from worker.domain.values.errors import CatalogUnavailable, ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.ports import Catalog, Cluster
@@ -28,7 +28,6 @@ from worker.domain.values.together import together
 from worker.domain.values.workflows import SelectionContext, Workflow, action_name
 from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
 from worker.domain.verdict.checks.evidence import (
-    ENRICHMENT,
     decides,
     from_cluster,
     reported,

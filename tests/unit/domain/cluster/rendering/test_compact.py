@@ -96,6 +96,51 @@ def test_field_ownership_becomes_the_last_change():
     assert expected == shown(manifest)["metadata"]["lastChange"]
 
 
+def test_a_creation_is_no_change():
+    managed = [{"manager": "helm", "time": BORN, "fieldsV1": {"f:data": {}}}]
+    manifest = obj("ConfigMap", "settings", managedFields=managed)
+    assert last_change(manifest) == {}
+    assert "lastChange" not in shown(manifest)["metadata"]
+
+
+@pytest.mark.parametrize(("observed", "told"), [(4, False), (3, True)])
+def test_a_generation_is_told_while_the_controller_has_not_seen_it(observed, told):
+    manifest = deployment("api", status={"observedGeneration": observed})
+    manifest["metadata"]["generation"] = 4
+    found = shown(manifest)
+    assert ("generation" in found["metadata"], "observedGeneration" in found["status"]) == (told, told)
+
+
+def test_a_message_that_only_repeats_its_reason_is_left_out():
+    repeats = {
+        "type": "Available",
+        "status": "False",
+        "reason": "MinimumReplicasUnavailable",
+        "message": "too few",
+    }
+    tells = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": "exceeded quota",
+    }
+    found = shown(deployment("api", status={"conditions": [repeats, tells]}))["status"]["conditions"]
+    assert ["message" in condition for condition in found] == [False, True]
+
+
+@pytest.mark.parametrize(("running", "told"), [("shop/app:1", False), ("shop/app:2", True)])
+def test_the_image_of_a_container_is_told_where_another_one_runs(running, told):
+    waiting = {
+        "reason": "CrashLoopBackOff",
+        "message": "back-off 5m0s restarting failed container=app pod=api-0_shop",
+    }
+    status = {"containerStatuses": [{"name": "app", "image": running, "state": {"waiting": waiting}}]}
+    spec = {"containers": [{"name": "app", "image": "shop/app:1"}]}
+    [container] = shown(pod("api-0", spec=spec, status=status))["status"]["containerStatuses"]
+    assert ("image" in container) == told
+    assert container["state"]["waiting"]["message"] == "back-off 5m0s restarting failed container=app"
+
+
 def test_environment_values_that_may_be_secrets_are_hidden():
     env = [
         {"name": "DB_HOST", "value": "postgres:5432"},

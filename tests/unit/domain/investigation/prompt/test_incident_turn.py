@@ -269,6 +269,19 @@ def test_words_of_the_sender_stand_in_fences():
     assert "- Cluster: east" in text
 
 
+def test_labels_that_repeat_the_summary_are_left_out():
+    repeated = {
+        "severity": "critical",
+        "namespace": "shop",
+        "deployment": "api",
+        "alertname": "KubePodCrashLooping",
+    }
+    text = turn(signal_labels={**repeated, "pod": "api-0", "priority": "P9"})
+    assert "\npod=api-0\npriority=P9\n" in text
+    assert "severity=" not in text
+    assert "signal_labels" not in turn(signal_labels=repeated)
+
+
 def test_many_labels_are_cut_with_their_number():
     text = turn(signal_labels={f"l{n}": "v" for n in range(100)})
     assert "(70 more)" in text
@@ -284,7 +297,7 @@ def test_evidence_stands_in_fences_with_ids_and_failed_sources_are_unknown():
     )
     text = turn(facts)
     assert (
-        f'<data-{TOKEN} id="E1" source="enrichment:events" scope="events of Pod a/b">\nBackOff\n[cut: 3 older events]\n'
+        f'<data-{TOKEN} id="E1" scope="events of Pod a/b">\nBackOff\n[cut: 3 older events]\n'
         f"</data-{TOKEN}>" in text
     )
     assert "Could not be read, so unknown: pods (timeout: no answer), nodes (forbidden: no)." in text
