@@ -24,6 +24,7 @@ from worker.app.cli.replay import record, replay
 from worker.app.cli.report_page import report
 from worker.app.cli.requests import cancel, show, submit
 from worker.app.cli.sandbox import sandbox
+from worker.app.cli.snapshot import snapshot
 from worker.app.cli.spec_hash import spec_hash
 from worker.app.cli.watch import watch
 from worker.app.cli.web import console
@@ -99,6 +100,7 @@ def _group(prefix: str) -> str:
 app.command(rich_help_panel=TRY)(demo)
 app.command(name="eval", rich_help_panel=TRY)(evaluate)
 app.command(rich_help_panel=TRY)(replay)
+app.command(rich_help_panel=TRY)(snapshot)
 app.command(rich_help_panel=RUN)(worker)
 app.command(rich_help_panel=RUN)(provision)
 app.command(rich_help_panel=RUN)(alertmanager)

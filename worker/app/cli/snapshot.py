@@ -1,0 +1,106 @@
+"""`rca snapshot`: a live cluster as a case of one's own, for `rca demo`, `rca eval` and tests."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from worker.app.cli.console import Json, asynchronous, counted, print_json, waiting_for
+from worker.domain.values.errors import ReportedError
+
+if TYPE_CHECKING:
+    from worker.domain.recording.snapshot import NamespaceSnapshot
+
+SHOWN = 10
+
+
+@asynchronous
+async def snapshot(
+    *,
+    namespace: Annotated[list[str], typer.Option(help="Namespace to read; repeat it for several.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="New directory to write; snapshot-NAMESPACE by default."),
+    ] = None,
+    resource: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND/NAME", help="The object of the alert; what runs the worst pod by default."
+        ),
+    ] = "",
+    signal: Annotated[
+        str, typer.Option(help="The name of the alert; the state of the worst pod by default.")
+    ] = "",
+    incident: Annotated[
+        Path | None,
+        typer.Option(help="Use this request as incident.json instead.", exists=True, dir_okay=False),
+    ] = None,
+    json_output: Json = False,
+) -> int:
+    """Write namespaces of a live cluster, and a request about them, as a case: `rca demo DIR` analyses it.
+
+    Reads with RCA_KUBERNETES__KUBECONFIG, and changes nothing: objects, the nodes and volumes they use, events, ends of logs.
+    All of it is redacted, and Secrets are never read. Look through it before you pass it on: it describes your cluster.
+    """
+    from contextlib import AsyncExitStack
+
+    from worker.app.settings import load
+    from worker.app.wiring.outside import open_cluster
+    from worker.domain.recording.snapshot import take_snapshot
+
+    directory = output or Path(f"snapshot-{namespace[0]}")
+    if directory.exists():
+        raise ReportedError(f"{directory} exists: name a new directory with -o")
+    async with AsyncExitStack() as stack:
+        cluster = await open_cluster(load(), stack)
+        async with waiting_for(f"the objects and logs of {', '.join(namespace)}"):
+            taken = await take_snapshot(cluster, namespace)
+    request = incident.read_bytes() if incident else _request(taken, namespace[0], resource, signal)
+    _write(taken, request, directory)
+    if json_output:
+        facts = {"objects": len(taken.objects), "logs": len(taken.logs), "not_read": taken.unread}
+        print_json({"directory": str(directory), **facts, "request": json.loads(request)})
+        return 0
+    typer.echo(f"{directory}: {counted(len(taken.objects), 'object')}, {counted(len(taken.logs), 'log')}")
+    for line in taken.unread[:SHOWN]:
+        typer.echo(f"not read: {line}")
+    typer.echo(f"analyse it: rca demo {directory}; for rca eval, add expected.json (docs/replay.md)")
+    return 0
+
+
+def _request(taken: NamespaceSnapshot, namespace: str, resource: str, signal: str) -> bytes:
+    from worker.domain.cluster.kinds import CLUSTER_SCOPED, canonical_kind
+    from worker.domain.recording.snapshot import incident_of
+    from worker.domain.values.objects import ObjectRef
+
+    target = None
+    if resource:
+        kind, _, name = resource.partition("/")
+        if not name:
+            raise ReportedError(f"--resource {resource}: give KIND/NAME, such as Deployment/api")
+        kind = canonical_kind(kind)
+        target = ObjectRef(kind, name, "" if kind in CLUSTER_SCOPED else namespace)
+    return json.dumps(incident_of(taken, datetime.now(UTC), target, signal), indent=2).encode()
+
+
+def _write(taken: NamespaceSnapshot, request: bytes, directory: Path) -> None:
+    import yaml
+
+    kinds = defaultdict[str, list[Any]](list)
+    for item in taken.objects:
+        kinds[item["kind"]].append(item)
+    for folder in ("cluster", "logs"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "incident.json").write_bytes(request)
+    for kind, items in sorted(kinds.items()):
+        (directory / "cluster" / f"{kind.lower()}.yaml").write_text(
+            yaml.dump_all(items, Dumper=yaml.CSafeDumper, sort_keys=False)
+        )
+    for (space, pod, container, previous), log in taken.logs.items():
+        name = f"{space}_{pod}_{container}{'.previous' if previous else ''}.log"
+        (directory / "logs" / name).write_bytes(log)
