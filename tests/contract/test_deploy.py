@@ -48,8 +48,8 @@ GRANTED = {
 }  # fmt: skip
 
 
-NO_MANIFESTS = {"policies", "helm"}
-"""Data of policies, and a chart (test_chart.py)."""
+NO_MANIFESTS = {"policies", "helm", "compose"}
+"""Data of policies, a chart (test_chart.py), what containers of docker-compose.yml read."""
 
 
 def manifest_files() -> list[Path]:
@@ -309,7 +309,10 @@ def test_an_unknown_command_would_be_noticed():
 
 
 def environments() -> dict[str, set[str]]:
-    found = {f"compose {n}": set(s.get("environment", {})) for n, s in SERVICES.items() if n != "nats"}
+    ours = [name for name, service in SERVICES.items() if "rca-worker" in service["image"]]
+    found = {
+        f"compose {n}": {v for v in SERVICES[n].get("environment", {}) if v.startswith("RCA_")} for n in ours
+    }
     found["config"] = {key for m in of_kind("ConfigMap") for key in m["data"]}
     for name in ("rca-worker", "rca-provision"):
         found[name] = {v["name"] for v in PODS[name]["spec"]["containers"][0]["env"]}
@@ -377,7 +380,9 @@ def images() -> set[str]:
 
 
 def test_images_are_pinned_and_ours_is_this_version():
-    assert images() == {f"rca-worker:{VERSION}", "nats:2.15.1-alpine"}
+    others = images() - {f"rca-worker:{VERSION}"}
+    assert "nats:2.15.1-alpine" in others
+    assert all(re.search(r":v?\d+\.\d+\.\d+(?:-\w+)?$", image) for image in others)
 
 
 def test_files_that_compose_mounts_are_there():
@@ -398,10 +403,14 @@ def test_compose_asks_the_offline_analyst_unless_told_otherwise():
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_of_compose_is_hardened(name):
     service = SERVICES[name]
-    assert service["user"] == "65532:65532"
+    assert service["user"] == {"postgres": "999:999"}.get(name, "65532:65532")
     assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert {"mem_limit", "pids_limit", "cpus"} <= set(service)
+    assert any(place.startswith("/tmp:size=") for place in service["tmpfs"])
+    assert all(mount.endswith(":ro") for mount in service.get("volumes", []) if mount.startswith("."))
+    runs_on = service.get("restart") == "unless-stopped"
+    assert ("healthcheck" in service) == (runs_on and name != "collector"), "its image has no shell"
     assert not {"privileged", "cap_add", "pid", "ipc", "devices"} & set(service)
 
 
@@ -422,9 +431,62 @@ def test_compose_waits_for_what_is_needed():
         for needed, condition in service.get("depends_on", {}).items():
             if condition["condition"] == "service_healthy":
                 assert "healthcheck" in SERVICES[needed], f"{name} waits for {needed}"
-    assert set(SERVICES["worker"]["depends_on"]) == {"provision", "cluster", "analyst"}
+    assert set(SERVICES["worker"]["depends_on"]) == {"provision", "cluster", "analyst", "push"}
+    # Without the profile there is no such service.
+    assert SERVICES["worker"]["depends_on"]["push"]["required"] is False
     shared = {n for n, s in SERVICES.items() if s.get("network_mode") == "service:cluster"}
     assert shared == {"analyst", "worker"}
+
+
+def profile(name: str) -> set[str]:
+    return {n for n, s in SERVICES.items() if s.get("profiles") == [name]}
+
+
+def test_profiles_add_what_they_are_named_for():
+    assert {"postgres", "push"} == profile("postgres")
+    assert {"prometheus", "grafana", "collector"} == profile("observability")
+    assert {"submit"} == profile("submit")
+
+
+def test_the_profiles_fit_what_they_serve():
+    def mounted(service: str) -> dict[str, Path]:
+        parts = [mount.split(":") for mount in SERVICES[service]["volumes"]]
+        return {target: TOP / source for source, target, _ in parts}
+
+    def read(service: str, target: str):
+        return yaml.safe_load(mounted(service)[target].read_text())
+
+    [config] = [
+        a.partition("=")[2] for a in SERVICES["prometheus"]["command"] if a.startswith("--config.file=")
+    ]
+    [scraped] = read("prometheus", config)["scrape_configs"]
+    port = SERVICES["worker"]["environment"]["RCA_HTTP__PORT"]
+    assert [f"cluster:{port}"] == scraped["static_configs"][0]["targets"]
+    assert "service:cluster" == SERVICES["worker"]["network_mode"]
+    [source] = read("grafana", "/etc/grafana/provisioning/datasources/rca.yaml")["datasources"]
+    assert ("prometheus", "http://prometheus:9090") == (source["type"], source["url"])
+    [provider] = read("grafana", "/etc/grafana/provisioning/dashboards/rca.yaml")["providers"]
+    assert (
+        DEPLOY / "monitoring" / "dashboard.json"
+        == mounted("grafana")[f"{provider['options']['path']}/rca.json"]
+    )
+    [config] = [a.partition("=")[2] for a in SERVICES["collector"]["command"]]
+    receiver = read("collector", config)["receivers"]["otlp"]["protocols"]
+    assert "http" in receiver, "workers speak no gRPC"
+    assert (
+        f"127.0.0.1:{receiver['http']['endpoint'].rpartition(':')[2]}:4318" in SERVICES["collector"]["ports"]
+    )
+    asked = SERVICES["push"]["environment"]["RCA_CATALOG__DATABASE_URL"]
+    database = SERVICES["postgres"]["environment"]
+    assert f"postgresql://rca:{database['POSTGRES_PASSWORD']}@postgres/{database['POSTGRES_DB']}" == asked
+
+
+def test_what_is_not_asked_for_in_compose_is_off(monkeypatch):
+    given = SERVICES["worker"]["environment"]
+    assert "${RCA_CATALOG__DATABASE_URL:-}" == given["RCA_CATALOG__DATABASE_URL"]
+    assert "${OTEL_EXPORTER_OTLP_ENDPOINT:-}" == given["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    monkeypatch.setenv("RCA_CATALOG__DATABASE_URL", "")
+    assert not Settings().catalog.database_url.get_secret_value()
 
 
 # --- Image, NATS, policy -------------------------------------------------------------------------------------------
@@ -553,6 +615,10 @@ def test_there_are_no_addresses_but_local_ones():
                 "nats-0.nats",
                 "nats-1.nats",
                 "nats-2.nats",
+                "postgres",
+                "prometheus",
+                "collector",
+                "rca",
             }, path
 
 
