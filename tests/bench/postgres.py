@@ -16,7 +16,7 @@ from tests.fakes.many_workflows import many_workflows, some_contexts
 from tests.postgres_server import postgres_server, rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, embed, push
-from worker.adapters.postgres_catalog.rows import keys_for
+from worker.adapters.postgres_catalog.rows import storable_keys
 from worker.adapters.postgres_catalog.statements import BITS_AND_ACTION
 from worker.domain.catalog.ranking import unit_vectors
 from worker.domain.values.workflow_search import SearchQuery
@@ -62,7 +62,7 @@ async def postgres_table() -> None:
         await embed(url, Dice())
         async with PostgresCatalog(url, embedder=Dice()) as catalog:
             line("search that finds hundreds, by meaning", await wall_ms(await searches(catalog)))
-        keys = keys_for(some_contexts(1)[0])
+        keys = storable_keys(some_contexts(1)[0])
         plan = await rows(url, f"EXPLAIN {BITS_AND_ACTION}", *map(list, zip(*keys, strict=True)), "restart")
         for (step,) in plan:
             print(f"    {step}")

@@ -22,7 +22,7 @@ from tests.postgres_server import rows
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.postgres_catalog import PostgresCatalog, push
 from worker.adapters.postgres_catalog.database import NEWEST
-from worker.adapters.postgres_catalog.rows import keys_for
+from worker.adapters.postgres_catalog.rows import storable_keys
 from worker.adapters.postgres_catalog.statements import BITS_AND_ACTION
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import words_of
@@ -268,5 +268,5 @@ async def test_answers_are_those_of_a_walk_over_20000_workflows(url):
 
 async def plan(url, context):
     """How PostgreSQL looks the labels of a context up."""
-    keys = map(list, zip(*keys_for(context), strict=True))
+    keys = map(list, zip(*storable_keys(context), strict=True))
     return "\n".join(line for (line,) in await rows(url, f"EXPLAIN {BITS_AND_ACTION}", *keys, "restart"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
@@ -13,14 +11,14 @@ from typing import Self
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
 from worker.adapters.postgres_catalog.driver import PUSH, asyncpg
-from worker.adapters.postgres_catalog.rows import Decoder, LabelBits, Places, by_weight, keys_for, storable
+from worker.adapters.postgres_catalog.rows import Decoder, read_index, storable, storable_keys
+from worker.domain.catalog.label_index import Index, Kind, LabelMatch, Places, by_weight
 from worker.domain.catalog.ranking import QueryVectors, Vector, words_of
 from worker.domain.catalog.search import best_matches, undecided
 from worker.domain.catalog.selection import (
     PAGE_SIZE,
     for_final_choice,
     mismatches,
-    most_first,
     workflow_of,
     workflow_page,
 )
@@ -115,20 +113,13 @@ class PostgresCatalog:
         """Types of action with a workflow that fits, by name."""
 
         async def work(connection: asyncpg.Connection) -> Sequence[ActionSummary]:
-            labels = await _labels(connection, statements.BITS_AND_ACTIONS, context)
+            _, labels = await _labels(connection, statements.BITS_AND_ACTIONS, context)
             rows = await connection.fetch(statements.ACTION_TEXTS)
             texts = {
                 r["action_type"]: ActionText(r["description"], r["when_to_use"], r["when_not_to_use"])
                 for r in rows
             }
-            fitting = {name: bits & labels.fitting for name, bits in sorted(labels.actions().items())}
-            return tuple(
-                ActionSummary(
-                    name, texts.get(name, ActionText()), bits.bit_count(), labels.signal_types(bits)
-                )
-                for name, bits in fitting.items()
-                if bits
-            )
+            return labels.actions(texts)
 
         return await self._database.read(work)
 
@@ -138,18 +129,15 @@ class PostgresCatalog:
 
         async def work(connection: asyncpg.Connection) -> WorkflowPage:
             asked = name if storable(name) else ""
-            labels = await _labels(connection, statements.BITS_AND_ACTION, context, asked)
-            scope = functools.reduce(operator.or_, labels.actions(name).values(), 0)
-            tied = labels.best_first(labels.fitting & scope)
-            order = [place for group in tied for place in group.places]
+            _, labels = await _labels(connection, statements.BITS_AND_ACTION, context, asked)
+            scope = labels.of_action(name)
+            order = labels.ordered(scope)
             after = await connection.fetchval(statements.PLACE, last) if last and storable(last) else None
             rest, found = iter(order[order.index(after) + 1 :] if after in order else order), list[Workflow]()
             while places := list(itertools.islice(rest, PAGE_SIZE + 1 - len(found))):
                 shown = await self._shown(connection, places)
                 found += [shown[place] for place in places if place in shown]
-            return workflow_page(
-                found, _counts({label: bits & scope for label, bits in labels.excluded.items()})
-            )
+            return workflow_page(found, labels.counts(scope))
 
         return await self._database.read(work)
 
@@ -168,18 +156,18 @@ class PostgresCatalog:
         words = " ".join(words_of(str(query)))
 
         async def work(connection: asyncpg.Connection) -> SearchPage:
-            labels = await _labels(connection, statements.BITS_AND_WORDS, narrowed, words)
+            index, labels = await _labels(connection, statements.BITS_AND_WORDS, narrowed, words)
             tied = labels.best_first(labels.fitting)
             places = undecided(tied, query)
             scores = await self._meaning.scores(connection, vector, places)
-            found = best_matches(tied, query, scores or _by_words(labels, places))
+            found = best_matches(tied, query, scores or _by_words(index, labels.size, places))
             shown = await self._shown(connection, [place for place, _ in found.shown])
             return SearchPage(
                 tuple(Match(shown[place], quality) for place, quality in found.shown if place in shown),
                 found.total,
                 found.weaker,
-                _counts(labels.excluded),
-                _counts(labels.excluded_alone()),
+                labels.counts(),
+                labels.counts_alone(),
             )
 
         return await self._database.read(work)
@@ -191,26 +179,24 @@ class PostgresCatalog:
 
 async def _labels(
     connection: asyncpg.Connection, statement: str, context: SelectionContext, *more: str
-) -> LabelBits:
-    """The labels that a statement reads. Raises CatalogUnavailable when the tables are empty."""
-    keys = zip(*keys_for(context), strict=True)
-    labels = LabelBits(await connection.fetch(statement, *map(list, keys), *more), context)
+) -> tuple[Index, LabelMatch]:
+    """The entries that a statement reads, and how they match. Raises CatalogUnavailable when the tables are empty."""
+    keys = zip(*storable_keys(context), strict=True)
+    index = read_index(await connection.fetch(statement, *map(list, keys), *more))
+    labels = LabelMatch(index, context)
     if not labels.size:
         raise CatalogUnavailable(f"no workflows in the database: run `{PUSH}`")
-    return labels
+    return index, labels
 
 
-def _counts(excluded: Mapping[str, int]) -> dict[str, int]:
-    return most_first({label: bits.bit_count() for label, bits in excluded.items()})
-
-
-def _by_words(labels: LabelBits, places: Sequence[int]) -> dict[int, float]:
+def _by_words(index: Index, size: int, places: Sequence[int]) -> dict[int, float]:
     """The score of each place: the weights of the words of the query that its workflow has.
 
     Rare words weigh more, as in BM25; how often a text of a few lines repeats one, and how long it is, say nothing.
     """
-    counts = [bits.bit_count() for bits in labels.words]
-    weights = [math.log1p((labels.size - count + 0.5) / (count + 0.5)) for count in counts]
-    terms = zip(labels.words, weights, strict=True)
+    words = [bits for _, bits in sorted(index.get(Kind.WORD, {}).items())]
+    counts = [bits.bit_count() for bits in words]
+    weights = [math.log1p((size - count + 0.5) / (count + 0.5)) for count in counts]
+    terms = zip(words, weights, strict=True)
     scored = by_weight(Places.of(places).bits, terms)
     return {place: score for score, bits in scored for place in Places(bits)}

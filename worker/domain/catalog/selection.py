@@ -123,28 +123,6 @@ def target_keys(context: SelectionContext) -> frozenset[str]:
     return _union(_member_keys(api, kind) for api, kind in context.components[:1])
 
 
-def label_fits(
-    workflows: Iterable[tuple[Workflow, Mapping[str, Declared]]], context: SelectionContext
-) -> list[LabelFit]:
-    """How well each workflow, given with what it has `declared`, fits the context."""
-    values, target, managed = known(context), target_keys(context), is_gitops_managed(context)
-    found = []
-    for workflow, labels in workflows:
-        exact = int("component" in labels and not labels["component"].keys.isdisjoint(target))
-        others = 0
-        for name, keys in values.items():
-            wanted = labels.get(name)
-            same = wanted is not None and not wanted.keys.isdisjoint(keys)
-            if name in LABELS:
-                exact += same * exact_weight(name)
-            elif wanted is None:
-                others += UNDECLARED
-            else:
-                others += ANY_VALUE if wanted.wild else SAME_VALUE * same
-        found.append(LabelFit(managed and workflow.gitops_aware, exact, others))
-    return found
-
-
 def exact_weight(label: str) -> int:
     """The weight of a label that is declared for exactly the value of the context."""
     return CAUSE_WEIGHT if label in CAUSE_LABELS else 1
@@ -229,11 +207,6 @@ def workflow_of(cursor: str) -> str:
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError, ValueError):
         return ""
-
-
-def most_first(counts: Mapping[str, int]) -> dict[str, int]:
-    """The labels that exclude workflows with how many they exclude, the highest count first."""
-    return dict(sorted(((label, n) for label, n in counts.items() if n), key=lambda item: -item[1]))
 
 
 def label_name(name: str) -> str:
