@@ -87,7 +87,7 @@ class Auditing:
         archived = archive.newest(AUDIT) if archive else None
         if archived:
             await _require_same(stream, self._subjects.audit_stream, archived, extent.last)
-        for position, body in enumerate(archive.lines(AUDIT) if archive else (), start=1):
+        for position, body in _archived(archive, progress) if archive else ():
             check.add(position, body)
         unread = replace(extent, first=max(extent.first, archived.last + 1 if archived else 0))
         async for message in stream.messages(unread):
@@ -138,10 +138,14 @@ class Auditing:
         last = archive.newest(kind)
         return Exported(name, count, last.last if last else 0)
 
-    async def events(self, *, only: str = "") -> AsyncIterator[bytes]:
+    async def events(
+        self, *, only: str = "", progress: Progress = lambda _done, _all: None
+    ) -> AsyncIterator[bytes]:
         """The events as they are stored, oldest first; with `only` those of one request key."""
         archive = self._stream(self._subjects.audit_stream)
-        async for message in archive.messages(await archive.extent(datetime.now(UTC))):
+        extent = await archive.extent(datetime.now(UTC))
+        async for message in archive.messages(extent):
+            progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
             if not only or _is_of(message.body, only):
                 yield message.body
 
@@ -195,6 +199,7 @@ def check_archive(
     head: str = "",
     exported_at: datetime | None = None,
     heads: Sequence[KeptHead] = (),
+    progress: Progress = lambda _done, _all: None,
 ) -> Report:
     """Check an archive, and compare its events with its results. Open requests are judged as by `check_file`."""
     archive, check, results = AuditArchive(directory), AuditCheck(keys, only=only), dict[str, StoredResult]()
@@ -202,7 +207,7 @@ def check_archive(
         key = _request_key(body)
         if not only or key == only:
             results[key] = _result(body, None)
-    for position, body in enumerate(archive.lines(AUDIT), start=1):
+    for position, body in _archived(archive, progress):
         check.add(position, body)
     return check.finish(
         AuditFacts(
@@ -214,6 +219,14 @@ def check_archive(
             heads=heads,
         )
     )
+
+
+def _archived(archive: AuditArchive, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    """The events of an archive, counted from 1."""
+    total = sum(part.last - part.first + 1 for part in archive.parts if part.kind == AUDIT)
+    for position, body in enumerate(archive.lines(AUDIT), start=1):
+        progress(position, total)
+        yield position, body
 
 
 def read_heads(path: Path) -> list[KeptHead]:

@@ -93,7 +93,7 @@ class Console:
                 log.warning("results_unreadable", reason=self.problem)
             await asyncio.sleep(REFRESH_SECONDS)
 
-    async def refresh(self) -> None:
+    async def refresh(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
         """Read the results that came since the last time. Raises Unavailable."""
         info = await self.sources.results.info()
         if self._created not in {None, info.created}:  # a new stream counts from 1 again
@@ -106,6 +106,7 @@ class Console:
                 StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
             ):
                 self.index.last_sequence = message.sequence
+                progress(message.sequence - first + 1, extent.last - first + 1)
                 key = message.subject.removeprefix(f"{self.sources.subjects.prefix}.result.").partition(".")[
                     2
                 ]

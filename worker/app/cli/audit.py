@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, run, session
+from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, progress, run, session
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 NOTHING = "there is no event and no result of the request {request}: they have expired, or the key is a different one"
 SHOWN = 20
 LINE_CHARS = 200
-EVERY_SECONDS = 1.0
 
 audit = typer.Typer(no_args_is_help=True, help="The trail of audit events: verify it, export it.")
 RequestKey = Annotated[
@@ -147,27 +145,31 @@ async def _report(keys: Sequence[Path], source: _Source, request: str) -> Report
     if file is None:
         archive = AuditArchive(source.archive) if source.archive else None
         async with _auditing() as auditing:
-            return await auditing.check(
+            with progress("reading events") as show:
+                return await auditing.check(
+                    known, only=request, archive=archive, head=source.head, heads=heads, progress=show
+                )
+    if file.is_dir():
+        with progress("verifying events") as show:
+            return check_archive(
+                file,
                 known,
                 only=request,
-                archive=archive,
                 head=source.head,
+                exported_at=source.exported_at,
                 heads=heads,
-                progress=_progress("events"),
+                progress=show,
             )
-    if file.is_dir():
-        return check_archive(
-            file, known, only=request, head=source.head, exported_at=source.exported_at, heads=heads
+    with progress("verifying bytes") as show:
+        return check_file(
+            file,
+            known,
+            only=request,
+            kept_since=source.kept_since,
+            exported_at=source.exported_at,
+            heads=heads,
+            progress=show,
         )
-    return check_file(
-        file,
-        known,
-        only=request,
-        kept_since=source.kept_since,
-        exported_at=source.exported_at,
-        heads=heads,
-        progress=_progress("bytes"),
-    )
 
 
 @audit.command()
@@ -198,7 +200,9 @@ async def _archive(directory: Path) -> int:
 
     archive = AuditArchive(directory)
     async with _auditing() as auditing:
-        for exported in await auditing.export(archive, _progress("messages")):
+        with progress("exporting messages") as show:
+            done = await auditing.export(archive, show)
+        for exported in done:
             said = f"{counted(exported.messages, 'message')} added"
             typer.echo(f"{exported.stream}: {said}; the archive has it up to {exported.last}")
     typer.echo(f"head {archive.head or 'none'}")
@@ -208,9 +212,10 @@ async def _archive(directory: Path) -> int:
 async def _export(*, request: str) -> int:
     request, written = _key(request), 0
     async with _auditing() as auditing:
-        async for body in auditing.events(only=request):
-            sys.stdout.buffer.write(body + b"\n")
-            written += 1
+        with progress("reading events") as show:
+            async for body in auditing.events(only=request, progress=show):
+                sys.stdout.buffer.write(body + b"\n")
+                written += 1
     sys.stdout.buffer.flush()
     if request and not written:
         raise ReportedError(NOTHING.format(request=request))
@@ -223,19 +228,6 @@ async def _auditing() -> AsyncIterator[Auditing]:
 
     async with session("rca-audit") as opened:
         yield Auditing(opened.nc, opened.subjects, api_prefix=opened.settings.nats.api_prefix)
-
-
-def _progress(what: str) -> Callable[[int, int], None]:
-    """Once a second, on a terminal only."""
-    shown = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        if sys.stderr.isatty() and time.monotonic() - shown >= EVERY_SECONDS:
-            shown = time.monotonic()
-            typer.echo(f"read {done:,} of {total:,} {what}", err=True)
-
-    return show
 
 
 def _print(report: Report) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from worker.app.cli.console import (
     EXIT_ERROR,
     EXIT_USAGE,
-    QUIET_SECONDS,
     Json,
     asynchronous,
     counted,
     print_json,
+    progress,
     reported,
     run,
     waiting_for,
@@ -220,8 +219,8 @@ async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json
         )
     found = read_directory(directory)
     workflows = list(found.workflows.values())
-    with _Bar("workflows") as bar:
-        done = await write(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=bar.show)
+    with progress("writing workflows") as show:
+        done = await write(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=show)
     if as_json:
         print_json({**asdict(done), "dry_run": dry_run})
     else:
@@ -239,8 +238,8 @@ async def _embed(url: str, settings: CatalogSettings) -> int:
         if embedder is None:
             return 0
         try:
-            with _Bar("vectors") as bar:
-                count = await embed(url, embedder, progress=bar.show)
+            with progress("computing vectors") as show:
+                count = await embed(url, embedder, progress=show)
         except EmbedderUnavailable as error:
             typer.echo(
                 f"error: {error}; workers rank by words until `rca catalog push` has written all vectors",
@@ -270,29 +269,3 @@ def _print_pushed(done: Pushed, *, dry_run: bool) -> None:
         )
     if not done.embeddings:
         typer.echo("the database cannot store vectors (no pgvector): searches rank by words", err=True)
-
-
-class _Bar:
-    """A progress bar on a terminal, for what takes longer than a second."""
-
-    def __init__(self, what: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
-        console = Console(stderr=True)
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task(what)
-        self._since = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, done: int, total: int) -> None:
-        """Done of total."""
-        self._bar.update(self._task, completed=done, total=total)
-        if time.monotonic() - self._since > QUIET_SECONDS:
-            self._bar.start()

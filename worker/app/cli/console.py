@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 """128 and the number of SIGPIPE: what a shell says of any other command before `| head`."""
-QUIET_SECONDS = 1.0
+QUIET_SECONDS, LINE_SECONDS = 1.0, 10.0
 NO_STREAM = "err_code=10059"
 """JetStream's code for a stream that does not exist (nats-server, errors.json)."""
 
@@ -184,6 +185,42 @@ async def _show_waiting(what: str) -> None:
         return
     with console.status(f"waiting for {what}"):
         await asyncio.Event().wait()
+
+
+@contextmanager
+def progress(what: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
+    """Yields `show(done, total)`, which says on standard error how far it is and how long the rest will take.
+
+    A bar on a terminal, a line every ten seconds elsewhere, nothing for what takes less than a second. `what` is what the
+    command is doing, such as "reading events".
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, began = bar.add_task(what, total=None), clock()
+    begin = bar.start if bar.console.is_terminal else lambda: typer.echo(f"{what} ...", err=True)
+    due = began + (QUIET_SECONDS if bar.console.is_terminal else LINE_SECONDS)
+
+    def show(done: int, total: int) -> None:
+        nonlocal due
+        bar.update(task, completed=done, total=total)
+        if (now := clock()) < due or not done:
+            return
+        if bar.console.is_terminal:
+            bar.start()
+        else:
+            left, due = (now - began) * (total - done) / done, now + LINE_SECONDS
+            typer.echo(f"{what}: {done:,} of {total:,}, about {left:,.0f} s left", err=True)
+
+    timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, begin)
+    try:
+        yield show
+    finally:
+        timer.cancel()
+        if bar.console.is_terminal:  # else it prints an empty line
+            bar.stop()
 
 
 async def until_interrupted(ready: str) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, run, session
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, run, session, waiting_for
 
 if TYPE_CHECKING:
     from worker.adapters.nats.stored import StoredLetter
@@ -41,7 +41,7 @@ async def open_operations() -> AsyncIterator[Operations]:
 @asynchronous
 async def list_letters(*, json_output: Json = False) -> int:
     """List all with id, time, reason, remediation id and error, oldest first."""
-    async with open_operations() as operations:
+    async with open_operations() as operations, waiting_for("the dead letters"):
         letters = await operations.letters()
     if json_output:
         print_json([_facts(letter) for letter in letters])

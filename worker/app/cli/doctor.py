@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json, waiting_for
 
 if TYPE_CHECKING:
     from worker.app.doctor import Examined
@@ -35,7 +35,12 @@ async def doctor(*, json_output: Json = False) -> int:
         if not json_output:
             _print(rows[0])
     else:
-        async for examined in examine(settings):
+        areas = examine(settings)
+        while True:
+            async with waiting_for("what is examined"):
+                examined = await anext(areas, None)
+            if examined is None:
+                break
             rows.append(examined)
             if not json_output:
                 _print(examined)

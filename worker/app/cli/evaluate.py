@@ -11,14 +11,13 @@ import asyncio
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, progress
 from worker.app.cli.demo import analyse
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
@@ -48,29 +47,22 @@ async def evaluate(
 
     Exit code 1 if a case ended without a result.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from schemas.analysis import AnalysisResult
     from worker.app import logs
     from worker.app.embedded import open_services
 
     logs.configure("error", json_lines=False)
     cases = find_cases(cases_dir)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=console) if console.is_terminal else nullcontext()
+    slots, done = asyncio.Semaphore(parallel), 0
     async with open_services() as services:
-        with progress as bar:
-            task = bar.add_task("cases", total=len(cases)) if bar else None
-            slots = asyncio.Semaphore(parallel)
+        with progress("running cases") as show:
 
             async def score_case(number: int, case: CaseDirectory) -> Score:
+                nonlocal done
                 async with slots:
                     outcome = await analyse(services, case, catalog=catalog, prefix=f"eval{number}")
-                result = outcome if isinstance(outcome, AnalysisResult) else None
-                if bar and task is not None:
-                    bar.advance(task)
+                result, done = outcome if isinstance(outcome, AnalysisResult) else None, done + 1
+                show(done, len(cases))
                 return score(case.name, expected_of(case), result)
 
             scores = await together([score_case(n, case) for n, case in enumerate(cases)])

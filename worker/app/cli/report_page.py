@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import asynchronous, session, waiting_for
+from worker.app.cli.console import asynchronous, progress, session
 from worker.app.cli.requests import Key
 from worker.domain.values.errors import ReportedError
 
@@ -57,8 +58,9 @@ async def report(
         result = await Operations(opened.nc, opened.subjects).result(key)
         if result is None:
             raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
-        async with waiting_for("the audit events of the request"):
-            events = await events_of(Auditing(opened.nc, opened.subjects), key) if timeline else []
+        with progress("reading audit events") as show:
+            auditing = Auditing(opened.nc, opened.subjects)
+            events = await events_of(auditing, key, show) if timeline else []
     page = incident_page(key, result, events)
     written = as_html(page) if (form or _by_name(output)) is Format.HTML else as_markdown(page)
     if output:
@@ -73,14 +75,16 @@ def _by_name(output: Path | None) -> Format:
     return Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
 
 
-async def events_of(auditing: Auditing, key: str) -> list[AuditEvent]:
+async def events_of(
+    auditing: Auditing, key: str, show: Callable[[int, int], None] = lambda _done, _all: None
+) -> list[AuditEvent]:
     """The audit events of a request, in the order of their time; those of a newer version are left out, copies count once."""
     from pydantic import ValidationError
 
     from schemas.audit import AuditEvent
 
     found: dict[str, AuditEvent] = {}
-    async for body in auditing.events(only=key):
+    async for body in auditing.events(only=key, progress=show):
         try:
             event = AuditEvent.model_validate_json(body)
         except ValidationError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.app.cli.console import asynchronous, listening_on, session, until_interrupted, waiting_for
+from worker.app.cli.console import asynchronous, listening_on, progress, session, until_interrupted
 from worker.app.cli.report_page import events_of
 
 
@@ -31,8 +31,8 @@ async def console() -> int:
         )
         given = own.token.get_secret_value()
         web = Console(sources, given or new_token())
-        async with waiting_for("the stored results"):
-            await web.refresh()
+        with progress("reading stored results") as show:
+            await web.refresh(show)
         advice = "choose another with RCA_CONSOLE__HOST and RCA_CONSOLE__PORT"
         with listening_on(own.host, own.port, advice):
             server = serve(web, own.host, own.port)

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, listening_on, print_json, session
+from worker.app.cli.console import (
+    EXIT_ERROR,
+    Json,
+    asynchronous,
+    listening_on,
+    print_json,
+    session,
+    waiting_for,
+)
 
 COLLECTED_AFTER_OBJECTS = 5_000
 """How many new objects start a collection of garbage. By the default of 700, collections take 3 % of the CPU."""
@@ -91,7 +99,7 @@ async def provision(
     from worker.app.disk_sync import sync_advice
     from worker.app.provisioning import provision_all
 
-    async with session("rca") as opened:
+    async with session("rca") as opened, waiting_for("the streams"):
         findings = await provision_all(opened.nc, opened.settings, apply=not check)
     if json_output:
         print_json([{"name": f.name, "action": f.action, "detail": f.detail} for f in findings])
