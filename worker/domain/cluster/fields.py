@@ -6,6 +6,7 @@ value of the wrong type counts as absent.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,11 @@ def text(value: Any) -> str:
 def whole(value: Any) -> int:
     """An integer of a sane size, else 0. Kubernetes counts are int32 or int64."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else 0
+
+
+def port_number(value: Any) -> int:
+    """A port that is written as a number or as digits, else 0: it is a name, or nothing that is a port."""
+    return int(str(value)) if re.fullmatch(r"[0-9]{1,5}", str(value)) else 0
 
 
 def dig(value: Any, *path: str) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from worker.domain.cluster.fields import dig, mappings, name_of, reference, strings, text
+from worker.domain.cluster.fields import dig, mappings, name_of, port_number, reference, strings, text
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of
@@ -16,7 +16,7 @@ LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 NAME = rf"{LABEL}(?:\.{LABEL})*\.?"
 IP = r"\d{1,3}(?:\.\d{1,3}){3}"
 PATTERNS = (
-    re.compile(rf"[a-z][a-z0-9+.-]*://(?:[^\s@/\"']*@)?(?P<host>{NAME}|{IP})(?::(?P<port>\d{{1,5}}))?(?=[/\s\"'?,;)\]]|$)", re.IGNORECASE),
+    re.compile(rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://(?:[^\s@/\"']*@)?(?P<host>{NAME}|{IP})(?::(?P<port>\d{{1,5}}))?(?=[/\s\"'?,;)\]]|$)", re.IGNORECASE),
     re.compile(rf"(?:lookup|resolve|resolving|hostname|host name|translate host(?: name)?|UnknownHostException:?|ENOTFOUND|EAI_AGAIN|getaddrinfo|bad address|unknown host|host)[ :=\"'`]+(?:for |ENOTFOUND |EAI_AGAIN )?(?P<host>{NAME})(?::(?P<port>\d{{1,5}}))?", re.IGNORECASE),
     re.compile(rf"(?<![\w./@-])(?P<host>{NAME}|{IP}):(?P<port>\d{{2,5}})(?!\w|:\d)", re.IGNORECASE),
     re.compile(rf"\b(?:server|service|broker|database|db|cache|upstream|endpoint|backend|api|peer|node|address|at|to|from|for|on|with|reach|contact|ping|dial|connect)[ :=]+[\"'`(]*(?=(?P<host>{NAME})[\"'`)]*(?: \([\d.:]+\))?(?:,? port (?P<port>\d{{1,5}}))?)", re.IGNORECASE),
@@ -26,6 +26,8 @@ PATTERNS = (
 FILE = re.compile(r"\.(?:go|py|js|ts|java|rb|rs|cc?|cpp|h|php|ya?ml|json|conf|log|sh|jar|so|toml|ini)\.?$")
 SURE = re.compile(r"://|^(?:lookup|getaddrinfo|bad address|UnknownHost)", re.IGNORECASE)
 SUFFIXES = (".svc.cluster.local", ".svc")
+MAX_CHARS = 16_000
+"""How much of one message or setting is searched. Settings come from the cluster and may hold a megabyte."""
 STOP = frozenset(
     [
         "the",
@@ -96,7 +98,7 @@ def hosts_in(message: str) -> list[Host]:
     """Candidates for host names in a message, the surest first. Many are none: only what resolves counts."""
     found: dict[str, Host] = {}
     for pattern in PATTERNS:
-        for match in pattern.finditer(message):
+        for match in pattern.finditer(message, 0, MAX_CHARS):
             name, port = match["host"].rstrip(".").lower(), int(match.groupdict().get("port") or 0)
             if _plausible(name, sure=bool(port) or bool(SURE.search(match[0]))) and not (
                 name in found and (not port or found[name].port)
@@ -125,9 +127,9 @@ def configured_hosts(pod: Manifest) -> list[Host]:
     found: dict[str, Host] = {}
     for name, value in settings.items():
         stem = re.sub(r"_?(HOST(NAME)?|ADDR(ESS)?|SERVER|URL|ENDPOINT)$", "", name)
-        port = settings.get(f"{stem}_PORT", "")
+        port = port_number(settings.get(f"{stem}_PORT"))
         for host in hosts_in(value) or _plain(value):
-            found.setdefault(host.name, Host(host.name, host.port or (int(port) if port.isdigit() else 0)))
+            found.setdefault(host.name, Host(host.name, host.port or port))
     for container in container_specs(spec):
         words = " ".join(map(text, [*(container.get("command") or []), *(container.get("args") or [])]))
         for host in hosts_in(words):

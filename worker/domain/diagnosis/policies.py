@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
@@ -110,13 +110,10 @@ def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
     if not listed or not ports:
         return True
     for entry in listed:
-        protocol, port, end = (
-            text(entry.get("protocol")) or "TCP",
-            text(entry.get("port")),
-            text(entry.get("endPort")),
-        )
+        protocol, port = text(entry.get("protocol")) or "TCP", text(entry.get("port"))
+        first, last = port_number(port), port_number(entry.get("endPort"))
         for wanted_protocol, wanted in ports:
-            inside = end and port.isdigit() and wanted.isdigit() and int(port) <= int(wanted) <= int(end)
+            inside = 0 < first <= port_number(wanted) <= last
             if protocol == wanted_protocol and (not port or port == wanted or inside):
                 return True
     return False

@@ -73,6 +73,18 @@ def test_settings_name_hosts_with_their_ports() -> None:
     assert Host("cache", 80) in found
 
 
+@pytest.mark.parametrize("port", ["²", "9" * 5000, "http", "-1", ""])
+def test_a_port_that_is_no_number_is_left_out(port: str) -> None:
+    assert Host("db", 0) in configured_hosts(client(DB_HOST="db", DB_PORT=port))
+
+
+@pytest.mark.parametrize("part", ["a", "a-", "a.", "a:", "host ", "at ", "http://", "'a"])
+def test_a_megabyte_of_settings_is_searched_in_one_go(part: str) -> None:
+    """It ends: a pattern that goes back and forth, or one without a limit, would take hours."""
+    configured_hosts(client(URL=part * 1_000_000))
+    hosts_in(part * 1_000_000)
+
+
 async def named(message: str, *manifests: Manifest) -> list[str]:
     web = client(DB_HOST="db")
     facts = ClusterFacts()
