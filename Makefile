@@ -71,7 +71,7 @@ eval: install ## Score the rules of diagnosis, variants of the incidents, and th
 	$(BIN)/python -m tests.eval_gate
 	$(BIN)/python -m tests.eval_variants
 
-drills: install ## Kill, freeze, cut off and flood real processes; print the table (40 min)
+drills: install ## Kill, freeze, cut off and flood real processes; print the table (20 min)
 	$(BIN)/python -m tests.drills
 
 soak: install ## A steady stream for 12 min: does a worker grow or leak?
