@@ -115,3 +115,44 @@ async def test_a_request_without_a_recording_says_how_to_get_one(tmp_path):
         assert (1, True) == (nothing.code, "rca provision" in nothing.err)
         assert "RCA_RECORD__HOURS" in nothing.err
         del case
+
+
+# -- rca eval
+
+
+@pytest.fixture
+def folder(bundle, tmp_path):
+    """Three recordings."""
+    directory = tmp_path / "recordings"
+    directory.mkdir()
+    for name in ("a", "b", "c"):
+        shutil.copy(bundle, directory / f"{name}.rca")
+    return directory
+
+
+async def test_recordings_are_compared_with_another_catalog(folder, tmp_path):
+    catalog = tmp_path / "catalog"
+    shutil.copytree(CATALOG, catalog)
+    (catalog / "increase-memory-limits-v1.yaml").unlink()
+    against = ("--against-catalog", str(catalog))
+    ended = await rca("eval", str(folder), *against, "--json")
+    assert 0 == ended.code, ended.err
+    figures = {row["figure"]: row for row in ended.json()["figures"]}
+    assert (1.0, 0.0, -1.0) == tuple(
+        figures["same_workflow"][name] for name in ("recorded", "replayed", "low")
+    )
+    assert 0.0 == figures["llm_calls"]["difference"]
+    shown = await rca("eval", str(folder), *against, "--seed", "3")
+    assert "same_workflow" in shown.out
+    assert "3 recordings" in shown.out
+
+
+async def test_a_damaged_recording_is_named_and_the_others_are_compared(folder):
+    (folder / "b.rca").write_bytes(b"no")
+    ended = await rca("eval", str(folder))
+    assert (1, True, True) == (ended.code, "2 recordings" in ended.out, "b.rca" in ended.err)
+
+
+async def test_cases_need_a_catalog(tmp_path):
+    ended = await rca("eval", str(tmp_path))
+    assert (2, True) == (ended.code, "--catalog" in ended.err)

@@ -19,6 +19,7 @@ import typer
 
 from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, progress
 from worker.app.cli.demo import analyse
+from worker.app.cli.eval_bundles import evaluate_bundles
 from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
@@ -35,24 +36,52 @@ async def evaluate(
     cases_dir: Annotated[
         Path,
         typer.Argument(
-            metavar="CASES", help="Directory of cases, each with incident.json and expected.json."
+            metavar="CASES",
+            help="Directory of cases, each with incident.json and expected.json; or of files of `rca record`.",
         ),
     ],
     *,
-    catalog: Annotated[Path, typer.Option(help="Directory of the workflows that the cases expect.")],
+    catalog: Annotated[
+        Path | None, typer.Option(help="For cases: directory of the workflows that they expect.")
+    ] = None,
+    against_model: Annotated[str, typer.Option(help="For recordings: replay with this model.")] = "",
+    against_catalog: Annotated[
+        Path | None, typer.Option(help="For recordings: replay with these workflows.", exists=True)
+    ] = None,
+    against_policy: Annotated[
+        Path | None, typer.Option(help="For recordings: replay with this approval policy.", exists=True)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For recordings: of the resampling, which is repeatable.")] = 0,
     parallel: Annotated[int, typer.Option(help="How many cases run at once.", min=1, max=32)] = 4,
     json_output: Json = False,
 ) -> int:
     """Run every case through the whole pipeline and compare the results with the expected answers.
 
-    Exit code 1 if a case ended without a result.
+    In a directory of recordings (*.rca), replay each with another model, catalog or policy instead, and compare the results
+    with the recorded ones: shares and means, with the 95 % confidence interval of their difference. Exit code 1 if a case
+    ended without a result, or a recording could not be replayed.
     """
-    from schemas.analysis import AnalysisResult
     from worker.app import logs
-    from worker.app.embedded import open_services
+    from worker.app.replaying import SUFFIX, Alternative
 
     logs.configure("error", json_lines=False)
-    cases = find_cases(cases_dir)
+    if bundles := sorted(cases_dir.glob(f"*{SUFFIX}")):
+        wanted = Alternative(against_model, against_catalog, against_policy)
+        with progress("replaying recordings") as show:
+            return await evaluate_bundles(
+                bundles, wanted, parallel=parallel, seed=seed, as_json=json_output, show=show
+            )
+    if catalog is None:
+        raise typer.BadParameter("cases need the workflows that they expect: give --catalog DIR")
+    return await _evaluate_cases(find_cases(cases_dir), catalog, parallel, as_json=json_output)
+
+
+async def _evaluate_cases(
+    cases: Sequence[CaseDirectory], catalog: Path, parallel: int, *, as_json: bool
+) -> int:
+    from schemas.analysis import AnalysisResult
+    from worker.app.embedded import open_services
+
     slots, done = asyncio.Semaphore(parallel), 0
     async with open_services() as services:
         with progress("running cases") as show:
@@ -66,7 +95,7 @@ async def evaluate(
                 return score(case.name, expected_of(case), result)
 
             scores = await together([score_case(n, case) for n, case in enumerate(cases)])
-    if json_output:
+    if as_json:
         print_json({"total": total(scores), "cases": [asdict(s) for s in scores]})
     else:
         _print(scores)
@@ -80,7 +109,8 @@ def find_cases(directory: Path) -> list[CaseDirectory]:
     cases = [CaseDirectory(path.parent) for path in sorted(directory.glob("*/incident.json"))]
     if not cases:
         raise ReportedError(
-            f"no cases in {directory}: each is a directory with incident.json and expected.json"
+            f"no cases in {directory}: each is a directory with incident.json and expected.json, or a file of "
+            "`rca record` that ends with .rca"
         )
     for case in cases:
         expected_of(case)
