@@ -214,11 +214,12 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
     kind = {"Deployment": "ReplicaSet", "Rollout": "ReplicaSet"}.get(workload.kind, "ControllerRevision")
     if workload.kind not in {"Deployment", "Rollout", "StatefulSet", "DaemonSet"}:
         return None
-    found = [r for r in revisions_of(workload, facts.list(kind, workload.namespace).items) if template_of(r)]
+    revisions = revisions_of(workload, facts.list(kind, workload.namespace).items)
+    found = [(revision, template) for revision in revisions if (template := template_of(revision))]
     if len(found) < 2:
         return None
-    newest, previous = found[-1], found[-2]
-    lines = _telling(differences(template_of(previous), template_of(newest)))
+    (previous, before), (newest, after) = found[-2:]
+    lines = _telling(differences(before, after))
     return Rollout(newest, previous, tuple(lines)) if lines else None
 
 
