@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from schemas.analysis import Status
 from tests.corpus_files import CORPUS, full_cases_dir
 from tests.fakes.analyst_scoring import Ran, figures, run_case
 from tests.fakes.manifests import event, pod
@@ -89,6 +90,28 @@ def test_no_run_takes_more_than_its_budget() -> None:
 
 def test_answers_are_accepted_the_first_time() -> None:
     assert [] == [r.name for r in corpus_runs(large_catalog=True) if len(r.result.validation_attempts) > 1]
+
+
+NOBODY_SAW = {
+    "25-false-signal-types": ("FailedScheduling", "CrashLoopBackOff"),
+    "21-cause-stands-in-an-event-and-is-not-read": ("PodPending",),
+    "06-inplace-resize-infeasible-called-resolved": ("PodPending",),
+}
+"""Signal types that earlier versions gave to reports without having seen them."""
+REPORTS = sorted(path.parent for path in (CORPUS / "reports").glob("*/*/expected.json"))
+
+
+@pytest.mark.parametrize("case", REPORTS, ids=lambda case: f"{case.parent.name}/{case.name}")
+async def test_a_report_from_the_field_is_answered_rightly(case: Path) -> None:
+    ran = await run_case(case, await FileCatalog.open(CORPUS / "catalog"))
+    assert ran.acceptable, ran.resource
+    assert ran.workflow_fits, ran.workflow
+    assert not ran.missing_keywords
+    assert ran.result.status is not Status.RESOLVED
+    told = f"{ran.result.analysis} {ran.result.root_cause_analysis}".lower()
+    assert not [said for said in ran.expected["not_root_cause"] if said.lower() in told]
+    assert ran.result.root_cause_analysis
+    assert ran.result.root_cause_analysis.signal_type not in NOBODY_SAW.get(case.parent.name, ())
 
 
 CORRECTED = {"other-namespace-down", "webhook-cert-expired"}

@@ -99,6 +99,17 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
 
 
+def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
+    """Budgets that count pods of a node: while they allow no disruption, a drain waits."""
+    pods = [(reference(p).namespace, labels_of(p)) for p in facts.list("Pod", node=node.name).items]
+    budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
+    return [
+        ref
+        for ref, rule in budgets
+        if any(home == ref.namespace and selects(rule, has) for home, has in pods)
+    ]
+
+
 def _least(budget: Manifest) -> str:
     spec = mapping(budget.get("spec"))
     told = [f"{k} {text(spec[k])}" for k in ("minAvailable", "maxUnavailable") if k in spec]
@@ -154,7 +165,9 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     stuck = [text(c.get("type")) for c in stated if text(c.get("status")) == "True"]
     if not finalizers and not stuck and ref.kind != "Pod":
         return
-    why = ", ".join(stuck) or "its finalizers"
+    why = ", ".join(stuck) or (
+        "its finalizers" if finalizers else "nothing reports that its containers have stopped"
+    )
     remedies = {Remedy.REMOVE_FINALIZER} if "NamespaceFinalizersRemaining" in stuck else set()
     node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
     strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
@@ -173,8 +186,9 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     if holds(manifest, kind, "False") or expired:
         secret = text(dig(manifest, "spec", "secretName"))
         also = (ref_to("Secret", secret, ref.namespace),) if secret else ()
-        asked = ref.kind == "Certificate" and facts.list("Challenge", ref.namespace, api_version=ACME).items
-        remedies = {Remedy.RENEW_CERTIFICATE} if ref.kind == "Certificate" and not asked else set()
+        certificate = ref.kind == "Certificate"
+        asked = facts.list("Challenge", ref.namespace, api_version=ACME).items if certificate else ()
+        remedies = {Remedy.RENEW_CERTIFICATE} if certificate and not asked else set()
         reason = text(condition(manifest, kind).get("reason"))
         told = f"{ref} has expired" if expired else f"{ref} is not {kind}: {reason}"
         issuer = mapping(dig(manifest, "spec", "issuerRef"))
@@ -182,8 +196,8 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
         home = "" if kind == "ClusterIssuer" else ref.namespace
         issued = ref_to(kind, text(issuer.get("name")), home, ISSUERS)
         signals = ("CertificateExpired",) if expired else ()
-        found = _finding(Cause.CONTROLLER, ref, told, remedies, signals, also)
-        yield replace(found, reads=(ref, issued)) if issued.name else found
+        reads = (ref, *((issued,) if issued.name else ()), *map(reference, asked))
+        yield replace(_finding(Cause.CONTROLLER, ref, told, remedies, signals, also), reads=reads)
 
 
 def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
@@ -199,6 +213,17 @@ def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis
         yield _finding(Cause.NOT_SCHEDULABLE, reference(pod), told, also=(workload,))
 
 
+def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
+    """A finished pod of a workload none of whose pods fails: a record of what was."""
+    ref, phase = reference(pod), text(dig(pod, "status", "phase"))
+    if phase in {"Failed", "Succeeded"} and ref != workload:
+        reason = text(dig(pod, "status", "reason"))
+        told = f"{ref} has ended ({reason or phase}), and no pod of {workload} fails now"
+        yield replace(
+            _finding(Cause.NOT_READY, workload, told, (), (), (ref,), Strength.SYMPTOM), reads=(ref, workload)
+        )
+
+
 def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """A StatefulSet whose update is held back by its own partition."""
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
@@ -208,13 +233,10 @@ def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis
         yield _finding(Cause.BAD_ROLLOUT, ref, told)
 
 
-def certificates_mounted(facts: ClusterFacts, pod: Manifest, namespace: str) -> list[ObjectRef]:
-    """Certificates whose Secret a pod mounts."""
-    secrets = {text(dig(v, "secret", "secretName")) for v in mappings(dig(pod, "spec", "volumes"))} - {""}
-    if not secrets:
-        return []
-    found = facts.list("Certificate", namespace).items
-    return [reference(c) for c in found if text(dig(c, "spec", "secretName")) in secrets]
+def certificates_of(facts: ClusterFacts, secrets: Collection[str], namespace: str) -> list[ObjectRef]:
+    """Certificates that are kept in the Secrets of these names."""
+    found = facts.list("Certificate", namespace).items if any(secrets) else ()
+    return [reference(c) for c in found if text(dig(c, "spec", "secretName")) in {*secrets} - {""}]
 
 
 def _finding(

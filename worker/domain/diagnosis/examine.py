@@ -19,6 +19,7 @@ from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes,
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
 from worker.domain.diagnosis.structure import (
+    condition,
     holds,
     labels_of,
     owner_of,
@@ -31,10 +32,17 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_PODS = 3
-METRICS = (
+RESOURCE_METRICS = (
     ref_to("APIService", "v1beta1.metrics.k8s.io"),
     ref_to("Deployment", "metrics-server", "kube-system"),
 )
+CUSTOM_METRICS = (ref_to("APIService", "v1beta1.custom.metrics.k8s.io"),)
+METRICS = {
+    "FailedGetExternalMetric": (ref_to("APIService", "v1beta1.external.metrics.k8s.io"),),
+    "FailedGetPodsMetric": CUSTOM_METRICS,
+    "FailedGetObjectMetric": CUSTOM_METRICS,
+}
+"""What serves the metrics of an autoscaler, by the reason why it gets none."""
 CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment", "coredns", "kube-system"))
 
 
@@ -131,20 +139,17 @@ def _of_pods(
             yield from nodes.eviction_findings(facts, pod, ref)
     for pod in (first or pods_of(facts, ref)[:MAX_PODS]) if signal and not sick else ():
         yield from controllers.condition_findings(pod, ref)
+    for pod in first if signal and not sick else ():
+        yield from controllers.deletion_findings(facts, reference(pod), pod)
+        yield from controllers.ended_findings(pod, ref)
 
 
 def _node_agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """DaemonSets whose pod on the same node fails, for a pod whose volumes are not mounted: drivers run that way."""
-    node = text(dig(pod, "spec", "nodeName"))
+    """Agents that fail on the node of a pod whose volumes are not mounted: drivers run that way."""
     mounting = any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod)))
-    if not node or not mounting or dig(pod, "status", "phase") != "Pending":
+    if not mounting or dig(pod, "status", "phase") != "Pending":
         return []
-    agents = [
-        p
-        for p in facts.list("Pod", "kube-system").items
-        if dig(p, "spec", "nodeName") == node and pod_failing(p)
-    ]
-    return [root for p in agents if (root := root_of(facts, p)).kind == "DaemonSet"]
+    return [agent for agent, _ in nodes.failing_agents(facts, text(dig(pod, "spec", "nodeName")))]
 
 
 def _worth_node(found: Sequence[Diagnosis]) -> bool:
@@ -223,10 +228,10 @@ def _surroundings(
             found += list(policies.blocking_findings(facts, ref, pods[0], manifest, servers))
     if pod_failing(pods[0]):
         found += list(policies.dns_findings(facts, ref, pods[0]))
-        edges += [
-            Edge(Relation.MOUNT, c) for c in controllers.certificates_mounted(facts, pods[0], ref.namespace)
-        ]
-        edges += [Edge(Relation.DNS, server) for server in CLUSTER_DNS]
+        mounted = {text(dig(v, "secret", "secretName")) for v in mappings(dig(pods[0], "spec", "volumes"))}
+        edges += [Edge(Relation.MOUNT, c) for c in controllers.certificates_of(facts, mounted, ref.namespace)]
+        agents = nodes.failing_agents(facts, text(dig(pods[0], "spec", "nodeName")))
+        edges += [Edge(Relation.DNS, ref) for ref in (*CLUSTER_DNS, *(agent for agent, _ in agents))]
     return found, edges
 
 
@@ -241,12 +246,16 @@ def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exam
     target = controllers.scale_target(manifest, ref.namespace)
     edges = [Edge(Relation.SCALE_TARGET, target)] if target and not found else []
     if not found and holds(manifest, "ScalingActive", "False"):
-        edges += [Edge(Relation.SERVICE, server) for server in METRICS]
+        reason = text(condition(manifest, "ScalingActive").get("reason"))
+        servers = METRICS.get(reason, ())
+        edges += [Edge(Relation.SERVICE, server) for server in servers or RESOURCE_METRICS]
     return Examined(found, tuple(edges), sick=bool(found))
 
 
 def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    found = tuple(controllers.stated_findings(facts, ref, manifest))
+    stated = controllers.stated_findings(facts, ref, manifest)
+    # what serves the API may say why it does not answer
+    found = tuple(replace(finding, strength=Strength.TIMED) for finding in stated)
     service = mapping(dig(manifest, "spec", "service"))
     target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
     return Examined(
@@ -267,7 +276,9 @@ def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined
 
 def _node(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(nodes.node_findings(facts, ref))
-    return Examined(found, sick=bool(found) or dig(manifest, "spec", "unschedulable") is True)
+    cordoned = dig(manifest, "spec", "unschedulable") is True
+    budgets = controllers.budgets_on(facts, ref) if cordoned and not found else []
+    return Examined(found, tuple(Edge(Relation.SELECTED, b) for b in budgets), sick=bool(found) or cordoned)
 
 
 def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
@@ -326,9 +337,10 @@ def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examine
         p for rule in mappings(dig(manifest, "spec", "rules")) for p in mappings(dig(rule, "http", "paths"))
     ]
     named = dict.fromkeys(text(dig(p, "backend", "service", "name")) for p in paths)
-    return Examined(
-        (), tuple(Edge(Relation.SERVICE, ref_to("Service", n, ref.namespace)) for n in named if n)
-    )
+    edges = [Edge(Relation.SERVICE, ref_to("Service", n, ref.namespace)) for n in named if n]
+    secrets = {text(entry.get("secretName")) for entry in mappings(dig(manifest, "spec", "tls"))}
+    edges += [Edge(Relation.MOUNT, c) for c in controllers.certificates_of(facts, secrets, ref.namespace)]
+    return Examined((), tuple(edges))
 
 
 SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {

@@ -64,13 +64,27 @@ def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) ->
     remedies = NOT_READY
     if NETWORK_DOWN.search(words):
         remedies = frozenset()
-        for pod in facts.list("Pod", "kube-system").items:
-            if dig(pod, "spec", "nodeName") == ref.name and pod_failing(pod):
-                root = root_of(facts, pod)
-                if root.kind == "DaemonSet":
-                    told, also = f"{root} fails on {ref}, which has no pod network", (ref, reference(pod))
-                    yield _finding(root, told, frozenset(), ("NodeNotReady",), also)
+        for agent, pod in failing_agents(facts, ref.name):
+            told = f"{agent} fails on {ref}, which has no pod network"
+            yield _finding(agent, told, frozenset(), ("NodeNotReady",), (ref, reference(pod)))
     yield _finding(ref, f"{ref} is not ready ({text(ready.get('reason'))})", remedies, ("NodeNotReady",))
+
+
+def failing_agents(facts: ClusterFacts, node: str) -> list[tuple[ObjectRef, Manifest]]:
+    """DaemonSets that serve the other pods of a node and fail there, with their pods.
+
+    Network, DNS cache and storage drivers run in the network of the node or with privileges; what fails only because the
+    node has no pod network does not.
+    """
+    pods = [p for p in facts.list("Pod", node=node).items if pod_failing(p)] if node else []
+    found = [(root_of(facts, pod), pod) for pod in pods if _serves_node(pod)]
+    return [(root, pod) for root, pod in found if root.kind == "DaemonSet"]
+
+
+def _serves_node(pod: Manifest) -> bool:
+    privileged = (dig(c, "securityContext", "privileged") for c in mappings(dig(pod, "spec", "containers")))
+    system = reference(pod).namespace == "kube-system"
+    return system or dig(pod, "spec", "hostNetwork") is True or True in privileged
 
 
 def _finding(

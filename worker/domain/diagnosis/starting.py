@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from worker.domain.cluster.events import Happening
@@ -214,10 +214,11 @@ def _volumes(
 ) -> Iterator[Diagnosis]:
     """Volumes that cannot be attached or mounted, by typed reasons of the attach controller and the kubelet."""
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
+    claims = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     if not attach:
+        yield from _mounts(facts, pod, workload, claims, about)
         yield from _runtime(pod, workload, about)
         return
-    claims = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     yield Diagnosis(
         cause=Cause.VOLUME,
         object=workload,
@@ -230,6 +231,29 @@ def _volumes(
         signals=observed(facts, workload, pod) or ("FailedMount",),
         reads=(reference(pod),),
     )
+
+
+def _mounts(
+    facts: ClusterFacts,
+    pod: Manifest,
+    workload: ObjectRef,
+    claims: Sequence[str],
+    about: tuple[Happening, ...],
+) -> Iterator[Diagnosis]:
+    """Claims whose volume the kubelet cannot mount, by its name in the kubelet's message."""
+    failed = [e for e in about if e.reason == "FailedMount"]
+    for claim in (ref_to("PersistentVolumeClaim", name, workload.namespace) for name in claims):
+        volume = text(dig(facts.get(claim), "spec", "volumeName"))
+        if volume and failed and speaks_of(failed[-1].message, volume):
+            yield Diagnosis(
+                cause=Cause.VOLUME,
+                object=claim,
+                sentence=f"The volume of {claim} is not mounted for {reference(pod)} ({failed[-1].count} failed attempts).",
+                strength=Strength.SYMPTOM,
+                also=(workload, reference(pod), ref_to("PersistentVolume", volume)),
+                signals=("FailedMount",),
+                reads=(reference(pod), claim),
+            )
 
 
 def _runtime(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Diagnosis]:

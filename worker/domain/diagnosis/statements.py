@@ -16,7 +16,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_STATEMENTS = 6
 MAX_CHARS = 240
-MAX_LINES = 80
+MAX_LINES, LAST_LINES = 80, 2
 HEAP = re.compile(r"-Xm[xs]\w+|-XX:MaxRAMPercentage=[\d.]+|--max-old-space-size=\d+")
 BUSY = re.compile(r"replay|load|cache|index|heap|alloc|buffer|import|compact|memory|batch", re.IGNORECASE)
 """What a program that takes up memory says it is doing."""
@@ -58,6 +58,10 @@ def _of_object(facts: ClusterFacts, finding: Diagnosis, manifest: Manifest) -> I
         if pod_failing(manifest):
             yield from _of_pod(facts, finding, manifest)
         return
+    if dig(manifest, "status", "state") and dig(manifest, "status", "reason"):  # of an ACME challenge
+        yield short(
+            f"{ref} {text(dig(manifest, 'status', 'state'))}: {text(dig(manifest, 'status', 'reason'))}"
+        )
     for entry in mappings(dig(manifest, "status", "conditions")):
         told = bad_condition(entry) or (ref.kind == "Namespace" and text(entry.get("status")) == "True")
         if told and entry.get("message"):
@@ -106,7 +110,8 @@ def _of_container(
             if finding.cause is Cause.OUT_OF_MEMORY
             else []
         )
-        yield short(f"the log of container {container.name} ends with: {(busy or lines)[-1]}")
+        last = busy[-1:] or lines[-LAST_LINES:]
+        yield short(f"the log of container {container.name} ends with: {' / '.join(last)}")
 
 
 def _of_spec(finding: Diagnosis, container: Container) -> Iterator[str]:

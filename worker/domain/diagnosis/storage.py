@@ -81,7 +81,8 @@ def _pending(
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == "kubernetes.io/no-provisioner" or failed or extra:
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
-            yield _finding(claim, (*also, *extra), told, {Remedy.RECREATE_CLAIM})
+            refused = failed and not extra  # it would refuse another claim too
+            yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})
 
 
 def _bound(

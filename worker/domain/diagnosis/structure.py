@@ -299,7 +299,9 @@ def observed(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> tuple[s
             found.append("OOMKilled")
         elif waiting in PULLING:
             found.append("ImagePullBackOff")
-        elif waiting in {"CrashLoopBackOff", "RunContainerError"} or (container.failing and ended):
+        elif waiting in {"CrashLoopBackOff", "RunContainerError"} or (
+            container.failing and ended and container.restarts
+        ):
             found.append("CrashLoopBackOff")
     about = facts.events(workload.namespace, reference(pod))
     found += ["FailedMount" for e in about if e.reason in {"FailedMount", "FailedAttachVolume"}][:1]

@@ -33,6 +33,8 @@ NOISE = frozenset(
         "off",
     ]
 )
+SHOWN_BY_STATE = frozenset(map(str, SignalType))
+"""Names of states. Where a cause is known, an alert that sounds like one of them does not make it a state that was seen."""
 SYNONYMS = {
     "exhausted": "exhaust", "exhaustion": "exhaust", "filling": "exhaust", "full": "exhaust", "space": "exhaust",
     "persistentvolume": "pvc", "persistent": "pvc", "volume": "pvc", "claim": "pvc", "persistentvolumeclaim": "pvc",
@@ -79,7 +81,7 @@ def choose_signal(finding: Diagnosis | None, there: Sequence[str], alert: str, k
         match = next((a for a in allowed if a.lower() == name.lower()), "") or closest(name, allowed, SURE)
         if match:
             return match
-    return closest(alert, allowed, CLOSE)
+    return closest(alert, [a for a in allowed if finding is None or a not in SHOWN_BY_STATE], CLOSE)
 
 
 def closest(name: str, allowed: Iterable[str], least: float) -> str:

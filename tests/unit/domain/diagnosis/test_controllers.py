@@ -3,9 +3,17 @@
 import pytest
 
 from tests.fakes.manifests import crashing, deployment, event, obj, pod, replica_set, running
-from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, node, service, workload
+from tests.unit.domain.diagnosis.small_clusters import (
+    claim,
+    findings,
+    judged,
+    node,
+    pod_of,
+    service,
+    workload,
+)
 from worker.domain.cluster.fields import reference
-from worker.domain.diagnosis.causes import Cause, Remedy
+from worker.domain.diagnosis.causes import Cause, Remedy, Strength
 from worker.domain.diagnosis.messages import Refusal, refusal
 from worker.domain.diagnosis.structure import ref_to
 
@@ -54,6 +62,26 @@ async def test_a_metrics_api_that_is_down():
     assert found.blames(reference(served))
 
 
+@pytest.mark.parametrize(
+    ("reason", "group"),
+    [
+        ("FailedGetExternalMetric", "external"),
+        ("FailedGetPodsMetric", "custom"),
+        ("FailedGetObjectMetric", "custom"),
+    ],
+)
+async def test_an_adapter_of_metrics_that_says_why_it_does_not_serve(reason, group):
+    scaler = hpa({"type": "ScalingActive", "status": "False", "reason": reason})
+    adapter = workload("adapter", status=crashing("OOMKilled", 137), **LIMITED)
+    served = obj("APIService", f"v1beta1.{group}.metrics.k8s.io", "", api_version="apiregistration.k8s.io/v1",
+                 spec={"service": {"name": "adapter", "namespace": "shop"}},
+                 status={"conditions": [{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]})  # fmt: skip
+    api = workload(status=running(), resources={"requests": {"cpu": "1"}})
+    there = [scaler, served, *api]
+    assert (await first(*there, *adapter, service("adapter"), about=scaler)).object == reference(adapter[0])
+    assert (await first(*there, about=scaler)).object.name == reference(served).name
+
+
 def budget(healthy=2, allowed=0):
     status = {
         "currentHealthy": healthy,
@@ -76,6 +104,16 @@ async def test_a_budget_that_blocks_a_drain():
     assert found.remedies == {Remedy.RELAX_DISRUPTION_BUDGET}
     assert (await first(*there, node(), about=budget())).remedies == frozenset()
     assert await findings(*there[1:], budget(allowed=1), about=budget()) == ()
+
+
+async def test_a_node_whose_drain_waits_for_a_budget():
+    there = [budget(), *workload(status=running())]
+    cordoned = node(unschedulable=True)
+    found = await first(*there, cordoned, about=cordoned)
+    assert (found.object, found.remedies) == (reference(there[0]), {Remedy.RELAX_DISRUPTION_BUDGET})
+    other = budget()
+    other["metadata"]["namespace"] = "bank"
+    assert await findings(other, *there[1:], cordoned, about=cordoned) == ()
 
 
 async def test_a_budget_whose_pods_are_sick_is_not_to_blame():
@@ -173,6 +211,23 @@ async def test_a_pod_that_does_not_go_away():
     stuck["metadata"]["deletionTimestamp"] = "2026-06-04T10:00:00Z"
     found = await first(stuck, node(), about=stuck)
     assert (found.cause, found.also[0].name) == (Cause.STUCK_DELETION, "node-1")
+    assert "finalizers" not in found.sentence
+
+
+async def test_a_finished_pod_that_a_finalizer_keeps():
+    api = workload(status=running())
+    kept = pod_of(api[1], "api", "p2", status={"phase": "Succeeded"})
+    kept["metadata"] |= {"deletionTimestamp": "2026-06-04T10:00:00Z", "finalizers": ["example.com/tracking"]}
+    found = await first(*api, kept, about=kept)
+    assert (found.cause, found.object) == (Cause.STUCK_DELETION, reference(kept))
+    assert "finalizers" in found.sentence
+
+
+async def test_a_finished_pod_among_healthy_ones_is_a_record():
+    api = workload(status=running())
+    done = pod_of(api[1], "api", "p2", status={"phase": "Succeeded"})
+    found = await first(*api, done, about=done)
+    assert (found.object, found.strength, found.signals) == (reference(api[0]), Strength.SYMPTOM, ())
 
 
 async def test_sick_workloads_of_a_namespace():
@@ -213,6 +268,17 @@ async def test_ingresses():
     there = obj("IngressClass", "nginx", "", api_version="networking.k8s.io/v1")
     api = workload(status=crashing("OOMKilled", 137), **LIMITED)
     assert (await first(front, there, service("api"), *api, about=front)).object == reference(api[0])
+
+
+async def test_an_ingress_whose_certificate_has_expired():
+    front = obj(
+        "Ingress", "web", api_version="networking.k8s.io/v1", spec={"tls": [{"secretName": "web-tls"}]}
+    )
+    expired = obj("Certificate", "web", api_version="cert-manager.io/v1", spec={"secretName": "web-tls"},
+                  status={"notAfter": "2026-06-04T10:00:00Z"})  # fmt: skip
+    assert (await first(front, expired, about=front)).object == reference(expired)
+    expired["spec"]["secretName"] = "other"
+    assert await findings(front, expired, about=front) == ()
 
 
 def refused(message):

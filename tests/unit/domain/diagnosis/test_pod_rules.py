@@ -231,6 +231,27 @@ async def test_a_volume_that_is_not_attached():
     assert found.blames(reference(data))
 
 
+async def test_a_volume_that_the_kubelet_cannot_mount():
+    status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    api = workload(status=status)
+    api[2]["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "share"}}]
+    claimed = obj("PersistentVolumeClaim", "share", spec={"volumeName": "pv-1"}, status={"phase": "Bound"})
+    told = event(
+        api[2], "FailedMount", 'MountVolume.SetUp failed for volume "pv-1" : mount failed: exit status 32'
+    )
+    found = await first(*api, claimed, told, about=api[2])
+    assert (found.cause, found.object.name, found.strength) == (Cause.VOLUME, "share", Strength.SYMPTOM)
+    other = event(api[2], "FailedMount", 'MountVolume.SetUp failed for volume "pv-10" : mount failed')
+    assert "share" not in [f.object.name for f in await findings(*api, claimed, other, about=api[2])]
+
+
+async def test_a_container_that_ended_once_is_not_called_a_crash_loop():
+    once = workload(status=crashing(restarts=0))
+    state = once[2]["status"]["containerStatuses"][0]
+    state["state"] = {"terminated": state.pop("lastState")["terminated"]}
+    assert "CrashLoopBackOff" not in (await first(*once, about=once[0])).signals
+
+
 async def test_a_readiness_gate_that_is_not_met():
     api = workload(status=running())
     api[2]["spec"]["readinessGates"] = [{"conditionType": "x.io/ready"}]
@@ -254,7 +275,8 @@ async def test_finished_pods_that_were_replaced_are_not_sick():
     gone = pod_of(api[1], "api", "p0", status={"phase": "Failed", "reason": "NodeShutdown"})
     gone["metadata"]["creationTimestamp"] = "2026-06-04T10:00:00Z"
     assert await findings(*api, gone, about=api[0]) == ()
-    assert await findings(*api, gone, about=gone) == ()
+    told = await first(*api, gone, about=gone)
+    assert (told.object, told.strength, told.remedies) == (reference(api[0]), Strength.SYMPTOM, frozenset())
 
 
 async def test_a_pod_without_an_owner_is_its_own_workload():

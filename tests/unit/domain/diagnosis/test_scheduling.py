@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes.manifests import event, obj, pod, running
+from tests.fakes.manifests import crashing, event, obj, pod, running
 from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, node, unscheduled, workload
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy
@@ -281,6 +281,32 @@ async def test_a_pod_that_exceeded_its_own_disk_limit():
     full = evicted("v", 'Usage of EmptyDir volume "cache" exceeds the limit "1Gi".')
     found = await first(full, node(), about=full)
     assert (found.object, found.remedies) == (reference(full), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("fields", "blamed"),
+    [
+        ({"hostNetwork": True}, "DaemonSet"),
+        ({"containers": [{"name": "app", "securityContext": {"privileged": True}}]}, "DaemonSet"),
+        ({}, "Node"),
+    ],
+)
+async def test_the_network_agent_of_a_node_in_any_namespace(fields, blamed):
+    sick = node(conditions=[{"type": "Ready", "status": "False", "message": "cni plugin not initialized"}])
+    owner = obj("DaemonSet", "agent", "net", api_version="apps/v1")
+    spec = {"nodeName": "node-1", "containers": [{"name": "app"}], **fields}
+    agent = pod("agent-1", namespace="net", owner=owner, status=crashing(), spec=spec)
+    assert (await first(sick, owner, agent, about=sick)).object.kind == blamed
+
+
+async def test_a_dns_cache_that_fails_on_the_node_of_a_crashing_pod():
+    api = workload()
+    owner = obj("DaemonSet", "node-local-dns", "kube-system", api_version="apps/v1")
+    spec = {"nodeName": "node-1", "containers": [{"name": "app"}]}
+    cache = pod("node-local-dns-1", namespace="kube-system", owner=owner, status=crashing(), spec=spec)
+    assert (await first(*api, owner, cache, about=api[0])).object == reference(owner)
+    cache["spec"]["nodeName"] = "node-2"
+    assert (await first(*api, owner, cache, about=api[0])).object == reference(api[0])
 
 
 async def test_a_pod_that_was_evicted_a_short_while_ago_and_has_been_replaced():
