@@ -27,11 +27,13 @@ from tests.fakes.canaries import FORMS, Aviary, Canary, Mint
 from tests.fakes.faulty_api import FaultyApi
 from tests.fakes.llm_server import Said, ScriptedLLM
 from tests.fakes.llm_server import serve as serve_llm
+from tests.fakes.otlp_receiver import collector
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.mcp_servers import SCRIPT
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG
 from tests.processes import Ended
+from tests.waiting import until
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.domain.recording.bundle import GZIP
@@ -392,11 +394,13 @@ class Stage:
         enter = stack.enter_async_context
         server = await enter(one_server(self.temporary))
         self.case = await enter(provisioned([server]))
-        await provision(self.case.nc, wanted(self.case.subjects, recording_hours=1, recording_bytes=1 << 26))
+        items = wanted(self.case.subjects, ack_wait_seconds=2.0, recording_hours=1, recording_bytes=1 << 26)
+        await provision(self.case.nc, items)
         await self.case.nc.subscribe(">", cb=self._heard)
         self.investigator = Investigator(self.aviary)
         self.llm: ScriptedLLM = await enter(serve_llm(self.investigator))
         self.shadow: ScriptedLLM = await enter(serve_llm(second_view(self.aviary)))
+        self.collector = await enter(collector())
         self.opa = await enter(opa.serve(RULES))
         self.prometheus = await enter(prometheus.serve())
         planted_metrics(self.aviary, self.prometheus)
@@ -427,6 +431,8 @@ class Stage:
             "RCA_LOG__LEVEL": "debug",
             "RCA_RECORD__HOURS": "1",
             "RCA_NATS__STORE_MEBIBYTES": "0",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.url,
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
         }
 
     async def _heard(self, message: Any) -> None:
@@ -512,6 +518,7 @@ class Stage:
             self.seen.add(name, *{json.dumps(one) for asked in server.requests for one in asked["messages"]})
         self.seen.add("policy", *(json.dumps(given) for _, given in self.opa.asked))
         self.seen.add("prometheus", *(json.dumps(asked) for asked in self.prometheus.requests))
+        self.seen.add("traces", *(json.dumps(span) for span in self.collector.spans))
         for subject, headers, body in self.stored:
             where = ".".join(subject.split(".")[:2])
             self.seen.add(where, subject, json.dumps(headers))
@@ -527,6 +534,7 @@ async def test_no_canary_comes_out_anywhere(tmp_path):
     async with AsyncExitStack() as stack:
         await stage.open(stack)
         await stage.run()
+        await until(lambda: len(stage.collector.named("chat scripted")) == 16)
         stage.collect()
     assert {} == stage.seen.leaks(stage.aviary)
     assert {"incident": 0, "recovery": 0, "malformed": 5, "unreadable": 5} == stage.codes
@@ -535,4 +543,8 @@ async def test_no_canary_comes_out_anywhere(tmp_path):
     assert NEVER_SHOWN == stage.seen.places_not_read(stage.aviary)
     assert set(FORMS) == stage.seen.forms_read(stage.aviary)
     assert 2 == stage.recorded
+    assert all(
+        {"gen_ai.input.messages", "gen_ai.output.messages"} <= set(chat["attributes"])
+        for chat in stage.collector.named("chat scripted")
+    )
     assert [2, 2] == [len(stage.opa.asked), len(stage.aviary.planted) // 500]
