@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from worker.domain.values.conversation import Finish
-from worker.domain.verdict.answers.parse import Answer, Unreadable, UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
+from worker.domain.verdict.answers.parse import parse_answer
 
 CANONICAL: dict[str, Any] = {
     "root_cause_analysis": {

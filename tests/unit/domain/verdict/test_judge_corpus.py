@@ -23,8 +23,8 @@ from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.conversation import Finish
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.answers.answer import Answer
-from worker.domain.verdict.answers.parse import UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.answer import Answer, UnreadableAnswer
+from worker.domain.verdict.answers.parse import parse_answer
 from worker.domain.verdict.checks.evidence import seen_in
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, other_target

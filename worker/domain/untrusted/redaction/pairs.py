@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from worker.domain.untrusted.redaction import pair_forms as forms
 from worker.domain.untrusted.redaction.names import (
     NOT_SET,
     is_no_secret,
@@ -18,35 +19,7 @@ from worker.domain.untrusted.redaction.names import (
     looks_random,
     secret_kind,
 )
-from worker.domain.untrusted.redaction.pair_forms import (
-    AFTER_QUOTE,
-    ARN,
-    BARE,
-    BLOCK,
-    CELL,
-    CREDENTIALS,
-    ESCAPED_BLOCK,
-    FLAT_BLOCK,
-    FORMS,
-    HEADER_COOKIES,
-    HINT,
-    HINTS,
-    JSON_VALUE,
-    KEY,
-    LEAD_WORD,
-    LEADS,
-    LINE_LEAD,
-    LIST,
-    LONGEST_LEAD,
-    LONGEST_QUOTED,
-    MAPPING,
-    MARKED,
-    NOT_ALONE,
-    QUOTED_LIST,
-    SCALAR_ITEM,
-    XML,
-    Form,
-)
+from worker.domain.untrusted.redaction.pair_forms import Form
 from worker.domain.untrusted.redaction.words import (
     Span,
     distinct_words,
@@ -73,7 +46,11 @@ class SecretKeys:
         """Those among the `distinct_words` of a text."""
         lowered = folded(words)
         found = _keys_by_hint(words, lowered)
-        leads = {f"{lead} " for lead in LEADS if lead in lowered} if NOT_ALONE & found.keys() else set()
+        leads = (
+            {f"{lead} " for lead in forms.LEADS if lead in lowered}
+            if forms.NOT_ALONE & found.keys()
+            else set()
+        )
         return cls({hint: keys for hint, keys in found.items() if keys}, leads)
 
     def __bool__(self) -> bool:
@@ -84,14 +61,14 @@ class SecretKeys:
         keys = set[str]().union(*self.by_hint.values())
         if len(keys) > MAX_KEYS:
             lines = lines_with(folded(text), {*self.leads, *self.by_hint})
-            return {form: form.begins(text, lines) for form in FORMS}
+            return {form: form.begins(text, lines) for form in forms.FORMS}
         leading = lines_with(folded(text), self.leads)
-        found = {form: set(leading) for form in FORMS}
+        found = {form: set(leading) for form in forms.FORMS}
         line = (0, -1)
         for key, end in ends_of(text, keys):
             if not line[0] <= end <= line[1]:
                 line = line_at(text, end)
-            for form in FORMS:
+            for form in forms.FORMS:
                 if form.after.match(text, end) is not None and form.key.search(key):
                     found[form].add(line)
         return {form: form.begins(text, sorted(lines)) for form, lines in found.items()}
@@ -101,23 +78,23 @@ def mask_pairs(text: str, words: str) -> str:
     """The text with the values of secret keys replaced by `[REDACTED:kind]`. `words` are its `distinct_words`."""
     if keys := SecretKeys.of(words):
         lines = keys.lines(text)
-        for form in FORMS:
+        for form in forms.FORMS:
             masked = mask_with(form, text, lines[form])
             if masked is not text:
                 text, lines = masked, SecretKeys.of(distinct_words(masked)).lines(masked)
-    return XML.sub(_mask_element, text) if "</" in text else text
+    return forms.XML.sub(_mask_element, text) if "</" in text else text
 
 
 def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
     """Keys that may name a secret, by a hint in them; under a key that does so only behind another word, none."""
     found: dict[str, set[str]] = {}
-    for hint in HINTS:
+    for hint in forms.HINTS:
         at = lowered.find(hint)
         while at != -1:
             start, end = lowered.rfind("\n", 0, at) + 1, lowered.find("\n", at)
-            for key in KEY.findall(words, start, end):
+            for key in forms.KEY.findall(words, start, end):
                 last = key.lower()
-                if last in NOT_ALONE:
+                if last in forms.NOT_ALONE:
                     found.setdefault(last, set())
                 elif _may_name_secret(key, last):
                     found.setdefault(hint, set()).add(key)
@@ -129,13 +106,13 @@ def _may_name_secret(key: str, last: str) -> bool:
     """Whether a key names a secret, perhaps without its first letter, which then belongs to a line end, or as a list."""
     if last.endswith(("tokens", "keys")) or secret_kind(key) is not None:
         return True
-    return last[0] in "nrt" and (last[1:] in NOT_ALONE or secret_kind(key[1:]) is not None)
+    return last[0] in "nrt" and (last[1:] in forms.NOT_ALONE or secret_kind(key[1:]) is not None)
 
 
 def mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
     """The text with the secret values of a form replaced whose matches begin in these lines."""
-    if form.pattern is CELL:
-        return mask_lines(text, lines, lambda line: CELL.sub(_mask_cell, line))
+    if form.pattern is forms.CELL:
+        return mask_lines(text, lines, lambda line: forms.CELL.sub(_mask_cell, line))
     parts: list[str] = []
     done = 0
     for start, end, mark in _secrets(form, text, lines):
@@ -172,10 +149,10 @@ def _kind(match: re.Match[str], text: str) -> str | None:
     key = match["key"]
     if match["close"] and "/" in key and ":" in match["sep"]:
         return None  # the end of a quoted URL or path, with an error behind it
-    if HINT.search(folded(key), max(0, len(key) - 64)) is None:
+    if forms.HINT.search(folded(key), max(0, len(key) - 64)) is None:
         return None
-    if key.lower() in NOT_ALONE:
-        lead = LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
+    if key.lower() in forms.NOT_ALONE:
+        lead = forms.LEAD_WORD.search(text[max(0, match.start() - 16) : match.start()])
         return secret_kind(f"{lead[1]}_{key}") if lead else None
     if text[match.start() - 1 : match.start()] == ":" and _in_arn(text, match.start()):
         return None
@@ -188,9 +165,9 @@ def _kind_of_list(match: re.Match[str], text: str) -> str | None:
     key, start = match["key"], match.end()
     if not key.lower().endswith(("tokens", "keys")) or match["open"] is not None:
         return None
-    block = BLOCK.match(text, start)
+    block = forms.BLOCK.match(text, start)
     words = _items(text[slice(*_indented(text, match.start("key"), block.end()))]) if block else []
-    if block is None and (listed := LIST.match(text, start) or QUOTED_LIST.match(text, start)):
+    if block is None and (listed := forms.LIST.match(text, start) or forms.QUOTED_LIST.match(text, start)):
         words = [word.strip(" \n\t\"'") for word in listed[1].split(",")]
     random = [
         len(word) >= 8 and word.isascii() and not word.isalpha() and not word.isdigit() for word in words
@@ -200,14 +177,14 @@ def _kind_of_list(match: re.Match[str], text: str) -> str | None:
 
 def _items(block: str) -> list[str]:
     """The scalars of a YAML list; none when an item is a mapping or anything else."""
-    items = [SCALAR_ITEM.fullmatch(line.strip()) for line in block.splitlines() if line.strip()]
+    items = [forms.SCALAR_ITEM.fullmatch(line.strip()) for line in block.splitlines() if line.strip()]
     return [item["scalar"].strip("\"'") for item in items if item] if all(items) else []
 
 
 def _in_arn(text: str, position: int) -> bool:
     """Whether the word at `position` belongs to an ARN, which names a thing and holds no secret."""
     before = text[max(0, position - 256) : position]
-    return ARN.search(before) is not None
+    return forms.ARN.search(before) is not None
 
 
 def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
@@ -215,12 +192,12 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
     start = match.end()
     if match["open"] is not None:
         return _quoted(text, start, match["open"])
-    if kind == "cookie" and (cookies := HEADER_COOKIES.match(text, start)) is not None:
+    if kind == "cookie" and (cookies := forms.HEADER_COOKIES.match(text, start)) is not None:
         return start, start + len(cookies.group().rstrip())
-    if ":" in match["sep"] and (block := BLOCK.match(text, start)) is not None:
+    if ":" in match["sep"] and (block := forms.BLOCK.match(text, start)) is not None:
         return _indented(text, match.start("key"), block.end())
-    if not MARKED.match(text, start) and (
-        listed := LIST.match(text, start) or QUOTED_LIST.match(text, start)
+    if not forms.MARKED.match(text, start) and (
+        listed := forms.LIST.match(text, start) or forms.QUOTED_LIST.match(text, start)
     ):
         return listed.span(1)
     return start, _bare_end(match, text, kind)
@@ -230,17 +207,17 @@ def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
     """Where a value without quotes ends."""
     start = match.end()
     json_key = match["close"] is not None and match["sep"].strip() == ":"
-    if json_key and (found := JSON_VALUE.match(text, start)):
+    if json_key and (found := forms.JSON_VALUE.match(text, start)):
         return found.end("bare") if found["bare"] else start
-    if ":" in match["sep"] and (block := ESCAPED_BLOCK.match(text, start)) is not None:
+    if ":" in match["sep"] and (block := forms.ESCAPED_BLOCK.match(text, start)) is not None:
         return block.end()
-    if ":" in match["sep"] and (flat := FLAT_BLOCK.match(text, start)) is not None:
-        bare = BARE.match(text, flat.end())
+    if ":" in match["sep"] and (flat := forms.FLAT_BLOCK.match(text, start)) is not None:
+        bare = forms.BARE.match(text, flat.end())
         return bare.end() if bare else flat.end()
     if (lead := _yaml_lead(match, text)) is not None:
         return _line_end(text, start, escaped=lead.startswith("\\"))
-    scheme = CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
-    bare = BARE.match(text, scheme.end() if scheme else start)
+    scheme = forms.CREDENTIALS.match(text, start) if kind in {"authorization", "token"} else None
+    bare = forms.BARE.match(text, scheme.end() if scheme else start)
     return bare.end() if bare else start
 
 
@@ -249,7 +226,7 @@ def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
     if not text.startswith(quote * 2, start):
         return start, _closing(text, start, quote)
     inside = start + 2 * len(quote)
-    end = text.find(quote * 3, inside, inside + LONGEST_QUOTED)
+    end = text.find(quote * 3, inside, inside + forms.LONGEST_QUOTED)
     return (inside, end) if end != -1 else (start, start)
 
 
@@ -259,7 +236,7 @@ def _closing(text: str, start: int, quote: str) -> int:
     A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
     first quote decides, so that a line that was cut does not take the rest of the text along.
     """
-    limit = start + LONGEST_QUOTED
+    limit = start + forms.LONGEST_QUOTED
     position, line_end = start, text.find("\n", start, limit)
     while (found := text.find(quote, position, limit)) != -1:
         before, after = (
@@ -268,7 +245,7 @@ def _closing(text: str, start: int, quote: str) -> int:
         )
         doubled = quote == "'" and after == "'"
         if (len(before) - len(before.rstrip("\\"))) % 2 == 0 and not doubled:
-            if not after or after in AFTER_QUOTE:
+            if not after or after in forms.AFTER_QUOTE:
                 return found
             if -1 < line_end < found:
                 return line_end
@@ -291,7 +268,7 @@ def _indented(text: str, key_start: int, position: int) -> tuple[int, int]:
         line_end = len(text) if line_end == -1 else line_end
         line = text[end:line_end]
         indent = len(line) - len(line.lstrip(" "))
-        item_of_key = indent == depth and SCALAR_ITEM.match(line, indent) is not None
+        item_of_key = indent == depth and forms.SCALAR_ITEM.match(line, indent) is not None
         if line.strip() and indent <= depth and not item_of_key:
             break
         end = min(line_end + 1, len(text))
@@ -305,7 +282,7 @@ def _yaml_lead(match: re.Match[str], text: str) -> str | None:
     if match["sep"].strip() != ":" or match["sep"] == ":":
         return None
     key = match.start("key")
-    lead = LINE_LEAD.search(text[max(0, key - LONGEST_LEAD) : key])
+    lead = forms.LINE_LEAD.search(text[max(0, key - forms.LONGEST_LEAD) : key])
     return lead[0] if lead else None
 
 
@@ -319,7 +296,7 @@ def _line_end(text: str, start: int, *, escaped: bool) -> int:
 
 
 def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
-    if MARKED.fullmatch(value) or is_no_secret(value, kind) or value == "|":  # a table
+    if forms.MARKED.fullmatch(value) or is_no_secret(value, kind) or value == "|":  # a table
         return False
     if kind == "auth":
         return looks_random(value) or (len(value) >= 12 and value.endswith("="))
@@ -327,7 +304,7 @@ def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
         return True
     if value.startswith("- "):
         return not all(is_no_secret(item, kind) for item in _items(value))
-    if "\n" in value and MAPPING.match(value):
+    if "\n" in value and forms.MAPPING.match(value):
         return False
     return not _states_something(value, kind, match)
 
@@ -350,7 +327,7 @@ def _mask_cell(match: re.Match[str]) -> str:
     """The cell beside one that names a secret, in a table. A plain word there is the head of a column."""
     value, kind = match["value"], secret_kind(match["key"])
     plain = value.isalpha() or " " in value
-    if kind is None or plain or is_no_secret(value, kind) or is_prose(value) or MARKED.fullmatch(value):
+    if kind is None or plain or is_no_secret(value, kind) or is_prose(value) or forms.MARKED.fullmatch(value):
         return match.group()
     start, end = match.start("value") - match.start(), match.end("value") - match.start()
     return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"
@@ -358,7 +335,7 @@ def _mask_cell(match: re.Match[str]) -> str:
 
 def _mask_element(match: re.Match[str]) -> str:
     kind = secret_kind(match["key"])
-    if kind is None or is_no_secret(match["value"], kind) or MARKED.fullmatch(match["value"]):
+    if kind is None or is_no_secret(match["value"], kind) or forms.MARKED.fullmatch(match["value"]):
         return match.group()
     start, end = match.start("value") - match.start(), match.end("value") - match.start()
     return f"{match.group()[:start]}[REDACTED:{'secret' if kind == 'object' else kind}]{match.group()[end:]}"

@@ -16,9 +16,6 @@ from typing import Any
 from worker.domain.values.conversation import Finish
 from worker.domain.verdict.answers.answer import (
     Answer,
-    AnsweredAlternative,
-    AnsweredTarget,
-    AnsweredWorkflow,
     Unreadable,
     UnreadableAnswer,
 )
@@ -27,18 +24,6 @@ from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, p
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
 from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
 from worker.domain.verdict.answers.text import JsonInText, Scan, outside, scan, stated_in_lines
-
-__all__ = [
-    "Answer",
-    "AnsweredAlternative",
-    "AnsweredTarget",
-    "AnsweredWorkflow",
-    "Unreadable",
-    "UnreadableAnswer",
-    "contradictory",
-    "parse_answer",
-    "read_submission",
-]
 
 MAX_TEXT_CHARS = 1024 * 1024
 MAX_PROSE_CHARS = 20_000

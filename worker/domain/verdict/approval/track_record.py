@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.fields import Timestamp
 from schemas.outcome import RemediationOutcome
@@ -30,32 +30,18 @@ class Effect(enum.Enum):
     UNKNOWN = enum.auto()
 
 
-class _Stored(BaseModel):
+class _StoredResult(BaseModel):
+    """What is read of a stored result: a newer version may have more. Without a workflow, `workflow_id` is empty."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-
-class _Workflow(_Stored):
-    workflow_id: str
-    action_type: str = ""
-
-
-class _Approval(_Stored):
-    required: bool
-    would_require: bool | None = None
-
-
-class _Corroboration(_Stored):
-    by: str
-
-
-class _Result(_Stored):
-    """What is read of a stored result: a newer version may have more."""
-
     completed_at: Timestamp
-    approval: _Approval
+    required: bool = Field(validation_alias=AliasPath("approval", "required"))
+    would_require: bool | None = Field(None, validation_alias=AliasPath("approval", "would_require"))
     environment: str = ""
-    selected_workflow: _Workflow | None = None
-    corroboration: _Corroboration | None = None
+    workflow_id: str = Field("", validation_alias=AliasPath("selected_workflow", "workflow_id"))
+    action_type: str = Field("", validation_alias=AliasPath("selected_workflow", "action_type"))
+    corroborated_by: str = Field("", validation_alias=AliasPath("corroboration", "by"))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -124,21 +110,16 @@ class Proposals:
     def add_result(self, key: str, body: bytes) -> None:
         """A stored result."""
         try:
-            result = _Result.model_validate_json(body)
+            result = _StoredResult.model_validate_json(body)
         except ValidationError:
             self._unreadable += 1
             return
         self._proposals.pop(key, None)
-        if (chosen := result.selected_workflow) is None:
+        if not (chosen := result.workflow_id):
             return
-        approval, corroboration = result.approval, result.corroboration
-        required = approval.required if approval.would_require is None else approval.would_require
-        group = ProposalGroup(
-            chosen.action_type or chosen.workflow_id,
-            result.environment,
-            corroboration.by if corroboration else "",
-        )
-        self._proposals[key] = _Proposal(group, chosen.workflow_id, not required, result.completed_at)
+        required = result.required if result.would_require is None else result.would_require
+        group = ProposalGroup(result.action_type or chosen, result.environment, result.corroborated_by)
+        self._proposals[key] = _Proposal(group, chosen, not required, result.completed_at)
 
     def add_outcome(self, key: str, body: bytes) -> None:
         """A published outcome."""

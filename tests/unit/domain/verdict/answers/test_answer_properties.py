@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.fakes.answers import CANONICAL, content, read, unreadable
 from worker.domain.values.conversation import Finish
+from worker.domain.verdict.answers.answer import Answer, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.json_text import same_value
-from worker.domain.verdict.answers.parse import Answer, Unreadable, UnreadableAnswer, parse_answer
+from worker.domain.verdict.answers.parse import parse_answer
 
 PIECES = st.sampled_from([
     "{", "}", "[", "]", '"', "'", ":", ",", "\\", "\n", " ", "```", "```json\n", "~~~\n", "<think>", "</think>", "#", "//",

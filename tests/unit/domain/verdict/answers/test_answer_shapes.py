@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from tests.fakes.answers import CANONICAL, answer_with, content, read, unreadable, workflow_with
-from worker.domain.verdict.answers.answer import Unreadable
-from worker.domain.verdict.answers.parse import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import (
+    Answer,
+    AnsweredAlternative,
+    AnsweredTarget,
+    AnsweredWorkflow,
+    Unreadable,
+)
 from worker.domain.verdict.problems import ProblemKind
 
 CAUSE = CANONICAL["root_cause_analysis"]
