@@ -54,7 +54,7 @@ def unsuitable(nc: Client) -> str:
     if (version.major, version.minor) < OLDEST_SERVER:
         return f"the NATS server has version {version.major}.{version.minor}; a worker needs {'.'.join(map(str, OLDEST_SERVER))}"
     if nc.max_payload < MIN_MAX_PAYLOAD:
-        return f"the NATS server allows messages of {nc.max_payload} bytes; set max_payload to 2MB in its configuration"
+        return f"the NATS server allows messages of {nc.max_payload:,} bytes; set max_payload to 2MB in its configuration"
     return ""
 
 

@@ -281,7 +281,7 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
             "catalog", Level.FAULT, "it has no workflow that may be chosen", "rca catalog lint DIRECTORY"
         )
     else:
-        yield _ok("catalog", f"{count} workflows of {len(offered)} action types")
+        yield _ok("catalog", f"workflows: {count}, action types: {len(offered)}")
     for text, remedy in (
         (opened.problem(), "rca catalog lint DIRECTORY"),
         (opened.ranking(), "check RCA_CATALOG__EMBEDDINGS; words alone rank until then"),
@@ -324,7 +324,7 @@ async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exami
     if problem := mounted.problem():
         yield Examined("mcp", Level.WARNING, problem, MCP_REMEDY)
     elif mounted.tools is not None:
-        yield _ok("mcp", f"{len(mounted.tools.tools())} tools are mounted")
+        yield _ok("mcp", f"mounted tools: {len(mounted.tools.tools())}")
 
 
 async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:

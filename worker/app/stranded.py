@@ -93,7 +93,9 @@ class StrandedRequests:
         report = self._report
         report.count = len(found)
         if found:  # at once: a broker that stores no dead letter is tried for long
-            report.problem = f"{report.count} requests are delivered no more and wait to be dead-lettered"
+            report.problem = (
+                f"requests that are delivered no more and wait to be dead-lettered: {report.count}"
+            )
         for stored in found:
             try:
                 await self._dead_letter(stored, deliveries=0)
@@ -101,9 +103,7 @@ class StrandedRequests:
             except LostClaim:
                 continue  # another worker does it
             except Unavailable as e:
-                report.problem = (
-                    f"{report.count} requests are delivered no more and cannot be dead-lettered: {short(e)}"
-                )
+                report.problem = f"requests that are delivered no more and cannot be dead-lettered: {report.count}; {short(e)}"
                 log.warning("requests_stranded", count=report.count, error=short(e))
                 return
         report.problem = ""
