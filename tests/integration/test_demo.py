@@ -131,7 +131,7 @@ async def test_a_request_that_cannot_be_read_is_rejected_with_its_errors(tmp_pat
         ("openai-chat:gpt-5", "RCA_LLM__API_KEY"),
         ("nonsense", "provider:model"),
         ("foo:bar", "provider:model"),
-        ("bedrock:x", "not installed"),
+        ("cohere:x", "not installed"),
     ],
 )
 async def test_a_model_that_cannot_be_used_says_what_to_set(model, hint):

@@ -18,7 +18,7 @@ CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
 """The deadline of a request is shorter."""
 EXTRAS: Final = MappingProxyType(
-    {"google": "google", "google-cloud": "google", "groq": "groq", "mistral": "mistral"}
+    {"bedrock": "bedrock", "google": "google", "google-cloud": "google", "groq": "groq", "mistral": "mistral"}
 )
 """Extras of this distribution, by the provider whose client they install."""
 NEEDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -29,9 +29,6 @@ NEEDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What to set for a provider that needs more than an API key."""
-WITHOUT_CLIENT: Final = {
-    "bedrock": "install boto3, as docs/models.md says",
-}
 
 
 class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
@@ -62,7 +59,7 @@ def provider_model(
     try:
         return infer_model(name, provider_factory=provider)
     except ImportError as e:
-        how = f"install the extra {EXTRAS[kind]}" if kind in EXTRAS else WITHOUT_CLIENT.get(kind, one_line(e))
+        how = f"install the extra {EXTRAS[kind]}" if kind in EXTRAS else one_line(e)
         raise ModelUnusable(f"{name}: the client of this provider is not installed: {how}") from e
     except (UserError, ValueError) as e:
         known = ":" in name and not str(e).startswith("Unknown")
