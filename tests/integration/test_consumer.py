@@ -195,6 +195,22 @@ async def test_a_human_who_takes_over_gets_what_was_found(tmp_path):
     assert done.status["validationAttempts"]
 
 
+@pytest.mark.parametrize(("said", "read"), [("error", "high"), ("warning", "medium"), ("info", "low")])
+async def test_severities_of_other_systems_are_mapped_and_noted(said, read, tmp_path):
+    context = {"kubernetesContext": {"rootCause": "THEIR-VIEW"}}
+    async with worker(answering(None, investigation_outcome="inconclusive"), tmp_path) as run:
+        audit = await run.nc.subscribe("rca.audit.>")
+        await publish(run, severity=said, enrichment_results=context)
+        done = await next_result(run.nc, 100)
+        started = json.loads((await audit.next_msg(timeout=10)).data)
+    opening = run.llm.requests[0]["messages"][1]["content"]
+    assert f"- Severity: {read}\n" in opening
+    assert any(f"severity {said}" in note for note in done.result["notes"])
+    assert ["enrichment_results.kubernetesContext"] == started["payload"]["ignored_fields"]
+    assert "THEIR-VIEW" not in opening
+    assert run.llm.requests[0]["max_completion_tokens"] >= 16_000  # room for what a model thinks
+
+
 @pytest.mark.parametrize(
     "path", sorted((aianalysis.V1 / "samples").glob("analysis-result-*.json")), ids=lambda p: p.stem
 )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 
 from schemas.analysis import HumanReviewReason, Status
+from schemas.evidence import ClaimSupport
 from schemas.incident import IncidentRequest
 from tests.bench.incident import TURNS, request_text
 from tests.corpus_files import CORPUS
+from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.llm_server import Said, serve
 from tests.fakes.memory_catalog import MemoryCatalog, labels, target_parameters, workflow
 from tests.fakes.memory_cluster import MemoryCluster
@@ -25,6 +28,7 @@ from worker.domain.values.limits import Limits
 from worker.domain.values.workflows import Parameter
 
 LOOK = ("get_resource", {"kind": "Deployment", "name": "api", "namespace": "shop"})
+POD = {"kind": "Pod", "name": "api-7d9-x2x", "namespace": "shop"}
 API = {"kind": "Deployment", "name": "api", "namespace": "shop", "apiVersion": "apps/v1"}
 CAUSE = {
     "summary": "Its listen address is not set.",
@@ -37,6 +41,17 @@ CHOICE = {
     "rationale": "It picks the address up.",
     "estimated_risk": "low",
 }
+
+
+REPEATED = {
+    "recovery_analysis": {
+        "previous_attempt_assessment": {
+            "failure_understood": True, "failure_reason_analysis": "slow", "state_changed": False,
+            "current_signal_type": "CrashLoopBackOff",
+        }
+    },
+    "recovery_strategy": {"approach": "the same again", "why_different": "it is not"},
+}  # fmt: skip
 
 
 async def run(script, request=None, **ports):
@@ -112,6 +127,10 @@ def opening_of(request):
     return request["messages"][1]["content"]
 
 
+def context_of(name):
+    return ("get_resource_context", {"kind": "Deployment", "name": name, "namespace": "shop"})
+
+
 def told(request):
     """The last thing that the model was told."""
     return request["messages"][-1]["content"]
@@ -159,6 +178,17 @@ async def test_a_warning_alone_forces_no_approval():
     assert "short outage" in result.warnings
     assert "short outage" in world.policy.asked[-1]["warnings"]
     assert not [f for f in result.approval.reasons if "short outage" in f]
+
+
+@pytest.mark.parametrize("outcome", ["problem_resolved", "not_actionable"])
+async def test_an_end_without_a_workflow_needs_a_confidence(outcome):
+    unsure = Said(
+        tool_calls=[("submit_result", answer(selected_workflow=None, investigation_outcome=outcome))]
+    )
+    result, requests, _ = await run([unsure], cluster=MemoryCluster(recovered(), LOGS))
+    assert "these two without a confidence" in system_of(requests[0])
+    assert "confidence" in told(requests[1])
+    assert Status.NEEDS_HUMAN_REVIEW is result.status
 
 
 # -- 2: the tool is the way to answer, text the fallback
@@ -266,7 +296,59 @@ async def test_limits_of_the_safety_context_are_enforced_and_said():
     assert "Forbidden actions: restart_*. A workflow that takes one is rejected." in opening_of(requests[0])
 
 
+async def test_more_downtime_than_allowed_is_rejected_and_said():
+    slow = MemoryCatalog([workflow(estimated_downtime_seconds=300)])
+    limits = {"max_downtime_seconds": 60}
+    request = incident(safety_context={"safety_constraints": limits})
+    result, requests, _ = await run([submit()], request, catalog=slow)
+    assert HumanReviewReason.OPERATOR_ESCALATION is result.human_review_reason
+    assert "Downtime: at most 60 s. A workflow that takes longer is rejected" in opening_of(requests[0])
+    assert len(requests) == 3
+
+
+async def test_what_has_failed_before_is_rejected_and_said():
+    result, requests, _ = await run([submit(**REPEATED)], recovery())
+    assert "a workflow with parameters that failed before" in system_of(requests[0])
+    assert "Do NOT select restart-v1 with the same parameters again" in opening_of(requests[0])
+    assert "attempt 2 of 3" in told(requests[1])
+    assert Status.NEEDS_HUMAN_REVIEW is result.status
+
+
 # -- 4: the signal type that was found
+
+
+async def test_the_signal_type_of_a_dependency_is_what_was_found_there():
+    text = json.dumps([item for item in shop() if item["metadata"]["name"].startswith("api")])
+    cache = json.loads(text.replace("api-", "cache-").replace('"api"', '"cache"'))
+    [pod] = [item for item in cache if item["kind"] == "Pod"]
+    killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-06-04T15:32:00Z"}
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"] = killed
+    looks = Said(tool_calls=[("list_resources", {"kind": "Pod", "namespace": "shop"}), context_of("cache")])
+    found = {**CAUSE, "signal_type": "OOMKilled", "affectedResource": {**API, "name": "cache"}}
+    search = Said(tool_calls=[("search_workflow_catalog", {"query": "OOMKilled critical memory"})])
+    memory = workflow(
+        "memory-v1", "GrowMemory", labels=labels(signal_type="OOMKilled", component="deployment")
+    )
+    choice = {
+        "workflow_id": "memory-v1",
+        "confidence": 0.9,
+        "rationale": "It is killed.",
+        "estimated_risk": "low",
+    }
+    said = submit(root_cause_analysis=found, selected_workflow=choice)
+    result, requests, _ = await run(
+        [looks, search, said],
+        cluster=MemoryCluster([*shop(), *cache], LOGS),
+        catalog=MemoryCatalog([workflow(), memory]),
+    )
+    assert "OOMKilled for an OOM-killed dependency" in system_of(requests[0])
+    assert '"memory-v1"' in told(requests[2])
+    assert "restart-v1" not in told(requests[2])
+    assert ("OOMKilled", "cache") == (
+        result.root_cause_analysis.signal_type,
+        result.root_cause_analysis.affected_resource.name,
+    )
+    assert "memory-v1" == result.selected_workflow.workflow_id
 
 
 @pytest.mark.parametrize(
@@ -371,6 +453,51 @@ async def test_the_answer_of_the_safety_document_is_a_choice():
     )
 
 
+@pytest.mark.parametrize("action", ["delete_namespace", "investigate"])
+async def test_an_action_that_names_no_workflow_is_no_choice(action):
+    cause = {"summary": "Address not set.", "severity": "critical", "affectedResource": API}
+    said = {
+        "root_cause_analysis": cause,
+        "confidence": 0.92,
+        "recommendations": [{"action": action, "priority": 1}],
+    }
+    result, _, _ = await run([Said(text=json.dumps(said))])
+    assert result.selected_workflow is None
+
+
+# -- 7: claims with evidence
+
+
+async def test_claims_are_checked_and_their_evidence_can_be_read():
+    secret = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"
+    logs = {key: f"starting\ntoken {secret}\n".encode() + b"x\n" * 3_000 for key in LOGS}
+    asked = {"pod": "api-7d9-x2x", "namespace": "shop", "previous": True}
+    numbers = {}
+
+    def script(request, number):
+        if number == 1:
+            return Said(tool_calls=[("get_pod_logs", asked), ("get_resource", {**POD})])
+        seen = [m["content"] for m in request["messages"] if m["role"] == "tool"]
+        numbers["log"], numbers["pod"] = (re.search(r'id="(E\d+)"', text)[1] for text in seen)
+        claims = [
+            {"claim": "The pod is in CrashLoopBackOff", "evidence": [numbers["pod"]]},
+            {"claim": "The container was OOMKilled", "evidence": [numbers["pod"], "E99"]},
+            {"claim": "The address is not set", "evidence": []},
+        ]
+        return submit(root_cause_analysis={**CAUSE, "affectedResource": API, "causal_chain": claims})
+
+    result, _, _ = await run(script, cluster=MemoryCluster(shop(), logs))
+    claims = result.root_cause_analysis.causal_claims
+    assert [ClaimSupport.SHOWN, ClaimSupport.NOT_SHOWN, ClaimSupport.UNCITED] == [c.support for c in claims]
+    assert [numbers["pod"]] == list(claims[1].evidence)
+    assert any("E99" in warning for warning in result.warnings)
+    shown = {item.id: item for item in result.evidence}
+    assert "CrashLoopBackOff" in shown[numbers["pod"]].excerpt
+    assert all(item.source and item.summary and item.seen_at for item in shown.values())
+    assert all(len(item.excerpt.encode()) <= 2_048 for item in shown.values())
+    assert secret not in result.model_dump_json()
+
+
 # -- 8: tools
 
 
@@ -445,6 +572,100 @@ async def test_the_oldest_results_leave_before_the_window_is_full():
     first = [m["content"] for m in requests[-1]["messages"] if m["role"] == "tool"]
     assert "taken out to make room" in first[0]
     assert "line 3" in first[-1]
+
+
+# -- 9: JSON in a string where a value belongs
+
+
+def _encoded(path, times=1):
+    """The answer with the value at the path as JSON in a string."""
+    made = answer(confidence=0.9)
+    made["root_cause_analysis"]["causal_chain"] = [{"claim": "It exits", "evidence": ["E1"]}]
+    holder = made
+    for key in path[:-1]:
+        holder = holder[key]
+    for _ in range(times):
+        holder[path[-1]] = json.dumps(holder[path[-1]])
+    return made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _encoded(["root_cause_analysis"]),
+        _encoded(["root_cause_analysis"], times=2),
+        _encoded(["root_cause_analysis", "affectedResource"]),
+        _encoded(["root_cause_analysis", "causal_chain"]),
+        _encoded(["root_cause_analysis", "causal_chain", 0]),
+        _encoded(["root_cause_analysis", "causal_chain", 0, "evidence"]),
+        _encoded(["selected_workflow"]),
+        _encoded(["selected_workflow", "parameters"]),
+        json.dumps(answer(confidence=0.9)),
+    ],
+)
+@pytest.mark.parametrize("by_tool", [True, False])
+async def test_json_in_a_string_is_read_where_a_value_belongs(made, by_tool):
+    written = json.dumps(made)
+    said = Said(tool_calls=[("submit_result", written)]) if by_tool else Said(text=written)
+    result, requests, _ = await run([said])
+    assert (Status.COMPLETED, 1) == (result.status, len(requests))
+    assert "api" == result.root_cause_analysis.affected_resource.name
+    assert "restart-v1" == result.selected_workflow.workflow_id
+
+
+async def test_half_a_value_in_a_string_is_told_back():
+    half = json.dumps(answer()["root_cause_analysis"])[:-20]
+    result, requests, _ = await run([submit(root_cause_analysis=half), submit()])
+    assert "root_cause_analysis" in told(requests[1])
+    assert Status.COMPLETED is result.status
+
+
+# -- 10: a cause that passed its checks is kept (budgets and operators: test_consumer.py)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{**CHOICE, "workflow_id": "no-such-v1"}, {**CHOICE, "parameters": {"FORCE": True}}],
+    ids=["workflow", "parameters"],
+)
+async def test_a_cause_is_kept_when_only_the_workflow_fails(wrong):
+    other = {"workflow_id": "rollback-v1", "confidence": 0.6, "rationale": "It worked before."}
+    script = [Said(tool_calls=[LOOK]), submit(selected_workflow=wrong, alternative_workflows=[other])]
+    result, _, _ = await run(script)
+    assert Status.NEEDS_HUMAN_REVIEW is result.status
+    assert "api" == result.root_cause_analysis.affected_resource.name
+    assert ["rollback-v1"] == [found.workflow_id for found in result.alternative_workflows]
+    assert "get_resource" in {item.source for item in result.evidence}
+    assert result.human_review_detail
+    assert result.selected_workflow is None
+
+
+# -- 11: fields of the answer and of the request
+
+
+@pytest.mark.parametrize(("said", "kept"), [("Moderate", "medium"), ("critical", "high"), ("no idea", "")])
+async def test_the_risk_is_a_closed_set(said, kept):
+    result, requests, _ = await run([submit(selected_workflow={**CHOICE, "estimated_risk": said})])
+    form = _object_of(form_of(requests[0])["properties"]["selected_workflow"])
+    assert ["low", "medium", "high"] == form["properties"]["estimated_risk"]["enum"]
+    assert kept == result.selected_workflow.estimated_risk
+
+
+async def test_each_attempt_has_the_time_at_which_it_was_checked():
+    clock = FixedClock()
+
+    def script(request, number):
+        clock.advance(60)
+        return submit(
+            **({"selected_workflow": {**CHOICE, "workflow_id": "no-such-v1"}} if number < 3 else {})
+        )
+
+    result, _, _ = await run(script, clock=clock)
+    times = [attempt.timestamp for attempt in result.validation_attempts]
+    assert [60, 60] == [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+
+
+# -- the whole
 
 
 async def test_the_golden_path_is_within_its_budget():

@@ -102,7 +102,16 @@ async def test_a_conversation_goes_over_the_openai_wire_word_for_word():
         first.usage.cached_tokens,
         first.usage.output_tokens,
     )
-    assert first.usage.cost_usd is None
+    assert (None, 0.1) == (first.usage.cost_usd, first.usage.cached_price)
+
+
+@pytest.mark.parametrize(("name", "share"), [("gpt-4o", 0.5), ("gpt-5", 0.1)])
+async def test_cached_tokens_have_the_price_of_their_model(name, share):
+    async with serve(lambda *_: Said(text="Done.")) as llm:
+        model = PydanticAIModel(f"openai-chat:{name}", base_url=f"{llm.url}/v1", api_key="none")
+        reply = await model.ask(asked(UserTurn("Go.")))
+        await model.close()
+    assert reply.usage.cached_price == share
 
 
 def _without_strict(tools):

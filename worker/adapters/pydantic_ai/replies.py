@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.usage import RequestUsage
 
-from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
+from worker.domain.values.conversation import CACHED_PRICE, CallUsage, Finish, Reply, ToolCall
 
 MAX_DEPTH = 32
 MAX_TOOL_CALLS = 64
@@ -51,6 +52,7 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
             parts.append(part)
     kept = dataclasses.replace(response, parts=parts)
     usage = response.usage
+    known = _cached_price(response.model_name, response.provider_name, response.provider_url)
     return Reply(
         text=kept.text or "",
         tool_calls=tuple(calls),
@@ -60,6 +62,7 @@ def reply_of(response: ModelResponse, *, configured_name: str, turn: int) -> Rep
             cached_tokens=usage.cache_read_tokens,
             output_tokens=usage.output_tokens,
             cost_usd=_cost(response),
+            cached_price=CACHED_PRICE if known is None else known,
         ),
         thinking_chars=sum(len(p.content) for p in kept.parts if isinstance(p, ThinkingPart)),
         model=response.model_name or configured_name,
@@ -123,7 +126,7 @@ def encodable(value: Any, levels: int = MAX_DEPTH) -> Any:
 
 def _cost(response: ModelResponse) -> float | None:
     """Price in US dollars by the library's price list; None for a model that is not in it."""
-    if not _is_priced(response.model_name, response.provider_name, response.provider_url):
+    if _cached_price(response.model_name, response.provider_name, response.provider_url) is None:
         return None
     try:
         return float(response.cost().total_price)
@@ -132,10 +135,18 @@ def _cost(response: ModelResponse) -> float | None:
 
 
 @lru_cache(maxsize=64)
-def _is_priced(model: str | None, provider: str | None, url: str | None) -> bool:
-    """Whether the price list has the model. Searching all of it in vain costs as much as the rest of reading a reply."""
+def _cached_price(model: str | None, provider: str | None, url: str | None) -> float | None:
+    """What the price list asks for a cached input token, as a share of the price of a new one; None for an unknown model.
+
+    Searching all of the list in vain costs as much as the rest of reading a reply.
+    """
+
+    def price(cached: int) -> float:
+        usage = RequestUsage(input_tokens=1_000, cache_read_tokens=cached)
+        known = ModelResponse([], usage=usage, model_name=model, provider_name=provider, provider_url=url)
+        return float(known.cost().input_price)
+
     try:
-        ModelResponse([], model_name=model, provider_name=provider, provider_url=url).cost()
+        return round(price(1_000) / new, 4) if (new := price(0)) else CACHED_PRICE
     except (LookupError, AssertionError, ValueError):
-        return False
-    return True
+        return None

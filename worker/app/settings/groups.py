@@ -177,7 +177,7 @@ class LlmSettings(Group):
     max_tool_calls: int = Field(40, ge=1)
     """Tool calls for one incident."""
     max_input_tokens: int = Field(150_000, ge=10_000)
-    """Input tokens of all calls for one incident. Those from the provider's cache count as a tenth."""
+    """Input tokens of all calls for one incident. Those from the provider's cache count at their price."""
     max_cost_usd: float | None = Field(None, gt=0)
     """Cost of one incident in US dollars, for models whose price is known. No limit by default."""
     max_seconds: float = Field(300.0, gt=0)

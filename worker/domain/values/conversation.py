@@ -41,14 +41,22 @@ class Finish(enum.StrEnum):
     OTHER = "other"
 
 
+CACHED_PRICE = 0.1
+"""What most providers charge for an input token from their cache, as a share of the price of a new one."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallUsage:
-    """Tokens of one call; `cached_tokens` is the part of the input served from the provider's cache."""
+    """Tokens of one call; `cached_tokens` is the part of the input served from the provider's cache.
+
+    `cached_price` is what one of these costs, as a share of the price of a new one.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    cached_price: float = CACHED_PRICE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from schemas.usage import Usage
 from worker.domain.values.conversation import CallUsage
 
-CACHED_PRICE = 0.1
-"""What providers charge for an input token from their cache, as a share of the price of a new one."""
 WRAP_UP_SHARE = 0.8
 """From this share of any limit on, the model must answer without further tool calls."""
 
@@ -35,7 +33,8 @@ class Limits:
 class Spent:
     """What a request has cost so far, journaled calls included.
 
-    `wall_seconds` is the time that runs were at work, `last_cost_usd` what the last call cost.
+    `wall_seconds` is the time that runs were at work, `last_cost_usd` what the last call cost, `discount_tokens` how many
+    new input tokens would cost what was saved by the provider's cache.
     """
 
     llm_calls: int = 0
@@ -46,15 +45,17 @@ class Spent:
     cost_usd: float | None = None
     wall_seconds: float = 0.0
     last_cost_usd: float = 0.0
+    discount_tokens: int = 0
 
     @property
     def charged_tokens(self) -> int:
         """Input tokens, with cached ones counted at their price."""
-        return self.input_tokens - round((1 - CACHED_PRICE) * self.cached_tokens)
+        return self.input_tokens - self.discount_tokens
 
     def plus(self, usage: CallUsage, *, wall_seconds: float) -> Spent:
         """After one more call to the model."""
         cost = self.cost_usd if usage.cost_usd is None else (self.cost_usd or 0.0) + usage.cost_usd
+        discount = round((1 - usage.cached_price) * usage.cached_tokens)
         return replace(
             self,
             llm_calls=self.llm_calls + 1,
@@ -64,6 +65,7 @@ class Spent:
             cost_usd=cost,
             wall_seconds=wall_seconds,
             last_cost_usd=usage.cost_usd or 0.0,
+            discount_tokens=self.discount_tokens + discount,
         )
 
 

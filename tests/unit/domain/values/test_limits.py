@@ -75,6 +75,8 @@ def test_cached_tokens_count_at_their_price():
     spent = Spent().plus(CallUsage(input_tokens=2_000, cached_tokens=1_500), wall_seconds=0.0)
     assert (spent.input_tokens, spent.charged_tokens) == (2_000, 650)
     assert exhausted(spent, LIMITS) == ""
+    dearer = CallUsage(input_tokens=2_000, cached_tokens=1_500, cached_price=0.5)
+    assert spent.plus(dearer, wall_seconds=0.0).charged_tokens == 650 + 1_250
 
 
 def test_without_a_limit_on_money_any_price_is_paid():
