@@ -63,7 +63,13 @@ def test_the_picture_shows_the_last_two_hours_to_scale():
 def test_each_call_of_the_model_says_what_it_cost():
     usage = Usage(input_tokens=6_251, output_tokens=253, cost_usd=0.0123)
     reply = audit.LLMResponse(
-        call=1, model="m", finish="stop", response_chars=1, usage=usage, duration_seconds=2.5
+        call=1,
+        model="m",
+        finish="stop",
+        response_chars=1,
+        response_preview="It was killed.",
+        usage=usage,
+        duration_seconds=2.5,
     )
     free = reply.model_copy(update={"usage": Usage(input_tokens=5)})
     tool = audit.LLMToolCall(index=1, name="get_events", succeeded=False, result_chars=1)
@@ -72,6 +78,7 @@ def test_each_call_of_the_model_says_what_it_cost():
     assert ["", "calm", "warn", "calm", "bad", "good", ""] == [row.tone for row in rows]
     assert "6,251 tokens in, 253 out, $0.0123" == rows[1].note
     assert "5 tokens in, 0 out" == rows[3].note
+    assert "It was killed." == rows[1].said
     assert timedelta(seconds=2.5) == rows[1].until - rows[1].at
     assert [False, False, True] == [row.nested for row in rows[:3]]
     [*_, dead] = in_the_investigation(chain("rr-1", [accepted(), failed("rr-1")]))

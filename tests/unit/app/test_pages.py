@@ -161,3 +161,16 @@ def test_the_colour_follows_the_verdict(fields, tone):
     assert tone == page.tone
     assert "No root cause" in as_html(page)
     assert "No root cause" in as_markdown(page)
+
+
+def test_markdown_says_what_happened_and_leaves_out_objects_as_json():
+    events = "2026-03-17T02:46:18Z Warning BackOff Pod shop/api-1: Back-off restarting"
+    items = [
+        EvidenceItem(id="E1", source="get_resource", summary="Pod shop/api-1", excerpt='{"kind":"Pod"}'),
+        EvidenceItem(id="E2", source="get_events", summary="events", excerpt=events),
+    ]
+    result = hostile("text").model_copy(update={"evidence": tuple(items)})
+    text = as_markdown(incident_page("rr-1", result))
+    assert "- 2026-03-17 02:46:18 UTC: BackOff Pod shop/api-1: Back-off restarting" in text
+    assert "E1: Pod shop/api-1" in text
+    assert "```" not in text

@@ -46,6 +46,8 @@ class Moment:
     """`good`, `warn`, `bad` or `calm`; empty for what needs no attention."""
     note: str = ""
     """For a call of the model: its tokens and cost."""
+    said: str = ""
+    """For a call of the model: how its text begins."""
     nested: bool = False
 
 
@@ -88,9 +90,9 @@ def in_the_investigation(events: Sequence[AuditEvent]) -> list[Moment]:
 
 
 def _step(event: AuditEvent, step: str) -> Moment:
-    seconds, tone, note = 0.0, "", ""
+    seconds, tone, note, said = 0.0, "", "", ""
     match event.payload:
-        case LLMResponse(usage=usage, duration_seconds=seconds):
+        case LLMResponse(usage=usage, duration_seconds=seconds, response_preview=said):
             cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
             tone, note = "calm", f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
         case LLMToolCall(duration_seconds=seconds, succeeded=succeeded):
@@ -100,4 +102,4 @@ def _step(event: AuditEvent, step: str) -> Moment:
         case ResponseFailed():
             tone = "bad"
     at = event.time - timedelta(seconds=seconds)
-    return Moment(at, event.time, step.strip(), tone, note, nested=step.startswith(" "))
+    return Moment(at, event.time, step.strip(), tone, note, said, nested=step.startswith(" "))
