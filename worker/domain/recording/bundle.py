@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -66,10 +65,9 @@ class Versions(_Model):
 class Bundle(_Model):
     """One recorded analysis, redacted.
 
-    `request` is the accepted request and `digest` that of the original, which a redacted one does not have. `times` and
-    `ticks` are what the clock said (UTC; seconds), `tokens` the random texts, all in the order in which they were asked for.
-    `external`: tools of other servers were offered, and so on for the other optional ports. `result` is the result as it
-    was published.
+    `request` is the accepted request and `digest` that of the original, which a redacted one does not have. `ports` are those
+    that were configured. What the clock said and random texts are exchanges too. `result` is the result as it was
+    published.
     """
 
     key: str
@@ -80,10 +78,7 @@ class Bundle(_Model):
     notes: tuple[str, ...] = ()
     rules: dict[str, Any]
     versions: Versions
-    times: tuple[datetime, ...] = ()
-    ticks: tuple[float, ...] = ()
-    tokens: tuple[str, ...] = ()
-    ports: tuple[str, ...] = ()
+    ports: tuple[str, ...]
     steps: tuple[SavedStep, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     result: str

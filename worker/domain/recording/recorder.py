@@ -6,8 +6,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Protocol
 
 from pydantic import TypeAdapter
@@ -18,15 +16,13 @@ from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import done
 from worker.domain.recording.bundle import Bundle, Exchange, SavedStep, Versions, encode_within
-from worker.domain.recording.ports import taped
+from worker.domain.recording.ports import PORTS, Taped, taped
 from worker.domain.recording.tape import Recorder, masked
 from worker.domain.untrusted.redaction.redact import redact_json
 from worker.domain.values.errors import Unavailable
-from worker.domain.values.ports import Clock, Outside, Step
+from worker.domain.values.ports import Outside, Step
 from worker.domain.values.step_kinds import RESULT
 
-OPTIONAL = ("history", "track_records", "metrics", "external", "shadow")
-"""Ports that need not be configured. An analysis offers other tools without them."""
 RULES = TypeAdapter(Rules)
 
 
@@ -40,29 +36,6 @@ class Recordings(Protocol):
     def max_bytes(self) -> int: ...
     async def keep(self, key: str, bundle: bytes) -> None: ...
     async def find(self, key: str) -> bytes | None: ...
-
-
-@dataclass(slots=True)
-class RecordingClock:
-    """Implements Clock on another one, and keeps what it said."""
-
-    clock: Clock
-    times: list[datetime] = field(default_factory=list)
-    ticks: list[float] = field(default_factory=list)
-
-    def now(self) -> datetime:
-        self.times.append(self.clock.now())
-        return self.times[-1]
-
-    def has_passed(self, moment: datetime) -> bool:
-        return self.clock.has_passed(moment)
-
-    def monotonic(self) -> float:
-        self.ticks.append(self.clock.monotonic())
-        return self.ticks[-1]
-
-    async def sleep(self, seconds: float) -> None:
-        await self.clock.sleep(seconds)
 
 
 class RecordedAnalysis(Analysis):
@@ -87,32 +60,18 @@ class RecordedAnalysis(Analysis):
         """As Analysis.run."""
         if done(run, RESULT):
             return await super().run(run)
-        recorder, clock, tokens = Recorder(), RecordingClock(self._outside.clock), list[str]()
-        new_token = run.new_token
-
-        def token() -> str:
-            tokens.append(new_token())
-            return tokens[-1]
-
-        run.new_token = token
-        outside = replace(taped(self._outside, recorder), clock=clock)
-        result = await Analysis(outside, self._rules).run(run)
+        recorder = Recorder()
+        run.new_token = Taped("run", run, recorder).new_token
+        result = await Analysis(taped(self._outside, recorder), self._rules).run(run)
         exchanges = await recorder.exchanges()
         try:
-            bundle = await asyncio.to_thread(self._bundle, run, result, exchanges, clock, tokens)
+            bundle = await asyncio.to_thread(self._bundle, run, result, exchanges)
             await self._recordings.keep(run.accepted.key, bundle)
         except (Unavailable, ValueError) as e:
             self._failed(run.accepted.key, str(e))
         return result
 
-    def _bundle(
-        self,
-        run: Run,
-        result: AnalysisResult,
-        exchanges: Sequence[Exchange],
-        clock: RecordingClock,
-        tokens: Sequence[str],
-    ) -> bytes:
+    def _bundle(self, run: Run, result: AnalysisResult, exchanges: Sequence[Exchange]) -> bytes:
         accepted, outside = run.accepted, self._outside
         bundle = Bundle(
             key=accepted.key,
@@ -129,10 +88,7 @@ class RecordedAnalysis(Analysis):
                 shadow=outside.shadow.name if outside.shadow else "",
                 catalog=catalog_digest(exchanges),
             ),
-            times=tuple(clock.times),
-            ticks=tuple(clock.ticks),
-            tokens=tuple(tokens),
-            ports=tuple(name for name in OPTIONAL if getattr(outside, name) is not None),
+            ports=tuple(name for name in PORTS if getattr(outside, name) is not None),
             steps=tuple(map(_saved, run.past)),
             exchanges=tuple(exchanges),
             result=result.model_dump_json(),

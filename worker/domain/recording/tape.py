@@ -2,7 +2,7 @@
 
 A tape stands between the analysis and a port. The recorder asks the port and keeps a redacted copy of the answer; the analysis
 gets the answer itself. The player asks nobody: it answers with what was recorded for the same question, in the same order,
-and raises the error of the port for a question that was not recorded.
+and what was not recorded is a gap.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
-from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from worker.domain.recording.bundle import Exchange
@@ -32,57 +31,61 @@ from worker.domain.values.errors import (
     RetryReason,
 )
 
-T = TypeVar("T")
 NOT_RECORDED = "not recorded"
 NO_ANSWER = "NoAnswer"
 """In place of an error: the question was given up before there was an answer."""
 MAX_CHARS = 24 * 1024 * 1024
 """How much text a recording holds in memory. Answers beyond it are left out."""
-ERRORS: Mapping[str, Callable[[Mapping[str, Any]], Exception]] = {
-    "ClusterError": lambda e: ClusterError(ClusterReason(e["reason"]), e["message"]),
-    "CatalogUnavailable": lambda e: CatalogUnavailable(e["message"]),
-    "HistoryUnavailable": lambda e: HistoryUnavailable(e["message"]),
-    "MetricsError": lambda e: MetricsError(e["message"], passing=e["passing"]),
-    "ExternalToolError": lambda e: ExternalToolError(e["message"], passing=e["passing"]),
-    "Retry": lambda e: Retry(RetryReason(e["reason"]), e["message"], e["after"], tried=e["tried"]),
-    "GiveUp": lambda e: GiveUp(GiveUpReason(e["reason"]), e["message"]),
+WITH_REASON: Mapping[type[Exception], Callable[[str], Any]] = {
+    ClusterError: ClusterReason,
+    Retry: RetryReason,
+    GiveUp: GiveUpReason,
 }
-FIELDS = ("reason", "message", "passing", "after", "tried")
-REPORTED = (
-    ClusterError,
+REPORTED: tuple[type[Exception], ...] = (
+    *WITH_REASON,
     CatalogUnavailable,
     HistoryUnavailable,
     MetricsError,
     ExternalToolError,
-    Retry,
-    GiveUp,
 )
+STOPPED: tuple[type[BaseException], ...] = (*REPORTED, asyncio.CancelledError)
+ERRORS = {error.__name__: error for error in REPORTED}
+DETAILS = ("after", "passing", "tried")
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """A method of a port: its name, the type of its answers, and its error for a question that was not recorded.
+class Call:
+    """A method of a port.
 
-    `foreign`: the keys of an answer may name secrets, since others chose them. `ordered`: the n-th answer belongs to the
-    n-th question, whatever was asked.
+    `read` makes an answer of JSON, given the arguments too; `missing` an answer or the error of the port for a question that
+    was not recorded. `asked` is what tells two questions apart. `foreign`: the keys of an answer may name secrets, since
+    others chose them. `ordered`: the n-th answer belongs to the n-th question, whatever was asked. `at_once`: it never waits.
     """
 
     name: str
-    answer: TypeAdapter[T]
-    missing: Callable[[str], Exception]
+    read: Callable[..., Any]
+    missing: Callable[[str], Any]
+    asked: Callable[..., Any] = lambda *arguments: arguments
     foreign: bool = False
     ordered: bool = False
+    at_once: bool = False
+
+    def question(self, arguments: tuple[Any, ...]) -> str:
+        """What is asked, as canonical and redacted JSON."""
+        return question(self.asked(*arguments))
 
 
 class Tape(Protocol):
     """Stands between an analysis and its ports."""
 
-    async def through(self, call: Call[T], asked: Any, ask: Callable[[], Awaitable[T]]) -> T: ...
-    def at_once(self, call: Call[T], asked: Any, ask: Callable[[], T]) -> T: ...
+    async def through(
+        self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
+    ) -> Any: ...
+    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any: ...
 
 
 def question(asked: Any) -> str:
-    """What is asked, as canonical and redacted JSON."""
+    """Canonical and redacted JSON."""
     return json.dumps(masked(to_jsonable_python(asked)), sort_keys=True, separators=(",", ":"))
 
 
@@ -90,121 +93,120 @@ class Recorder:
     """A tape that asks and records. Answers are copied and redacted in threads, beside the analysis."""
 
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
-        self._max_chars = max_chars
-        self._copies: list[Awaitable[Exchange] | None] = []
-        self._chars = 0
+        self._copies: list[Awaitable[Exchange] | Exchange | None] = []
+        self._chars, self._max_chars = 0, max_chars
 
-    async def through(self, call: Call[T], asked: Any, ask: Callable[[], Awaitable[T]]) -> T:
+    async def through(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer of the port."""
-        at = self._place()
+        at, error, answer = len(self._copies), None, None
+        self._copies.append(None)
         try:
             answer = await ask()
-        except REPORTED as e:
-            self._keep(at, call, asked, error=e)
+        except STOPPED as e:
+            error = e
             raise
-        except asyncio.CancelledError as e:
-            self._keep(at, call, asked, error=e)
-            raise
-        self._keep(at, call, asked, answer)
+        finally:
+            copying = asyncio.to_thread(self._copy, call, arguments, answer, error)
+            self._copies[at] = asyncio.create_task(copying)
         return answer
 
-    def at_once(self, call: Call[T], asked: Any, ask: Callable[[], T]) -> T:
+    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
         """The answer of a port that never waits."""
-        at, answer = self._place(), ask()
-        self._keep(at, call, asked, answer)
+        answer = ask()
+        self._copies.append(self._copy(call, arguments, answer, None))
         return answer
 
     async def exchanges(self) -> tuple[Exchange, ...]:
         """Everything so far, in the order in which it was asked."""
-        return tuple([await copy for copy in self._copies if copy is not None])
+        done = [c if isinstance(c, Exchange) else await c for c in self._copies if c is not None]
+        return tuple(done)
 
-    def _place(self) -> int:
-        self._copies.append(None)
-        return len(self._copies) - 1
-
-    def _keep(
-        self,
-        at: int,
-        call: Call[T],
-        asked: Any,
-        answer: T | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        self._copies[at] = asyncio.create_task(asyncio.to_thread(self._copy, call, asked, answer, error))
-
-    def _copy(self, call: Call[T], asked: Any, answer: T | None, error: BaseException | None) -> Exchange:
+    def _copy(
+        self, call: Call, arguments: tuple[Any, ...], answer: Any, error: BaseException | None
+    ) -> Exchange:
         try:
-            key = question(asked)
+            asked = call.question(arguments)
             if error is not None:
-                return Exchange(call=call.name, asked=key, error=_fields(error))
-            value = to_jsonable_python(answer)
-            text = json.dumps(redact_json(value) if call.foreign else masked(value), separators=(",", ":"))
+                return Exchange(call=call.name, asked=asked, error=_saved(error))
+            text = isinstance(answer, bytes)
+            value = answer.decode(errors="surrogateescape") if text else to_jsonable_python(answer)
+            kept = json.dumps(redact_json(value) if call.foreign else masked(value), separators=(",", ":"))
         except (ValueError, TypeError, RuntimeError):  # it cannot be written down
             return Exchange(call=call.name, asked="")
-        self._chars += len(text)
-        return Exchange(call=call.name, asked=key, answer=text if self._chars <= self._max_chars else None)
+        self._chars += len(kept)
+        return Exchange(call=call.name, asked=asked, answer=kept if self._chars <= self._max_chars else None)
 
 
 class Player:
     """A tape that answers what was recorded. The last answer to a question is given again when it is asked more often.
 
-    `gaps` are the questions that were not recorded. `diverged` counts questions in an order that were different ones.
+    `live` are ports, or methods of ports, that are asked instead. `gaps` are the questions that were not recorded. `diverged`
+    counts ordered questions that were other ones when they were recorded.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+    def __init__(self, exchanges: Iterable[Exchange], live: frozenset[str] = frozenset()) -> None:
         self._known: dict[tuple[str, str], deque[Exchange]] = defaultdict(deque)
         self._in_order: dict[str, deque[Exchange]] = defaultdict(deque)
         for each in exchanges:
             self._known[each.call, each.asked].append(each)
             self._in_order[each.call].append(each)
+        self._live = live
         self.gaps: list[str] = []
         self.diverged = 0
 
-    async def through(self, call: Call[T], asked: Any, ask: Callable[[], Awaitable[T]]) -> T:
+    async def through(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]) -> Any:
         """The recorded answer. Waits for ever where the recorded analysis had given up waiting."""
-        del ask
-        found = self._find(call, asked)
+        if self._is_live(call):
+            return await ask()
+        found = self._find(call, arguments)
         if found.error == {"type": NO_ANSWER}:
             await asyncio.Event().wait()
-        return self._answer(call, found)
+        return self._answer(call, arguments, found)
 
-    def at_once(self, call: Call[T], asked: Any, ask: Callable[[], T]) -> T:
+    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
         """The recorded answer of a port that never waits."""
-        del ask
-        return self._answer(call, self._find(call, asked))
+        return ask() if self._is_live(call) else self._answer(call, arguments, self._find(call, arguments))
 
-    def _find(self, call: Call[T], asked: Any) -> Exchange:
-        key = question(asked)
-        known = self._in_order[call.name] if call.ordered else self._known[call.name, key]
+    def _is_live(self, call: Call) -> bool:
+        return not self._live.isdisjoint((call.name, call.name.partition(".")[0]))
+
+    def _find(self, call: Call, arguments: tuple[Any, ...]) -> Exchange:
+        asked = call.question(arguments)
+        known = self._in_order[call.name] if call.ordered else self._known[call.name, asked]
         if not known:
-            return Exchange(call=call.name, asked=key)
+            return Exchange(call=call.name, asked=asked)
         found = known[0] if len(known) == 1 and not call.ordered else known.popleft()
-        self.diverged += call.ordered and found.asked != key
+        self.diverged += call.ordered and found.asked != asked
         return found
 
-    def _answer(self, call: Call[T], found: Exchange) -> T:
+    def _answer(self, call: Call, arguments: tuple[Any, ...], found: Exchange) -> Any:
         """Raises the recorded error, and that of the port for what was not recorded or cannot be read."""
         try:
             if found.error is not None:
-                raise ERRORS[found.error["type"]](found.error)
+                raise _error(found.error)
             if found.answer is not None:
-                return call.answer.validate_python(json.loads(found.answer))
-        except (
-            KeyError,
-            ValueError,
-            TypeError,
-            RecursionError,
-        ):  # it was made by hand, or is of another version
-            pass
+                return call.read(json.loads(found.answer), *arguments)
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            pass  # it was made by hand, or is of another version
         self.gaps.append(f"{call.name} {found.asked}")
-        raise call.missing(NOT_RECORDED)
+        instead = call.missing(NOT_RECORDED)
+        if isinstance(instead, Exception):
+            raise instead
+        return instead
 
 
-def _fields(error: BaseException) -> dict[str, Any]:
+def _saved(error: BaseException) -> dict[str, Any]:
     if isinstance(error, asyncio.CancelledError):
         return {"type": NO_ANSWER}
-    kept = {name: getattr(error, name) for name in FIELDS if hasattr(error, name)}
+    kept = {name: getattr(error, name) for name in ("reason", "message", *DETAILS) if hasattr(error, name)}
     return {"type": type(error).__name__, **masked({"message": str(error), **kept})}
+
+
+def _error(saved: Mapping[str, Any]) -> Exception:
+    kind = ERRORS[saved["type"]]
+    reason = (WITH_REASON[kind](saved["reason"]),) if kind in WITH_REASON else ()
+    details: dict[str, Any] = {name: saved[name] for name in DETAILS if name in saved}
+    return kind(*reason, saved["message"], **details)
 
 
 def masked(value: Any) -> Any:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import random
 import zlib
-from datetime import UTC
 
 import pytest
 from hypothesis import given
@@ -43,9 +42,7 @@ BUNDLES = st.builds(
     lane=TEXT,
     rules=FIELDS,
     versions=st.builds(Versions, program=TEXT, model=TEXT),
-    times=st.lists(st.datetimes(timezones=st.just(UTC)), max_size=2).map(tuple),
-    ticks=st.lists(st.floats(0, 1e9), max_size=3).map(tuple),
-    tokens=st.lists(TEXT, max_size=2).map(tuple),
+    ports=st.lists(TEXT, max_size=2).map(tuple),
     steps=st.lists(st.builds(SavedStep, kind=TEXT, run=TEXT, data=TEXT, notes=FIELDS), max_size=2).map(tuple),
     exchanges=st.lists(EXCHANGES, max_size=3).map(tuple),
     result=TEXT,
@@ -61,6 +58,7 @@ def bundle(**fields):
         "lane": "p2",
         "rules": {},
         "versions": Versions(),
+        "ports": (),
         "result": "{}",
     }
     return Bundle(**{**given, **fields})
