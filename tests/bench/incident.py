@@ -149,30 +149,21 @@ def shared(before: str, after: str) -> float:
     return sum(1 for _ in same) / len(before)
 
 
-async def end_to_end(ground: Ground) -> Measured:
-    """All rows that a worker is needed for."""
-    found = _as_rows(await footprint(ground)) | await _costs(ground)
-    found |= await _throughput(ground, in_flight=50, seconds=0.2, incidents=150)
-    return (
-        found | await _throughput(ground, in_flight=100, seconds=2.0, incidents=200) | await _arrivals(ground)
-    )
-
-
-def _as_rows(found: Footprint) -> Measured:
+async def stored(ground: Ground) -> Measured:
+    """What one incident sends and stores."""
+    found = await footprint(ground)
+    written = found.journal_bytes + found.audit_bytes + found.result_bytes
     return {
         "input tokens, first call": found.first_tokens,
         "input tokens, 6 calls": found.all_tokens,
         "prefix of a call that repeats the one before": found.prefix,
         "journal, audit and result, kept, KB": found.kept_bytes / 1_000,
         "of it left in the journal, KB": found.journal_left / 1_000,
-        "journal, audit and result, written, KB": (
-            found.journal_bytes + found.audit_bytes + found.result_bytes
-        )
-        / 1_000,
+        "journal, audit and result, written, KB": written / 1_000,
     }
 
 
-async def _costs(ground: Ground) -> Measured:
+async def costs(ground: Ground) -> Measured:
     """CPU, with a model that answers at once and 8 incidents at a time."""
     spent = {}
     async with stage(ground, "costs", ack_wait_seconds=30.0, slots=8) as s:
@@ -200,7 +191,23 @@ async def help_seconds() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-async def _throughput(ground: Ground, *, in_flight: int, seconds: float, incidents: int) -> Measured:
+async def throughput(ground: Ground) -> Measured:
+    """50 incidents in flight, 0.2 s a call."""
+    found = await _load(ground, in_flight=50, seconds=0.2, incidents=150)
+    return {"incidents/s, 50 in flight, 200 ms a call": found.rate}
+
+
+async def slow_model(ground: Ground) -> Measured:
+    """100 incidents in flight, 2 s a call."""
+    found = await _load(ground, in_flight=100, seconds=2.0, incidents=200)
+    ideal = 100 / (2.0 * (len(TURNS) + 1))
+    return {
+        "share of ideal, 100 in flight, 2 s a call": found.rate / ideal,
+        "RSS, 100 in flight, MiB": found.rss,
+    }
+
+
+async def _load(ground: Ground, *, in_flight: int, seconds: float, incidents: int) -> Flow:
     """Many incidents at once in one lane."""
     async with stage(
         ground, f"load-{in_flight}", ack_wait_seconds=60.0, RCA_WORKER__SLOTS_P2=str(in_flight)
@@ -209,17 +216,10 @@ async def _throughput(ground: Ground, *, in_flight: int, seconds: float, inciden
         [worker] = await s.start(1)
         await flow(s, worker, "warm-up", WARM_UP)
         await s.plan(turns=TURNS, latency_seconds=seconds)
-        found = await flow(s, worker, "load", incidents)
-    if in_flight == 50:
-        return {"incidents/s, 50 in flight, 200 ms a call": found.rate}
-    ideal = in_flight / (seconds * (len(TURNS) + 1))
-    return {
-        "share of ideal, 100 in flight, 2 s a call": found.rate / ideal,
-        "RSS, 100 in flight, MiB": found.rss,
-    }
+        return await flow(s, worker, "load", incidents)
 
 
-async def _arrivals(ground: Ground, *, incidents: int = 120) -> Measured:
+async def arrivals(ground: Ground, *, incidents: int = 120) -> Measured:
     """Incidents that arrive so that 50 are in flight."""
     async with stage(ground, "arrivals", ack_wait_seconds=60.0, RCA_WORKER__SLOTS_P2="100") as s:
         await s.plan(turns=TURNS)
