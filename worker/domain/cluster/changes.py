@@ -73,14 +73,14 @@ def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
     Empty when there is only one revision.
     """
     lines: list[str] = []
-    newest = list(revisions)[-(MAX_COMPARED + 1) :]
-    for old, new in reversed(list(itertools.pairwise(newest))):
+    newest = [(revision, template_of(revision)) for revision in revisions[-(MAX_COMPARED + 1) :]]
+    for (_, before), (new, after) in reversed(list(itertools.pairwise(newest))):
         lines.append(f"{_named(new)} changed:")
-        found = differences(template_of(old), template_of(new))
+        found = differences(before, after)
         lines += [f"  {line}" for line in found[:MAX_LINES]] or ["  nothing in the template"]
         if len(found) > MAX_LINES:
             lines.append(f"  and {len(found) - MAX_LINES} more differences")
-    return [*lines, _named(newest[0])] if lines else []
+    return [*lines, _named(newest[0][0])] if lines else []
 
 
 def _named(revision: Manifest) -> str:
