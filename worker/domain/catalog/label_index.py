@@ -212,7 +212,7 @@ class Places(Collection[int]):
             yield match.start()
 
     def __contains__(self, place: object) -> bool:
-        return isinstance(place, int) and bool(self.bits >> place & 1)
+        return isinstance(place, int) and place >= 0 and bool(self.bits >> place & 1)
 
 
 def by_weight(members: int, terms: Iterable[tuple[int, Number]]) -> list[tuple[Number, int]]:
