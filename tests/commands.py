@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 
@@ -35,8 +36,9 @@ def run_rca(*arguments: str, env: Mapping[str, str] | None = None, stdin: bytes 
 
 @contextlib.contextmanager
 def _logging_kept() -> Iterator[None]:
-    """Commands set up logging for the whole process."""
+    """Commands set up logging for the whole process, and a worker in it does not write into their output."""
     root, kept = logging.getLogger(), structlog.get_config()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stdout))
     handlers, level = root.handlers[:], root.level
     try:
         yield
