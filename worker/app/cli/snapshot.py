@@ -27,18 +27,13 @@ async def snapshot(
         Path | None,
         typer.Option("--output", "-o", help="New directory to write; snapshot-NAMESPACE by default."),
     ] = None,
-    resource: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND/NAME", help="The object of the alert; what runs the worst pod by default."
-        ),
-    ] = "",
-    signal: Annotated[
-        str, typer.Option(help="The name of the alert; the state of the worst pod by default.")
-    ] = "",
     incident: Annotated[
         Path | None,
-        typer.Option(help="Use this request as incident.json instead.", exists=True, dir_okay=False),
+        typer.Option(
+            help="The request of the incident; by default one about what runs the worst pod.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     json_output: Json = False,
 ) -> int:
@@ -51,7 +46,7 @@ async def snapshot(
 
     from worker.app.settings import load
     from worker.app.wiring.outside import open_cluster
-    from worker.domain.recording.snapshot import take_snapshot
+    from worker.domain.recording.snapshot import incident_of, take_snapshot
 
     directory = output or Path(f"snapshot-{namespace[0]}")
     if directory.exists():
@@ -60,7 +55,10 @@ async def snapshot(
         cluster = await open_cluster(load(), stack)
         async with waiting_for(f"the objects and logs of {', '.join(namespace)}"):
             taken = await take_snapshot(cluster, namespace)
-    request = incident.read_bytes() if incident else _request(taken, namespace[0], resource, signal)
+    if incident is None:
+        request = json.dumps(incident_of(taken, datetime.now(UTC)), indent=2).encode()
+    else:
+        request = incident.read_bytes()
     _write(taken, request, directory)
     if json_output:
         facts = {"objects": len(taken.objects), "logs": len(taken.logs), "not_read": taken.unread}
@@ -71,21 +69,6 @@ async def snapshot(
         typer.echo(f"not read: {line}")
     typer.echo(f"analyse it: rca demo {directory}; for rca eval, add expected.json (docs/replay.md)")
     return 0
-
-
-def _request(taken: NamespaceSnapshot, namespace: str, resource: str, signal: str) -> bytes:
-    from worker.domain.cluster.kinds import CLUSTER_SCOPED, canonical_kind
-    from worker.domain.recording.snapshot import incident_of
-    from worker.domain.values.objects import ObjectRef
-
-    target = None
-    if resource:
-        kind, _, name = resource.partition("/")
-        if not name:
-            raise ReportedError(f"--resource {resource}: give KIND/NAME, such as Deployment/api")
-        kind = canonical_kind(kind)
-        target = ObjectRef(kind, name, "" if kind in CLUSTER_SCOPED else namespace)
-    return json.dumps(incident_of(taken, datetime.now(UTC), target, signal), indent=2).encode()
 
 
 def _write(taken: NamespaceSnapshot, request: bytes, directory: Path) -> None:

@@ -59,7 +59,6 @@ class Versions(_Model):
     model: str = ""
     shadow: str = ""
     catalog: str = ""
-    policy: str = ""
 
 
 class Bundle(_Model):

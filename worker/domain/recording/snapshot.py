@@ -160,25 +160,22 @@ class _Taking:
         self.logs[asked.namespace, asked.pod, asked.container, asked.previous] = clean
 
 
-def incident_of(
-    snapshot: NamespaceSnapshot, now: datetime, target: ObjectRef | None = None, signal_type: str = ""
-) -> dict[str, Any]:
-    """The body of a request about the target; by default about what runs the worst pod. Raises ReportedError."""
+def incident_of(snapshot: NamespaceSnapshot, now: datetime) -> dict[str, Any]:
+    """The body of a request about what runs the worst pod. Raises ReportedError when no pod is failing."""
     pod = next(iter(snapshot.failing), None)
-    if target is None and pod is None:
-        raise ReportedError("no pod is failing: name the object of the alert with --resource KIND/NAME")
-    found = target or _top_owner(snapshot, pod or {})
-    signal = signal_type or (pod_status(pod) if pod else "") or "Unknown"
+    if pod is None:
+        raise ReportedError("no pod is failing: give the request of the incident with --incident FILE")
+    found = _top_owner(snapshot, pod)
     name = f"snapshot-{found.namespace or 'cluster'}-{found.name}-{now:%Y%m%dT%H%M%S}"
     return {
         "incident_id": name,
         "remediation_id": name,
-        "signal_type": signal,
+        "signal_type": pod_status(pod),
         "severity": "high",
         "resource_kind": found.kind,
         "resource_name": found.name,
         "resource_namespace": found.namespace,
-        "error_message": redact(pod_reason(pod)) if pod else "",
+        "error_message": redact(pod_reason(pod)),
         "received_time": now.isoformat(),
     }
 

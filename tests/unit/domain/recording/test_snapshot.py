@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,6 @@ from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.scripted import LOGS, recovered, shop
 from worker.domain.recording.snapshot import MAX_LOGS, incident_of, take_snapshot
 from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError
-from worker.domain.values.objects import ObjectRef
 
 NOW = datetime(2026, 6, 4, 15, 35, tzinfo=UTC)
 
@@ -26,14 +26,14 @@ def made(kind, name, namespace="shop", api_version="v1", **fields):
 
 
 class Refusing(MemoryCluster):
-    """Refuses to list some kinds, and to get others."""
+    """Refuses to list some kinds; of others it has more than it lists."""
 
-    refused = ()
+    refused, endless = (), ()
 
     async def list(self, query):
         if query.kind in self.refused:
             raise ClusterError(ClusterReason.FORBIDDEN, "may not list it")
-        return await super().list(query)
+        return replace(await super().list(query), complete=query.kind not in self.endless)
 
 
 async def test_objects_of_the_namespace_their_nodes_and_logs_are_read():
@@ -91,9 +91,17 @@ async def test_secrets_are_never_read_and_everything_is_redacted():
 
 async def test_what_cannot_be_read_is_named():
     cluster = Refusing(shop(), LOGS)
-    cluster.refused = ("NetworkPolicy",)
+    cluster.refused, cluster.endless = ("NetworkPolicy",), ("ConfigMap",)
     taken = await take_snapshot(cluster, ["shop"])
-    assert ("NetworkPolicy shop: may not list it",) == taken.unread
+    named = {"NetworkPolicy shop: may not list it", "ConfigMap shop: there are more than 1"}
+    assert named == set(taken.unread)
+
+
+async def test_what_is_gone_by_now_is_no_fault():
+    objects = [made("Pod", "lost", spec={"nodeName": "gone", "containers": [{"name": "app"}]}), *shop()]
+    taken = await take_snapshot(MemoryCluster(objects, {}), ["shop"])
+    assert () == taken.unread
+    assert {} == taken.logs
 
 
 async def test_without_pods_there_is_no_snapshot():
@@ -125,17 +133,10 @@ async def test_the_request_is_about_what_runs_the_worst_pod():
         body["signal_type"],
     )
     assert "exit 1" in body["error_message"]
-    named = incident_of(taken, NOW, ObjectRef("Node", "worker-1"), "KubeNodeNotReady")
-    assert ("Node", "", "KubeNodeNotReady") == (
-        named["resource_kind"],
-        named["resource_namespace"],
-        named["signal_type"],
-    )
 
 
-async def test_where_nothing_fails_the_object_must_be_named():
+async def test_where_nothing_fails_the_request_must_be_given():
     taken = await take_snapshot(MemoryCluster(recovered(), LOGS), ["shop"])
     assert () == taken.failing
-    with pytest.raises(ReportedError, match="--resource"):
+    with pytest.raises(ReportedError, match="--incident"):
         incident_of(taken, NOW)
-    assert "Unknown" == incident_of(taken, NOW, ObjectRef("Deployment", "api", "shop"))["signal_type"]
