@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from schemas.taxonomy import Severity
 from tests.fakes import datastorage
@@ -751,3 +752,15 @@ async def test_meaning_ranks_once_everything_is_embedded(storage, stored):
         after = (await catalog.search(query, ANYTHING)).matches[0]
     assert ("a-restart", "b-limit") == (before.workflow.workflow_id, after.workflow.workflow_id)
     assert "" == catalog.meaning_problem
+
+
+async def test_the_log_says_why_words_rank(storage):
+    embedder = MemoryEmbedder(down=True)
+    with capture_logs() as logs:
+        async with DataStorageCatalog(storage.url, embedder=embedder) as catalog:
+            following = asyncio.create_task(catalog.follow(0.005))
+            await until(lambda: catalog.meaning_problem)
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+    assert ["the embedder is down"] == [e["error"] for e in logs if e["event"] == "catalog_ranked_by_words"]

@@ -137,7 +137,9 @@ class DataStorageCatalog:
 
     async def _keep_embedding(self, meaning: MeaningRanking, poll_seconds: float) -> None:
         while True:
-            done = meaning.complete or await meaning.embed_missing()
+            before, done = meaning.problem, meaning.complete or await meaning.embed_missing()
+            if meaning.problem not in {"", before}:
+                log.warning("catalog_ranked_by_words", error=meaning.problem)
             await asyncio.sleep(poll_seconds if done else EMBED_AGAIN_SECONDS)
 
     async def _snapshot(self, context: SelectionContext) -> CatalogSnapshot:

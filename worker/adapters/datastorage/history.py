@@ -17,7 +17,7 @@ from worker.adapters.datastorage.client import DataStorageClient, Exchange, Requ
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
-from worker.domain.values.remediations import Past, PastRemediation, SpecMatch
+from worker.domain.values.remediations import Past, PastRemediation, SpecMatch, spec_drifted
 
 PATH = "/api/v1/remediation-history/context"
 WINDOWS = {"tier1Window": "24h", "tier2Window": "2160h"}
@@ -29,7 +29,6 @@ WORDS = {
     ExecutionOutcome.CANCELLED: ("cancelled", "canceled", "skipped"),
 }
 OUTCOMES = {word: outcome for outcome, words in WORDS.items() for word in words}
-SPEC_DRIFT = "specdrift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def _remediation(entry: dict[str, Any]) -> PastRemediation:
         outcome=OUTCOMES.get(outcome.casefold().replace("_", ""), outcome),
         score=_score(entry.get("effectivenessScore")),
         resolved=_flag(entry.get("signalResolved")),
-        drifted=text(entry.get("assessmentReason")).replace("_", "").casefold() == SPEC_DRIFT,
+        drifted=spec_drifted(text(entry.get("assessmentReason"))),
         pre_hash=text(entry.get("preRemediationSpecHash")),
         post_hash=text(entry.get("postRemediationSpecHash")),
         match=SpecMatch(match) if match in set(SpecMatch) else None,

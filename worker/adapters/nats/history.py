@@ -137,7 +137,7 @@ def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: Ob
         outcome=outcome.outcome,
         score=outcome.effectiveness_score,
         resolved=outcome.signal_resolved,
-        drifted=spec_drifted(outcome),
+        drifted=spec_drifted(outcome.assessment_reason),
         pre_hash=(on_target and outcome.pre_remediation_spec_hash) or item.pre_hash,
         post_hash=(on_target and outcome.post_remediation_spec_hash) or "",
         side_effects=outcome.side_effects,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from worker.domain.cluster.fields import (
+    UID_IN_TEXT,
     dig,
     mapping,
     meta,
@@ -37,9 +38,8 @@ from worker.domain.values.tokens import estimate_tokens
 MAX_MESSAGE = 420  # characters
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 VARIABLE = re.compile(
-    r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{12,}\b"
+    rf"{UID_IN_TEXT.pattern}|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{(12,)}\b"
 )
-UID_IN_TEXT = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
 START_REASONS = frozenset({"Pulled", "Created", "Started"})
 ONE_START = timedelta(seconds=5)
 AGO = re.compile(r"^(\d{1,6})\s*(s|m|h|d)$")

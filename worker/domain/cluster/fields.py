@@ -13,6 +13,8 @@ from typing import Any
 from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_TEXT = 4096  # characters of one value that is going to be shown or compared
+UID_IN_TEXT = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
+"""How the kubelet writes the uid of a pod behind its name: it says nothing to a reader."""
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from schemas.outcome import ExecutionOutcome, RemediationOutcome
+from schemas.outcome import ExecutionOutcome
 
 GOOD, MODERATE = 0.7, 0.4
 SPEC_DRIFT = "specdrift"
@@ -87,9 +87,9 @@ class PastRemediation:
         return SpecMatch.NONE if spec_hash and self.pre_hash and self.post_hash else None
 
 
-def spec_drifted(outcome: RemediationOutcome) -> bool:
-    """Whether the spec was changed while the effect was assessed."""
-    return outcome.assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
+def spec_drifted(assessment_reason: str) -> bool:
+    """Whether the spec was changed while the effect was assessed. The reason may be `SpecDrift` or `spec_drift`."""
+    return assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from worker.domain.cluster.fields import (
+    UID_IN_TEXT,
     dig,
     mapping,
     mappings,
@@ -60,7 +61,6 @@ SPEAKING_REASONS = {
 EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
 """Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
 MAX_ANNOTATION = 400  # characters
-POD_UID = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
 
 
 def prune(manifest: Manifest) -> Manifest:
@@ -243,7 +243,7 @@ def _value(key: str, value: Any, depth: int, known: ApiType = UNTYPED) -> Any:
     if isinstance(value, list):
         return _list(key, value, depth, known)
     if isinstance(value, str):
-        return POD_UID.sub("", value)
+        return UID_IN_TEXT.sub("", value)
     return value if isinstance(value, int | float | bool) or value is None else str(value)
 
 

@@ -129,7 +129,7 @@ def factor(code: FactorCode, detail: str = "") -> ApprovalFactor:
 
 def sentence(factor: ApprovalFactor) -> str:
     """The factor as a sentence for an approver."""
-    return FactorCode(factor.code).sentence.replace("{detail}", factor.detail)  # type: ignore[call-arg]
+    return FactorCode(factor.code).sentence.replace("{detail}", factor.detail)  # type: ignore[call-arg]  # looks a member up
 
 
 def sentences(factors: Iterable[ApprovalFactor]) -> tuple[str, ...]:

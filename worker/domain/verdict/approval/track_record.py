@@ -135,7 +135,7 @@ class Proposals:
             outcome=outcome.outcome,
             score=outcome.effectiveness_score,
             resolved=outcome.signal_resolved,
-            drifted=spec_drifted(outcome),
+            drifted=spec_drifted(outcome.assessment_reason),
         )
 
     def forget(self, before: datetime) -> None:

@@ -9,7 +9,7 @@ been read, or stand with its namespace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from schemas.taxonomy import SignalType
 from worker.domain.cluster.kinds import KINDS, canonical_kind
@@ -38,7 +38,7 @@ IN_REASON = re.compile(r'(?<!\\)"reason":\s*"([A-Z][A-Za-z]+)"')
 IN_WARNING = re.compile(r"^\S+Z Warning ([A-Z][A-Za-z]+)", re.MULTILINE)
 CELL = " | "
 WORD = re.compile(r"(?<![\w-])[A-Z][A-Za-z]+(?![\w-])")
-SIGNS = {
+SIGNS: Mapping[str, tuple[str, ...]] = {
     SignalType.OOM_KILLED: ("oomkilled", "oomkilling", "systemoom"),
     SignalType.CRASH_LOOP_BACK_OFF: ("crashloopbackoff", "backoff"),
     SignalType.IMAGE_PULL_BACK_OFF: (
@@ -153,7 +153,7 @@ def decides(item: Evidence) -> bool:
 
 def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:
     """Whether the cluster reports the signal type. True for one that Kubernetes has no reason for: nobody can tell."""
-    signs = SIGNS.get(signal_type)  # type: ignore[call-overload] # a StrEnum equals its text
+    signs = SIGNS.get(signal_type)
     return signs is None or not reasons.isdisjoint(signs)
 
 
