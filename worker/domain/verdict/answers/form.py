@@ -75,7 +75,7 @@ class IncidentForm(BaseModel):
 
     analysis: str
     root_cause_analysis: _RootCauseAnalysis
-    confidence: float = Field(description="0 to 1")
+    confidence: float
     selected_workflow: _SelectedWorkflow | None
     alternative_workflows: list[_AlternativeWorkflow]
     investigation_outcome: InvestigationOutcome
