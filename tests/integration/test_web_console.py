@@ -19,9 +19,8 @@ from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.adapters.nats.stream import FencedStream
 from worker.app.auditing import Auditing
-from worker.app.cli.report_page import events_of
 from worker.app.operations import Operations
-from worker.app.web_console import LETTERS_SHOWN, Console, Sources, serve
+from worker.app.web_console import LETTERS_SHOWN, Console, serve
 
 TOKEN = "FAKE-console-token"
 PAGES = ("/", "/incident/rr-1", "/figures", "/letters", "/events", "/static/console.js")
@@ -50,13 +49,9 @@ async def opened(tmp_path, *, logged_in=True):
     async with one_server(tmp_path) as server:
         nc, subjects = await nats.connect(server.url), Subjects()
         await provision(nc, wanted(subjects))
-        operations, auditing = Operations(nc, subjects), Auditing(nc, subjects)
         results = FencedStream(nc, subjects.results_stream)
-        sources = Sources(
-            results, subjects, operations.lanes, operations.newest_letters, operations.rejections, operations.result,
-            lambda key: events_of(auditing, key),
-        )  # fmt: skip
-        console, jar = Console(sources, TOKEN), aiohttp.CookieJar(unsafe=True)
+        console = Console(Operations(nc, subjects), Auditing(nc, subjects), results, subjects, TOKEN)
+        jar = aiohttp.CookieJar(unsafe=True)
         async with serve(console, "127.0.0.1", 0) as port, aiohttp.ClientSession(cookie_jar=jar) as http:
             place = Place(nc, console, f"http://127.0.0.1:{port}", http)
             if logged_in:

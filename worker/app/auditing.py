@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from nats.aio.client import Client
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from schemas.analysis import Status
+from schemas.audit import AuditEvent
 from schemas.permissions import API
 from schemas.subjects import Subjects, request_key
 from schemas.taxonomy import RequestKind
@@ -148,6 +150,15 @@ class Auditing:
             progress(message.sequence - extent.first + 1, extent.last - extent.first + 1)
             if not only or _is_of(message.body, only):
                 yield message.body
+
+    async def events_of(self, key: str, progress: Progress = lambda _done, _all: None) -> list[AuditEvent]:
+        """The events of a request by time, each once; those of a newer version are left out."""
+        found = dict[str, AuditEvent]()
+        async for body in self.events(only=key, progress=progress):
+            with suppress(ValidationError):
+                event = AuditEvent.model_validate_json(body)
+                found.setdefault(event.event_id, event)
+        return sorted(found.values(), key=lambda event: event.time)
 
     async def _results(self, only: str, now: datetime) -> dict[str, StoredResult]:
         found = dict[str, StoredResult]()

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,13 +26,12 @@ from pydantic import ValidationError
 
 from schemas.analysis import AnalysisResult, Status
 from schemas.audit import AuditEvent
-from schemas.failure import ValidationFailure
 from schemas.subjects import Subjects
-from worker.adapters.nats.stored import StoredLetter
 from worker.adapters.nats.stream import FencedStream
-from worker.adapters.nats.stream_info import ConsumerState, StreamExtent
+from worker.adapters.nats.stream_info import StreamExtent
+from worker.app.auditing import Auditing
 from worker.app.http_server import listening
-from worker.app.operations import OperationError, read_key
+from worker.app.operations import OperationError, Operations, read_key
 from worker.app.pages import environment, incident_page
 from worker.app.pages.results import PAGE_ROWS, ResultIndex, figures
 from worker.app.supervisor import Supervisor
@@ -55,24 +54,14 @@ TYPES = {"style.css": "text/css", "console.js": "text/javascript"}
 log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What the console reads. Each raises ReportedError when NATS does not answer."""
-
-    results: FencedStream
-    subjects: Subjects
-    lanes: Callable[[], Awaitable[Mapping[str, ConsumerState]]]
-    letters: Callable[[int, int], Awaitable[list[StoredLetter]]]
-    rejections: Callable[[int], Awaitable[list[ValidationFailure]]]
-    result: Callable[[str], Awaitable[AnalysisResult | None]]
-    events: Callable[[str], Awaitable[list[AuditEvent]]]
-
-
 @dataclass(slots=True)
 class Console:
     """The index of results, kept up to date, and the pages over it."""
 
-    sources: Sources
+    operations: Operations
+    auditing: Auditing
+    results: FencedStream
+    subjects: Subjects
     token: str
     index: ResultIndex = field(default_factory=ResultIndex)
     problem: str = ""
@@ -95,21 +84,19 @@ class Console:
 
     async def refresh(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
         """Read the results that came since the last time. Raises Unavailable."""
-        info = await self.sources.results.info()
+        info = await self.results.info()
         if self._created not in {None, info.created}:  # a new stream counts from 1 again
             self.index = ResultIndex()
         self._created = info.created
         extent = info.extent(datetime.now(UTC))
         before, first = self.index.last_sequence, max(extent.first, self.index.last_sequence + 1)
         try:
-            async for message in self.sources.results.messages(
+            async for message in self.results.messages(
                 StreamExtent(first, extent.last, extent.oldest, extent.kept_since)
             ):
                 self.index.last_sequence = message.sequence
                 progress(message.sequence - first + 1, extent.last - first + 1)
-                key = message.subject.removeprefix(f"{self.sources.subjects.prefix}.result.").partition(".")[
-                    2
-                ]
+                key = message.subject.removeprefix(f"{self.subjects.prefix}.result.").partition(".")[2]
                 try:
                     self.index.add(key, AnalysisResult.model_validate_json(message.body))
                 except ValidationError:
@@ -142,7 +129,7 @@ class Console:
     async def incident(self, request: web.Request) -> web.Response:
         """`/incident/KEY`."""
         key = read_key(request.match_info["key"])
-        result = await self.sources.result(key)
+        result = await self.operations.result(key)
         if result is None:
             return self._page(
                 "message.html", 404, here="/", title="No such result", text=f"{key} has no result (yet)."
@@ -155,25 +142,25 @@ class Console:
         async with self._reading:
             mark = (key, result.completed_at)
             if mark not in self._trails:
-                self._trails[mark] = await self.sources.events(key)
+                self._trails[mark] = await self.auditing.events_of(key)
                 while len(self._trails) > TRAILS_KEPT:
                     self._trails.popitem(last=False)
             return self._trails[mark]
 
     async def figures_page(self, _: web.Request) -> web.Response:
         """`/figures`."""
-        lanes = await self.sources.lanes()
+        lanes = await self.operations.lanes()
         return self._page("figures.html", here="/figures", f=figures(self.index.newest()), lanes=lanes)
 
     async def letters_page(self, request: web.Request) -> web.Response:
         """`/letters`: the newest dead letters and rejected messages, or the letters before an id."""
         before = _number(request.query.get("before", ""))
-        letters = await self.sources.letters(LETTERS_SHOWN, before)
+        letters = await self.operations.newest_letters(LETTERS_SHOWN, before)
         return self._page(
             "letters.html",
             here="/letters",
             letters=letters,
-            rejections=[] if before else await self.sources.rejections(REJECTIONS_SHOWN),
+            rejections=[] if before else await self.operations.rejections(REJECTIONS_SHOWN),
             older=letters[-1].id if len(letters) == LETTERS_SHOWN else 0,
         )
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from worker.app.cli.console import asynchronous, progress, session
 from worker.app.cli.requests import Key
 from worker.domain.values.errors import ReportedError
-
-if TYPE_CHECKING:
-    from schemas.audit import AuditEvent
-    from worker.app.auditing import Auditing
 
 
 class Format(enum.StrEnum):
@@ -60,7 +55,7 @@ async def report(
             raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
         with progress("reading audit events") as show:
             auditing = Auditing(opened.nc, opened.subjects)
-            events = await events_of(auditing, key, show) if timeline else []
+            events = await auditing.events_of(key, show) if timeline else []
     page = incident_page(key, result, events)
     written = as_html(page) if (form or _by_name(output)) is Format.HTML else as_markdown(page)
     if output:
@@ -73,21 +68,3 @@ async def report(
 
 def _by_name(output: Path | None) -> Format:
     return Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
-
-
-async def events_of(
-    auditing: Auditing, key: str, show: Callable[[int, int], None] = lambda _done, _all: None
-) -> list[AuditEvent]:
-    """The audit events of a request, in the order of their time; those of a newer version are left out, copies count once."""
-    from pydantic import ValidationError
-
-    from schemas.audit import AuditEvent
-
-    found: dict[str, AuditEvent] = {}
-    async for body in auditing.events(only=key, progress=show):
-        try:
-            event = AuditEvent.model_validate_json(body)
-        except ValidationError:
-            continue
-        found.setdefault(event.event_id, event)
-    return sorted(found.values(), key=lambda event: event.time)
