@@ -1,4 +1,4 @@
-"""How many variants of the known incidents keep their verdict: `python -m tests.eval_variants [--all] [-v] [WORDS]`.
+"""How many variants of the known incidents keep their verdict: `python -m tests.eval_variants [--all] [WORDS]`.
 
 By default every second variant is tried. WORDS limit the run to cases and mutations whose names have one of them.
 Exits with 1 when fewer than 90 % keep what they must keep (`tests/variants` says what that is), or a workflow is wrong.

@@ -94,7 +94,15 @@ def _autoscaler(autoscaler: dict[str, Any], since: str) -> None:
     }  # fmt: skip
 
 
+def _certificate(certificate: dict[str, Any], since: str) -> None:
+    certificate["status"] = {
+        "conditions": [_condition("Ready", "True", since)],
+        "notAfter": "2099-01-01T00:00:00Z",
+    }
+
+
 WELL = {
+    "Certificate": _certificate,
     "HorizontalPodAutoscaler": _autoscaler,
     "Pod": _pod,
     "Deployment": _workload,

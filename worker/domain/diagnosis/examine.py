@@ -14,7 +14,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Str
 from worker.domain.diagnosis.changes import change_findings, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
-from worker.domain.diagnosis.running import running_findings
+from worker.domain.diagnosis.running import FailingPod, running_findings
 from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
@@ -133,7 +133,7 @@ def _of_pods(
         yield from pod_findings(facts, pod, ref)
     for pod in pods_of(facts, ref) if not sick else ():
         if pod_restarts(pod):  # well again
-            yield from running_findings(facts, pod, ref)
+            yield from running_findings(FailingPod(facts, pod, ref))
         about = facts.events(ref.namespace, reference(pod)) if signal and nodes.evicted(pod) else ()
         if any(e.reason == "Evicted" for e in about):  # and replaced
             yield from nodes.eviction_findings(facts, pod, ref)
@@ -175,8 +175,8 @@ def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator
     else:
         if dig(pod, "status", "phase") == "Pending":
             yield from pod_claim_findings(facts, pod, ref)
-        yield from starting_findings(facts, pod, ref)
-        yield from running_findings(facts, pod, ref)
+        yield from starting_findings(FailingPod(facts, pod, ref))
+        yield from running_findings(FailingPod(facts, pod, ref))
         yield from controllers.condition_findings(pod, ref)
 
 

@@ -8,19 +8,17 @@ stay pure functions, and every conclusion can be repeated from the same answers.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from worker.domain.cluster import kinds
 from worker.domain.cluster.events import Happening, happenings
-from worker.domain.cluster.fields import name_of, reference
+from worker.domain.cluster.fields import name_of
 from worker.domain.values.objects import Listing, Manifest, ObjectRef
 
 API_VERSIONS = {**kinds.API_VERSIONS, "Certificate": "cert-manager.io/v1"}
 CLUSTER_SCOPED = kinds.CLUSTER_SCOPED | {"ClusterIssuer"}
-
-
 DEPENDED_ON = frozenset(
     ("Pod", "Service", "ConfigMap", "Namespace", "NetworkPolicy", "Node", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 )  # fmt: skip
@@ -185,11 +183,6 @@ class ClusterFacts:
             return self.answers[question]
         self.open[question] = None
         return Presence.UNKNOWN
-
-
-def refs(manifests: Iterable[Manifest]) -> tuple[ObjectRef, ...]:
-    """References of the objects."""
-    return tuple(reference(m) for m in manifests)
 
 
 def _events_of(namespace: str, ref: ObjectRef) -> Question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from worker.domain.cluster.fields import dig, mappings, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
@@ -90,19 +90,12 @@ def _serves_node(pod: Manifest) -> bool:
 def _finding(
     object_: ObjectRef,
     what: str,
-    remedies: frozenset[Remedy] | set[Remedy],
+    remedies: Iterable[Remedy],
     signals: tuple[str, ...],
     also: tuple[ObjectRef, ...] = (),
 ) -> Diagnosis:
-    return Diagnosis(
-        cause=Cause.NODE,
-        object=object_,
-        sentence=f"{what}.",
-        also=also,
-        remedies=frozenset(remedies),
-        signals=signals,
-        reads=(object_,),
-    )
+    told, kinds = f"{what}.", frozenset(remedies)
+    return Diagnosis(Cause.NODE, object_, told, also=also, remedies=kinds, signals=signals, reads=(object_,))
 
 
 def evicted(pod: Manifest) -> bool:
@@ -114,13 +107,10 @@ def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
     """Why a pod was evicted: its own limit for local storage, or its node, used up by whoever was far above its request."""
     message = text(dig(pod, "status", "message"))
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
+        told, ref = "was evicted because it exceeded its own limit for local storage", reference(pod)
+        signals = ("Evicted",)
         yield Diagnosis(
-            cause=Cause.EVICTION,
-            object=workload,
-            sentence=f"{reference(pod)} was evicted because it exceeded its own limit for local storage.",
-            also=(reference(pod),),
-            signals=("Evicted",),
-            reads=(reference(pod),),
+            Cause.EVICTION, workload, f"{ref} {told}.", also=(ref,), signals=signals, reads=(ref,)
         )
         return
     node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
@@ -179,13 +169,8 @@ def _uses(pod: Manifest) -> str:
 
 def _above_request(pod: Manifest) -> float:
     found = USE.findall(text(dig(pod, "status", "message")))
-    return max(
-        (
-            ((quantity(used.rstrip(",.")) or 0.0) - (quantity(request.rstrip(",.")) or 0.0))
-            for used, request in found
-        ),
-        default=0.0,
-    )
+    amounts = [[quantity(amount.rstrip(",.")) or 0.0 for amount in pair] for pair in found]
+    return max((used - requested for used, requested in amounts), default=0.0)
 
 
 def nodes_of(pods: Sequence[Manifest]) -> list[ObjectRef]:

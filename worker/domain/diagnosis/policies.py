@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
@@ -63,11 +63,9 @@ def _finding(
 def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:
     found = []
     for policy in facts.list("NetworkPolicy", namespace).items:
-        types = dig(policy, "spec", "policyTypes") or [
-            "Ingress",
-            *(["Egress"] if "egress" in mapping(policy.get("spec")) else []),
-        ]
-        if direction in types and selects(mapping(dig(policy, "spec", "podSelector")), labels_of(pod)):
+        spec = mapping(policy.get("spec"))
+        types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
+        if direction in types and selects(mapping(spec.get("podSelector")), labels_of(pod)):
             found.append(policy)
     return found
 
@@ -107,28 +105,22 @@ def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, ho
 
 def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
     listed = mappings(rule.get("ports"))
-    if not listed or not ports:
-        return True
-    for entry in listed:
-        protocol, port = text(entry.get("protocol")) or "TCP", text(entry.get("port"))
-        first, last = port_number(port), port_number(entry.get("endPort"))
-        for wanted_protocol, wanted in ports:
-            inside = 0 < first <= port_number(wanted) <= last
-            if protocol == wanted_protocol and (not port or port == wanted or inside):
-                return True
-    return False
+    return (
+        not listed or not ports or any(_port_admits(entry, *wanted) for entry in listed for wanted in ports)
+    )
+
+
+def _port_admits(entry: dict[str, Any], protocol: str, wanted: str) -> bool:
+    port, end = text(entry.get("port")), text(entry.get("endPort"))
+    inside = end and port.isdigit() and wanted.isdigit() and int(port) <= int(wanted) <= int(end)
+    return (text(entry.get("protocol")) or "TCP") == protocol and bool(port in {"", wanted} or inside)
 
 
 def _target_ports(service: Manifest, servers: Sequence[Manifest]) -> set[tuple[str, str]]:
     """Ports of the pods that the Service leads to, by number and by name."""
     found = set(port_of(service))
-    for pod in servers[:1]:
-        for container in container_specs(mapping(pod.get("spec"))):
-            for port in mappings(container.get("ports")):
-                for protocol, target in list(found):
-                    if target in {text(port.get("name")), text(port.get("containerPort"))}:
-                        found |= {
-                            (protocol, text(port.get("name"))),
-                            (protocol, text(port.get("containerPort"))),
-                        }
+    specs = [c for pod in servers[:1] for c in container_specs(mapping(pod.get("spec")))]
+    for port in (port for spec in specs for port in mappings(spec.get("ports"))):
+        both = {text(port.get("name")), text(port.get("containerPort"))}
+        found |= {(protocol, known) for protocol, target in found if target in both for known in both}
     return {pair for pair in found if pair[1]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from worker.domain.cluster.events import Happening
-from worker.domain.cluster.fields import dig, moment, reference, text, whole
+from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
@@ -21,17 +22,69 @@ HOOKS = frozenset({"FailedPostStartHook"})
 KILLED_BY_PROBE = frozenset({137, 143})
 
 
-def running_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
+@dataclass(frozen=True, slots=True)
+class FailingPod:
+    """A pod that something is wrong with, and the workload that it belongs to (itself when nothing owns it)."""
+
+    facts: ClusterFacts
+    pod: Manifest
+    workload: ObjectRef
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The pod."""
+        return reference(self.pod)
+
+    @property
+    def about(self) -> tuple[Happening, ...]:
+        """The events about the pod, oldest first."""
+        return self.facts.events(self.workload.namespace, self.ref)
+
+    def finding(
+        self,
+        container: Container,
+        cause: Cause,
+        what: str,
+        *remedies: Remedy,
+        strength: Strength = Strength.DIRECT,
+    ) -> Diagnosis:
+        """A finding about a container; `what` continues `Container app of Deployment shop/api ...`."""
+        return Diagnosis(
+            cause=cause,
+            object=self.workload,
+            sentence=f"Container {container.name} of {self.workload} {what}.",
+            strength=strength,
+            also=(self.ref,),
+            remedies=frozenset(remedies),
+            signals=observed(self.facts, self.workload, self.pod),
+            reads=(self.ref,),
+            container=container.name,
+        )
+
+    def defective_start(self, container: Container, what: str) -> Diagnosis:
+        """A container whose command cannot be run as its spec says."""
+        return self.with_rollback(self.finding(container, Cause.DEFECTIVE_START, what))
+
+    def with_rollback(self, found: Diagnosis) -> Diagnosis:
+        """The finding, which a rollback mends too if what fails came with the newest revision."""
+        revision = rollback_revision(self.facts, self.workload, self.pod, found.container)
+        rollout = rollout_of(self.facts, self.workload) if revision else None
+        if rollout is None:
+            return found
+        told = f"{found.sentence[:-1]}; its newest revision changed {rollout.told}."
+        return replace(found, sentence=told, revision=revision, remedies=found.remedies | {Remedy.ROLL_BACK})
+
+
+def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
     """Why containers of a pod end, or run without being ready."""
-    about = facts.events(workload.namespace, reference(pod))
-    for container in sick_containers(pod):
+    for container in sick_containers(failing.pod):
         ended = container.terminated or container.last
-        if text(ended.get("reason")) == "OOMKilled" and _recent(facts, container, ended):
-            yield out_of_memory(facts, pod, container, workload)
+        if text(ended.get("reason")) == "OOMKilled" and _recent(failing.facts, container, ended):
+            yield _out_of_memory(failing, container)
         elif container.failing and ended and not container.done:
-            yield from _ended(facts, pod, container, workload, about)
+            yield _ended(failing, container)
         elif container.running and not container.ready:
-            yield _unready(facts, pod, container, workload, about)
+            yield _unready(failing, container)
 
 
 def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
@@ -42,37 +95,30 @@ def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object])
     return facts.now - at <= (RECENT if container.failing else JUST_NOW)
 
 
-def out_of_memory(facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef) -> Diagnosis:
+def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
     """The kernel killed the container at its own limit; without a limit it was the node that had no memory left."""
-    limit = memory_limit(container)
+    workload, limit = failing.workload, memory_limit(container)
     if not limit:
-        node = ref_to("Node", text(dig(pod, "spec", "nodeName")))
-        return Diagnosis(
-            cause=Cause.NODE,
-            object=node if node.name else workload,
-            sentence=f"Container {container.name} of {workload} has no memory limit and was OOMKilled: the node ran out of memory.",
-            also=(workload,),
-            signals=("OOMKilled", "MemoryPressure"),
-            reads=(reference(pod),),
-            container=container.name,
-        )
-    remedies, lowered = {Remedy.INCREASE_MEMORY}, ""
-    rollout = rollout_of(facts, workload)
+        node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
+        what = "has no memory limit and was OOMKilled: the node ran out of memory"
+        found = failing.finding(container, Cause.NODE, what)
+        signals = ("OOMKilled", "MemoryPressure")
+        return replace(found, object=node if node.name else workload, also=(workload,), signals=signals)
+    found = failing.finding(
+        container,
+        Cause.OUT_OF_MEMORY,
+        f"was OOMKilled at its own memory limit of {limit}",
+        Remedy.INCREASE_MEMORY,
+    )
+    job = ("BackoffLimitExceeded",) if workload.kind == "Job" else ()
+    found = replace(found, signals=("OOMKilled", "PredictedOOM", *job))
+    rollout = rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("resources.limits.memory", container=container.name)
-    if rollout and changed and _lowered(rollout.previous, container):
-        remedies.add(Remedy.ROLL_BACK)
-        lowered = f" Its newest revision lowered the limit: {rollout.told}."
-    return Diagnosis(
-        cause=Cause.OUT_OF_MEMORY,
-        object=workload,
-        sentence=f"Container {container.name} of {workload} was OOMKilled at its own memory limit of {limit}.{lowered}",
-        also=(reference(pod),),
-        remedies=frozenset(remedies),
-        signals=("OOMKilled", "PredictedOOM", "BackoffLimitExceeded") if workload.kind == "Job" else ("OOMKilled", "PredictedOOM"),
-        reads=(reference(pod),),
-        container=container.name,
-        revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
-    )  # fmt: skip
+    if rollout is None or not changed or not _lowered(rollout.previous, container):
+        return found
+    told = f"{found.sentence} Its newest revision lowered the limit: {rollout.told}."
+    remedies = found.remedies | {Remedy.ROLL_BACK}
+    return replace(found, sentence=told, remedies=remedies, revision=rollout.revision)
 
 
 def _lowered(previous: Manifest, container: Container) -> bool:
@@ -88,57 +134,20 @@ def _lowered(previous: Manifest, container: Container) -> bool:
     return False
 
 
-def _ended(
-    facts: ClusterFacts,
-    pod: Manifest,
-    container: Container,
-    workload: ObjectRef,
-    about: tuple[Happening, ...],
-) -> Iterator[Diagnosis]:
-    ended = container.terminated or container.last
+def _ended(failing: FailingPod, container: Container) -> Diagnosis:
+    ended, about = container.terminated or container.last, failing.about
     code, reason = whole(ended.get("exitCode")), text(ended.get("reason"))
     if reason in NOT_STARTED or code in {126, 127, 128}:
         what = f"ends with {reason or 'Error'}, exit code {code}, without running"
-        yield defective_start(facts, pod, container, workload, what)
-        return
+        return failing.defective_start(container, what)
     if any(e.reason in HOOKS for e in about):
-        yield defective_start(facts, pod, container, workload, "is killed because its postStart hook fails")
-        return
+        return failing.defective_start(container, "is killed because its postStart hook fails")
     probe = _killing_probe(container, about) if code in KILLED_BY_PROBE else ""
     if probe:
         what = f"fails its {probe} probe and is killed (exit code {code})"
-        yield probe_finding(facts, pod, container, workload, what)
-        return
-    yield Diagnosis(
-        cause=Cause.CRASH_ON_START,
-        object=workload,
-        sentence=f"Container {container.name} of {workload} ends with exit code {code} ({container.restarts} restarts).",
-        strength=Strength.SYMPTOM,
-        also=(reference(pod),),
-        signals=observed(facts, workload, pod),
-        reads=(reference(pod),),
-        container=container.name,
-    )
-
-
-def defective_start(
-    facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef, what: str
-) -> Diagnosis:
-    """A container whose command cannot be run as its spec says."""
-    revision = rollback_revision(facts, workload, pod, container.name)
-    rollout = rollout_of(facts, workload) if revision else None
-    what += f"; its newest revision changed {rollout.told}" if rollout else ""
-    return Diagnosis(
-        cause=Cause.DEFECTIVE_START,
-        object=workload,
-        sentence=f"Container {container.name} of {workload} {what}.",
-        also=(reference(pod),),
-        remedies=frozenset({Remedy.ROLL_BACK}) if revision else frozenset(),
-        signals=observed(facts, workload, pod),
-        reads=(reference(pod),),
-        container=container.name,
-        revision=revision,
-    )
+        return _probe(failing, container, what, Strength.TIMED)
+    what = f"ends with exit code {code} ({container.restarts} restarts)"
+    return failing.finding(container, Cause.CRASH_ON_START, what, strength=Strength.SYMPTOM)
 
 
 def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
@@ -151,56 +160,21 @@ def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
     return "liveness" if killed and "livenessProbe" in container.spec else ""
 
 
-def probe_finding(
-    facts: ClusterFacts,
-    pod: Manifest,
-    container: Container,
-    workload: ObjectRef,
-    what: str,
-    strength: Strength = Strength.TIMED,
-) -> Diagnosis:
+def _probe(failing: FailingPod, container: Container, what: str, strength: Strength) -> Diagnosis:
     """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
-    revision = rollback_revision(facts, workload, pod, container.name)
-    rollout = rollout_of(facts, workload) if revision else None
-    what += f"; its newest revision changed {rollout.told}" if rollout else ""
-    remedies = {Remedy.FIX_PROBE} | ({Remedy.ROLL_BACK} if revision else set())
-    return Diagnosis(
-        cause=Cause.PROBE,
-        object=workload,
-        sentence=f"Container {container.name} of {workload} {what}.",
-        strength=strength,
-        also=(reference(pod),),
-        remedies=frozenset(remedies),
-        signals=observed(facts, workload, pod),
-        reads=(reference(pod),),
-        container=container.name,
-        revision=revision,
-    )
+    found = failing.finding(container, Cause.PROBE, what, Remedy.FIX_PROBE, strength=strength)
+    return failing.with_rollback(found)
 
 
-def _unready(
-    facts: ClusterFacts,
-    pod: Manifest,
-    container: Container,
-    workload: ObjectRef,
-    about: tuple[Happening, ...],
-) -> Diagnosis:
-    port = dig(container.spec, "readinessProbe", "httpGet", "port") or dig(
-        container.spec, "readinessProbe", "tcpSocket", "port"
-    )
-    declared = [p for p in dig(container.spec, "ports") or [] if isinstance(p, dict)]
-    offered = {text(p.get("containerPort")) for p in declared} | {text(p.get("name")) for p in declared}
+def _unready(failing: FailingPod, container: Container) -> Diagnosis:
+    probe = mapping(container.spec.get("readinessProbe"))
+    port = dig(probe, "httpGet", "port") or dig(probe, "tcpSocket", "port")
+    declared = mappings(container.spec.get("ports"))
+    offered = {text(p.get(key)) for p in declared for key in ("containerPort", "name")}
     if port is not None and declared and text(port) not in offered:
         what = f"is asked for readiness at port {port}, which it does not declare"
-        return probe_finding(facts, pod, container, workload, what, Strength.DIRECT)
-    failing = sum(e.count for e in about if e.reason == "Unhealthy")
-    return Diagnosis(
-        cause=Cause.NOT_READY,
-        object=workload,
-        sentence=f"Container {container.name} of {workload} runs without being ready ({failing} failed probes).",
-        strength=Strength.SYMPTOM,
-        also=(reference(pod),),
-        signals=("PodNotReady",),
-        reads=(reference(pod),),
-        container=container.name,
-    )
+        return _probe(failing, container, what, Strength.DIRECT)
+    failed = sum(e.count for e in failing.about if e.reason == "Unhealthy")
+    what = f"runs without being ready ({failed} failed probes)"
+    found = failing.finding(container, Cause.NOT_READY, what, strength=Strength.SYMPTOM)
+    return replace(found, signals=("PodNotReady",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import condition, container_specs, labels_of, ref_to
+from worker.domain.diagnosis.structure import condition, container_specs, holds, labels_of, ref_to
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
@@ -22,38 +23,28 @@ TOO_MANY = re.compile(r"Too many pods")
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
+class Obstacle(enum.StrEnum):
+    """What keeps a pod from a node."""
+
+    CONTROL_PLANE = "control plane"
+    NOT_READY = "not ready"
+    CORDON = "cordon"
+    TAINT = "taint"
+    MISMATCH = "mismatch"
+    SHORTAGE = "shortage"
+
+
 @dataclass(frozen=True, slots=True)
-class Obstacles:
-    """What keeps a pod from one node; all empty when nothing does as far as specs tell."""
+class NodeObstacles:
+    """What keeps a pod from one node; `kinds` is empty when nothing does as far as specs tell.
+
+    `taints` are those that somebody has set, `short_of` the resources that are missing.
+    """
 
     node: ObjectRef
-    control_plane: bool = False
-    not_ready: bool = False
-    cordoned: bool = False
-    taints: tuple[str, ...] = ()
-    mismatch: bool = False
-    short_of: tuple[str, ...] = ()
-
-    @property
-    def only_taints(self) -> bool:
-        """Whether the pod would fit but for a taint that somebody has set."""
-        return bool(self.taints) and not (
-            self.control_plane or self.not_ready or self.cordoned or self.mismatch or self.short_of
-        )
-
-    @property
-    def only_cordon(self) -> bool:
-        """Whether the pod would fit but for a cordon."""
-        return self.cordoned and not (
-            self.control_plane or self.not_ready or self.taints or self.mismatch or self.short_of
-        )
-
-    @property
-    def only_shortage(self) -> bool:
-        """Whether only resources are missing."""
-        return bool(self.short_of) and not (
-            self.control_plane or self.cordoned or self.taints or self.mismatch
-        )
+    kinds: frozenset[Obstacle]
+    taints: tuple[str, ...]
+    short_of: tuple[str, ...]
 
 
 def unscheduled(pod: Manifest) -> bool:
@@ -67,28 +58,29 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
         return
-    used = _used_by_node(facts)
+    used = _used_by_node(facts) or {}
     found = [_obstacles(pod, node, used) for node in nodes.items]
-    for obstacle in found:
-        if obstacle.only_taints:
-            what = f"taint {obstacle.taints[0]}"
-            yield _node_finding(workload, obstacle.node, what, Remedy.REMOVE_TAINT, pod)
-        elif obstacle.only_cordon:
-            yield _node_finding(workload, obstacle.node, "cordon", Remedy.UNCORDON, pod)
-    workers = [o for o in found if not o.control_plane]
-    if any(o.only_taints or o.only_cordon for o in workers):
+    for blocked in found:
+        if blocked.kinds == {Obstacle.TAINT}:
+            what = f"taint {blocked.taints[0]}"
+            yield _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
+        elif blocked.kinds == {Obstacle.CORDON}:
+            yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
+    workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
+    kinds = [o.kinds for o in workers]
+    if {Obstacle.TAINT} in kinds or {Obstacle.CORDON} in kinds:
         return
-    if workers and all(o.mismatch for o in workers):
+    if workers and all(Obstacle.MISMATCH in k for k in kinds):
         why = "no node has the labels that its selector or affinity requires"
         yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
-    elif any(o.only_shortage for o in workers) and not any(_free(o) for o in workers):
+    elif all(kinds) and any(k - {Obstacle.NOT_READY} == {Obstacle.SHORTAGE} for k in kinds):
         short = sorted({name for o in workers for name in o.short_of})
         told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
         yield _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
     elif TOO_MANY.search(text(condition(pod, "PodScheduled").get("message"))):
         why = "the nodes run as many pods as they may"
         yield replace(_finding(workload, pod, why, {Remedy.ADD_CAPACITY}), strength=Strength.TIMED)
-    elif workers and all(_free(o) for o in workers):
+    elif workers and not any(kinds):
         yield from _placement_rules(workload, pod)
 
 
@@ -112,17 +104,6 @@ def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
     return found
 
 
-def _free(obstacles: Obstacles) -> bool:
-    """Whether nothing that is computed here keeps the pod from the node."""
-    return not (
-        obstacles.not_ready
-        or obstacles.cordoned
-        or obstacles.taints
-        or obstacles.mismatch
-        or obstacles.short_of
-    )
-
-
 def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
     """Rules between pods, which leave no node although each one by itself would do."""
     spec = mapping(pod.get("spec"))
@@ -136,29 +117,17 @@ def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
 
 
 def _finding(workload: ObjectRef, pod: Manifest, why: str, remedies: set[Remedy]) -> Diagnosis:
-    return Diagnosis(
-        cause=Cause.NOT_SCHEDULABLE,
-        object=workload,
-        sentence=f"The pods of {workload} cannot be scheduled: {why}.",
-        also=(reference(pod),),
-        remedies=frozenset(remedies),
-        signals=SIGNALS,
-        reads=(reference(pod),),
-    )
+    ref, told = reference(pod), f"The pods of {workload} cannot be scheduled: {why}."
+    found = Diagnosis(Cause.NOT_SCHEDULABLE, workload, told, also=(ref,), signals=SIGNALS, reads=(ref,))
+    return replace(found, remedies=frozenset(remedies))
 
 
 def _node_finding(
     workload: ObjectRef, node: ObjectRef, what: str, remedy: Remedy, pod: Manifest
 ) -> Diagnosis:
-    return Diagnosis(
-        cause=Cause.NOT_SCHEDULABLE,
-        object=node,
-        sentence=f"Only the {what} of {node} keeps the pods of {workload} from it.",
-        also=(workload,),
-        remedies=frozenset({remedy}),
-        signals=SIGNALS,
-        reads=(reference(pod), node),
-    )
+    found = _finding(workload, pod, "", {remedy})
+    told = f"Only the {what} of {node} keeps the pods of {workload} from it."
+    return replace(found, object=node, sentence=told, also=(workload,), reads=(reference(pod), node))
 
 
 def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
@@ -167,24 +136,22 @@ def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
     return any(claim is None or dig(claim, "status", "phase") != "Bound" for claim in claims)
 
 
-def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]] | None) -> Obstacles:
+def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]]) -> NodeObstacles:
     spec, ref = mapping(pod.get("spec")), reference(node)
-    taints = [
-        t
-        for t in mappings(dig(node, "spec", "taints"))
-        if t.get("effect") in BLOCKING and not tolerated(spec, t)
-    ]
-    keys = [text(t.get("key")) for t in taints]
+    blocking = [t for t in mappings(dig(node, "spec", "taints")) if t.get("effect") in BLOCKING]
+    keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
+    taints = tuple(k for k in keys if not k.startswith(LIFECYCLE) and k not in CONTROL_PLANE)
+    short_of = _shortage(spec, node, used.get(ref.name, {}))
     unschedulable = dig(node, "spec", "unschedulable") is True or f"{LIFECYCLE}unschedulable" in keys
-    return Obstacles(
-        node=ref,
-        control_plane=bool(CONTROL_PLANE & set(keys)),
-        not_ready=text(condition(node, "Ready").get("status")) != "True",
-        cordoned=unschedulable,
-        taints=tuple(k for k in keys if not k.startswith(LIFECYCLE) and k not in CONTROL_PLANE),
-        mismatch=not matches_node(spec, node),
-        short_of=_shortage(spec, node, (used or {}).get(ref.name, {})),
-    )
+    holding = {
+        Obstacle.CONTROL_PLANE: CONTROL_PLANE & set(keys),
+        Obstacle.NOT_READY: not holds(node, "Ready"),
+        Obstacle.CORDON: unschedulable,
+        Obstacle.TAINT: taints,
+        Obstacle.MISMATCH: not matches_node(spec, node),
+        Obstacle.SHORTAGE: short_of,
+    }
+    return NodeObstacles(ref, frozenset(kind for kind, held in holding.items() if held), taints, short_of)
 
 
 def tolerated(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

@@ -41,43 +41,30 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
     selector = strings(dig(manifest, "spec", "selector"))
     if manifest is None or not selector:
         return
-    if dig(manifest, "spec", "type") == "LoadBalancer" and not dig(
-        manifest, "status", "loadBalancer", "ingress"
-    ):
-        failed = [e for e in facts.events(service.namespace, service) if e.reason == "SyncLoadBalancerFailed"]
-        if failed:
-            yield replace(
-                _finding(service, f"{service} gets no load balancer"), remedies=frozenset(), signals=()
-            )
+    balanced = dig(manifest, "spec", "type") == "LoadBalancer"
+    if balanced and not dig(manifest, "status", "loadBalancer", "ingress"):
+        reasons = {e.reason for e in facts.events(service.namespace, service)}
+        if "SyncLoadBalancerFailed" in reasons:
+            yield _finding(service, f"{service} gets no load balancer")
     pods = facts.list("Pod", service.namespace)
     behind = pods_behind(facts, manifest)
     if behind:
-        port = _wrong_port(manifest, behind)
+        port, declared = _wrong_port(manifest, behind), ", ".join(sorted(_ports(behind[0])))
         if port:
-            yield replace(
-                _finding(
-                    service,
-                    f"the targetPort {port} of {service} is not one that its pods declare ({', '.join(sorted(_ports(behind[0])))})",
-                ),
-                signals=(),
-            )
+            what = f"the targetPort {port} of {service} is not one that its pods declare ({declared})"
+            yield _finding(service, what, Remedy.FIX_SERVICE)
         return
     if not pods.complete or templates_of(facts, service.namespace, selector):
         return
     near = next((p for p in pods.items if _overlap(selector, labels_of(p)) and not pod_failing(p)), None)
     if near is not None or workloads_named(facts, service):
-        yield _finding(service, f"the selector of {service} matches no pod")
+        found = _finding(service, f"the selector of {service} matches no pod", Remedy.FIX_SERVICE)
+        yield replace(found, signals=("ServiceNoEndpoints",))
 
 
-def _finding(service: ObjectRef, what: str) -> Diagnosis:
-    return Diagnosis(
-        cause=Cause.SERVICE,
-        object=service,
-        sentence=f"{what[0].upper()}{what[1:]}.",
-        remedies=frozenset({Remedy.FIX_SERVICE}),
-        signals=("ServiceNoEndpoints",),
-        reads=(service,),
-    )
+def _finding(service: ObjectRef, what: str, *remedies: Remedy) -> Diagnosis:
+    told = f"{what[0].upper()}{what[1:]}."
+    return Diagnosis(Cause.SERVICE, service, told, remedies=frozenset(remedies), reads=(service,))
 
 
 def _wrong_port(service: Manifest, pods: Sequence[Manifest]) -> str:
@@ -106,13 +93,8 @@ def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:
 
 def workloads_named(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
     """Workloads of the namespace that have the name of the Service."""
-    kinds = ("Deployment", "StatefulSet")
-    return [
-        reference(m)
-        for kind in kinds
-        for m in facts.list(kind, service.namespace).items
-        if name_of(m) == service.name
-    ]
+    listed = [facts.list(kind, service.namespace).items for kind in ("Deployment", "StatefulSet")]
+    return [reference(m) for items in listed for m in items if name_of(m) == service.name]
 
 
 def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
@@ -142,13 +124,8 @@ def idle_finding(manifest: Manifest, ref: ObjectRef) -> Diagnosis | None:
     """A workload that is scaled to zero."""
     if ref.kind == "ReplicaSet" or dig(manifest, "spec", "replicas") != 0:
         return None
-    return Diagnosis(
-        cause=Cause.SCALED_TO_ZERO,
-        object=ref,
-        sentence=f"{ref} is scaled to 0 replicas, so nothing runs.",
-        remedies=frozenset({Remedy.SCALE_UP}),
-        reads=(ref,),
-    )
+    told = f"{ref} is scaled to 0 replicas, so nothing runs."
+    return Diagnosis(Cause.SCALED_TO_ZERO, ref, told, remedies=frozenset({Remedy.SCALE_UP}), reads=(ref,))
 
 
 def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: ObjectRef) -> list[ObjectRef]:

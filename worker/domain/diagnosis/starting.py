@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 
-from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers
-from worker.domain.cluster.references import references_of
+from worker.domain.cluster.references import References, references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
-from worker.domain.diagnosis.running import defective_start
+from worker.domain.diagnosis.running import FailingPod
 from worker.domain.diagnosis.structure import (
     PULLING,
     container_specs,
@@ -27,6 +27,8 @@ from worker.domain.values.objects import Manifest, ObjectRef
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
 REPEATED = 3
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
+PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
 IMAGE_REMEDIES = {
     ImageProblem.UNAUTHORIZED: frozenset({Remedy.REFRESH_PULL_SECRET}),
     ImageProblem.NOT_FOUND: frozenset({Remedy.FIX_IMAGE}),
@@ -34,18 +36,17 @@ IMAGE_REMEDIES = {
 }
 
 
-def starting_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
+def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
     """Why a pod that has a node does not run its containers."""
-    about = facts.events(workload.namespace, reference(pod))
-    for container in containers(pod):
+    for container in containers(failing.pod):
         reason = text(container.waiting.get("reason"))
         if reason in PULLING:
-            yield _image(facts, pod, container, workload, about)
+            yield _image(failing, container)
         elif reason in NOT_CREATED:
-            yield from _not_created(facts, pod, container, workload)
-    if _waits(pod):
-        yield from _missing_references(facts, pod, workload, about)
-        yield from _volumes(facts, pod, workload, about)
+            yield from _not_created(failing, container)
+    if _waits(failing.pod):
+        yield from _missing_references(failing)
+        yield from _volumes(failing)
 
 
 def _waits(pod: Manifest) -> bool:
@@ -55,88 +56,73 @@ def _waits(pod: Manifest) -> bool:
     return not any(c.running for c in containers(pod))
 
 
-def _image(
-    facts: ClusterFacts,
-    pod: Manifest,
-    container: Container,
-    workload: ObjectRef,
-    about: tuple[Happening, ...],
-) -> Diagnosis:
+def _image(failing: FailingPod, container: Container) -> Diagnosis:
+    workload, about = failing.workload, failing.about
     said = [text(container.waiting.get("message"))]
-    said += [
-        e.message
-        for e in reversed(about)
-        if e.reason in {"Failed", "FailedToRetrieveImagePullSecret", "InspectFailed"}
-    ]
+    said += [e.message for e in reversed(about) if e.reason in PULL_EVENTS]
     image = text(container.spec.get("image"))
     problem = image_problem(*(message.replace(image, "IMAGE") for message in said))
-    remedies, also = set(IMAGE_REMEDIES.get(problem, frozenset())), [reference(pod)]
-    secrets = [text(s.get("name")) for s in mappings(dig(pod, "spec", "imagePullSecrets"))]
-    if problem is ImageProblem.UNAUTHORIZED or any(
-        e.reason == "FailedToRetrieveImagePullSecret" for e in about
-    ):
+    remedies = set(IMAGE_REMEDIES.get(problem, frozenset()))
+    secrets: list[ObjectRef] = []
+    if problem is ImageProblem.UNAUTHORIZED or any(e.reason == NO_SECRET for e in about):
         remedies = {Remedy.REFRESH_PULL_SECRET}
-        also += [ref_to("Secret", name, workload.namespace) for name in secrets if name]
-    rollout = rollout_of(facts, workload)
+        names = [text(s.get("name")) for s in mappings(dig(failing.pod, "spec", "imagePullSecrets"))]
+        secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
+    rollout = rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("image", container=container.name)
     if changed and problem is not ImageProblem.UNAUTHORIZED:
         remedies.add(Remedy.ROLL_BACK)
-    blamed, also = (also[1], [workload, also[0]]) if len(also) > 1 else (workload, also)
-    return Diagnosis(
-        cause=Cause.IMAGE,
-        object=blamed,
-        sentence=f"Container {container.name} of {workload} waits with {text(container.waiting.get('reason'))} ({problem}).",
-        also=tuple(also),
-        remedies=frozenset(remedies),
+    what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
+    return replace(
+        failing.finding(container, Cause.IMAGE, what, *remedies),
+        object=secrets[0] if secrets else workload,
+        also=(workload, failing.ref) if secrets else (failing.ref,),
         signals=("ImagePullBackOff", "ErrImagePull"),
-        reads=(reference(pod),),
-        container=container.name,
         revision=rollout.revision if rollout else 0,
-    )  # fmt: skip
+    )
 
 
-def _not_created(
-    facts: ClusterFacts, pod: Manifest, container: Container, workload: ObjectRef
-) -> Iterator[Diagnosis]:
+def _not_created(failing: FailingPod, container: Container) -> Iterator[Diagnosis]:
     message = text(container.waiting.get("message"))
     part = missing_part(message)
-    found = list(_named_references(pod, workload, message)) if part is not MissingPart.NONE else []
+    found = list(_named_references(failing, message)) if part is not MissingPart.NONE else []
     for ref in found:
-        yield _missing(facts, pod, workload, ref, part)
+        yield _missing(failing, ref, part)
     if not found and part is MissingPart.NONE:
         reason = text(container.waiting.get("reason"))
-        yield defective_start(facts, pod, container, workload, f"is not created by the kubelet: {reason}")
+        yield failing.defective_start(container, f"is not created by the kubelet: {reason}")
 
 
-def _named_references(pod: Manifest, workload: ObjectRef, message: str) -> Iterator[ObjectRef]:
+def _used(failing: FailingPod) -> References:
+    return references_of(mapping(failing.pod.get("spec")), failing.ref.name)
+
+
+def _named_references(failing: FailingPod, message: str) -> Iterator[ObjectRef]:
     """References of the pod's own spec that a message means, unless they are known to be there."""
-    used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name")))
+    used = _used(failing)
     for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
         for name in listed:
             if speaks_of(message, name):
-                yield ref_to(kind, name, workload.namespace)
+                yield ref_to(kind, name, failing.workload.namespace)
 
 
-def _missing_references(
-    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Iterator[Diagnosis]:
+def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
     """ConfigMaps and keys that the spec needs and the cluster does not have; Secrets only by what the kubelet says."""
-    used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name")))
+    used, facts, home = _used(failing), failing.facts, failing.workload.namespace
     for name in used.config_maps:
-        ref = ref_to("ConfigMap", name, workload.namespace)
+        ref = ref_to("ConfigMap", name, home)
         if name in used.optional:
             continue
         if facts.presence(ref) is Presence.ABSENT:
-            yield _missing(facts, pod, workload, ref, MissingPart.OBJECT)
-        elif missing_keys(pod, name, facts.get(ref)):
-            yield _missing(facts, pod, workload, ref, MissingPart.KEY)
+            yield _missing(failing, ref, MissingPart.OBJECT)
+        elif missing_keys(failing.pod, name, facts.get(ref)):
+            yield _missing(failing, ref, MissingPart.KEY)
+    messages = [e.message for e in failing.about if e.reason in {"FailedMount", "Failed"}]
     for name in used.secrets:
-        messages = (
-            e.message for e in about if e.reason in {"FailedMount", "Failed"} and speaks_of(e.message, name)
-        )
-        part = next((p for m in messages if (p := missing_part(m)) is not MissingPart.NONE), MissingPart.NONE)
+        parts = [missing_part(message) for message in messages if speaks_of(message, name)]
+        part = next((p for p in parts if p is not MissingPart.NONE), MissingPart.NONE)
         if part is not MissingPart.NONE and name not in used.optional:
-            yield _missing(facts, pod, workload, ref_to("Secret", name, workload.namespace), part)
+            yield _missing(failing, ref_to("Secret", name, home), part)
 
 
 def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[str]:
@@ -158,9 +144,8 @@ def missing_keys(pod: Manifest, name: str, config_map: Manifest | None) -> list[
     return [key for key in wanted if key not in there]
 
 
-def _missing(
-    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, ref: ObjectRef, part: MissingPart
-) -> Diagnosis:
+def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosis:
+    facts, workload = failing.facts, failing.workload
     remedies = set()
     if ref.kind == "ConfigMap" and (part is MissingPart.KEY or was_available(facts, workload)):
         remedies.add(Remedy.RESTORE_CONFIGURATION)
@@ -175,10 +160,10 @@ def _missing(
         cause=Cause.MISSING_CONFIGURATION,
         object=blamed[0],
         sentence=f"{what}, which the pods of {workload} cannot start without.",
-        also=tuple(dict.fromkeys((*blamed[1:], workload, reference(pod)))),
+        also=tuple(dict.fromkeys((*blamed[1:], workload, failing.ref))),
         remedies=frozenset(remedies),
         signals=("FailedMount", "CreateContainerConfigError"),
-        reads=(reference(pod), ref),
+        reads=(failing.ref, ref),
         revision=rollout.revision if rollout and Remedy.ROLL_BACK in remedies else 0,
     )
 
@@ -209,62 +194,34 @@ def _names_in(revision: Manifest) -> set[str]:
     return {*used.config_maps, *used.secrets, *used.claims}
 
 
-def _volumes(
-    facts: ClusterFacts, pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]
-) -> Iterator[Diagnosis]:
-    """Volumes that cannot be attached or mounted, by typed reasons of the attach controller and the kubelet."""
+def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
+    """Volumes that are not attached or mounted, by typed reasons of the attach controller and the kubelet; else the runtime."""
+    about, workload, facts = failing.about, failing.workload, failing.facts
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
-    claims = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
-    if not attach:
-        yield from _mounts(facts, pod, workload, claims, about)
-        yield from _runtime(pod, workload, about)
+    mount = [e for e in about if e.reason == "FailedMount"]
+    claims = [ref_to("PersistentVolumeClaim", name, workload.namespace) for name in _used(failing).claims]
+    if attach:
+        what = f"A volume of {failing.ref} is not ready on its node ({attach[-1].reason}, {attach[-1].count} times)"
+        found = _waiting(failing, Cause.VOLUME, what, *claims)
+        signals = observed(facts, workload, failing.pod) or ("FailedMount",)
+        yield replace(found, strength=Strength.TIMED, signals=signals)
         return
-    yield Diagnosis(
-        cause=Cause.VOLUME,
-        object=workload,
-        strength=Strength.TIMED,
-        sentence=f"A volume of {reference(pod)} is not ready on its node ({attach[-1].reason}, {attach[-1].count} times).",
-        also=(
-            reference(pod),
-            *(ref_to("PersistentVolumeClaim", name, workload.namespace) for name in claims),
-        ),
-        signals=observed(facts, workload, pod) or ("FailedMount",),
-        reads=(reference(pod),),
-    )
-
-
-def _mounts(
-    facts: ClusterFacts,
-    pod: Manifest,
-    workload: ObjectRef,
-    claims: Sequence[str],
-    about: tuple[Happening, ...],
-) -> Iterator[Diagnosis]:
-    """Claims whose volume the kubelet cannot mount, by its name in the kubelet's message."""
-    failed = [e for e in about if e.reason == "FailedMount"]
-    for claim in (ref_to("PersistentVolumeClaim", name, workload.namespace) for name in claims):
+    for claim in claims:
         volume = text(dig(facts.get(claim), "spec", "volumeName"))
-        if volume and failed and speaks_of(failed[-1].message, volume):
-            yield Diagnosis(
-                cause=Cause.VOLUME,
-                object=claim,
-                sentence=f"The volume of {claim} is not mounted for {reference(pod)} ({failed[-1].count} failed attempts).",
-                strength=Strength.SYMPTOM,
-                also=(workload, reference(pod), ref_to("PersistentVolume", volume)),
-                signals=("FailedMount",),
-                reads=(reference(pod), claim),
+        if volume and mount and speaks_of(mount[-1].message, volume):
+            what = (
+                f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} failed attempts)"
             )
-
-
-def _runtime(pod: Manifest, workload: ObjectRef, about: tuple[Happening, ...]) -> Iterator[Diagnosis]:
-    """A container that the runtime refuses to create, again and again, by the kubelet's typed reason."""
+            found = _waiting(failing, Cause.VOLUME, what, ref_to("PersistentVolume", volume))
+            also = (workload, *found.also)
+            yield replace(found, object=claim, also=also, strength=Strength.SYMPTOM, signals=("FailedMount",))
     failed = [e for e in about if e.reason in {"Failed", "FailedCreatePodSandBox"} and e.count >= REPEATED]
-    waiting = {text(c.waiting.get("reason")) for c in containers(pod)}
+    waiting = {text(c.waiting.get("reason")) for c in containers(failing.pod)}
     if failed and waiting <= {"ContainerCreating", "PodInitializing", ""}:
-        yield Diagnosis(
-            cause=Cause.DEFECTIVE_START,
-            object=workload,
-            sentence=f"The runtime cannot create the containers of {reference(pod)} ({failed[-1].count} attempts).",
-            also=(reference(pod),),
-            reads=(reference(pod),),
-        )
+        what = f"The runtime cannot create the containers of {failing.ref} ({failed[-1].count} attempts)"
+        yield _waiting(failing, Cause.DEFECTIVE_START, what)
+
+
+def _waiting(failing: FailingPod, cause: Cause, what: str, *also: ObjectRef) -> Diagnosis:
+    """A finding about a pod whose containers have not been created."""
+    return Diagnosis(cause, failing.workload, f"{what}.", also=(failing.ref, *also), reads=(failing.ref,))

@@ -248,11 +248,6 @@ def _telling(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if not line.startswith(("metadata.annotations", "metadata.labels"))]
 
 
-def ready_replicas(manifest: Manifest) -> int:
-    """Ready replicas by the status of a workload."""
-    return whole(dig(manifest, "status", "readyReplicas")) or whole(dig(manifest, "status", "numberReady"))
-
-
 def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]:
     """The ReplicaSets of a Deployment: they create its pods."""
     if workload.kind not in {"Deployment", "Rollout"}:
@@ -277,7 +272,7 @@ def was_available(facts: ClusterFacts, workload: ObjectRef) -> bool:
         or holds(manifest, "Available")
         or (since is not None and since > made + timedelta(minutes=1))
     )
-    return worked or ready_replicas(manifest) > 0
+    return worked or any(whole(dig(manifest, "status", key)) for key in ("readyReplicas", "numberReady"))
 
 
 PULLING = frozenset(
