@@ -619,6 +619,7 @@ def test_there_are_no_addresses_but_local_ones():
                 "prometheus",
                 "collector",
                 "rca",
+                "HOST",
             }, path
 
 
