@@ -8,7 +8,7 @@ from typing import Any
 from tests.fakes.memory_catalog import workflow
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import Answer, AnsweredWorkflow
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject
 
@@ -51,7 +51,7 @@ def answer(**fields: Any) -> Answer:
         "severity": "critical",
         "signal_type": "CrashLoopBackOff",
         "contributing_factors": ("no readiness gate",),
-        "affected_resource": AnsweredTarget("Deployment", "api", "shop"),
+        "affected_resource": ObjectRef("Deployment", "api", "shop"),
         "selected_workflow": chosen(),
         "workflow_stated": True,
         "outcome": "actionable",

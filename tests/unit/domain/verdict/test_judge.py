@@ -27,7 +27,6 @@ from worker.domain.values.workflows import SelectionContext
 from worker.domain.verdict.answers.answer import (
     Answer,
     AnsweredAlternative,
-    AnsweredTarget,
     AnsweredWorkflow,
     InvestigationOutcome,
 )
@@ -88,8 +87,8 @@ def test_a_complete_answer_is_accepted_with_the_facts_of_the_catalog():
         ({"severity": "catastrophic"}, [(RCA, "root_cause_analysis.severity")]),
         ({"signal_type": "MemoryIssue"}, [(RCA, "root_cause_analysis.signal_type")]),
         ({"affected_resource": None}, [(RCA, TARGET)]),
-        ({"affected_resource": AnsweredTarget(kind="Deployment")}, [(RCA, TARGET)]),
-        ({"affected_resource": AnsweredTarget(name="api")}, [(RCA, TARGET)]),
+        ({"affected_resource": ObjectRef("Deployment", "")}, [(RCA, TARGET)]),
+        ({"affected_resource": ObjectRef("", "api")}, [(RCA, TARGET)]),
         ({"selected_workflow": None, "workflow_stated": False}, [(UNREADABLE, "selected_workflow")]),
         (
             {"selected_workflow": chosen(confidence=None)},
@@ -233,26 +232,26 @@ def test_an_affected_resource_that_cannot_be_verified_needs_approval():
 
 def test_an_affected_resource_shown_to_be_gone_is_accepted():
     gone = resolved(CONFIG, existence=Existence.ABSENT)
-    cause = AnsweredTarget("ConfigMap", "api-config", "shop")
+    cause = ObjectRef("ConfigMap", "api-config", "shop")
     nothing = answer(affected_resource=cause, selected_workflow=None, outcome="")
     assert accepted(nothing, facts(affected=gone)).affected == CONFIG
 
 
 def test_a_cluster_scoped_resource_loses_its_namespace():
     written = resolved(ObjectRef("Node", "worker-1", "shop", "v1"), namespaced=False)
-    nothing = answer(affected_resource=AnsweredTarget("Node", "worker-1", "shop"), selected_workflow=None)
+    nothing = answer(affected_resource=ObjectRef("Node", "worker-1", "shop"), selected_workflow=None)
     assert accepted(nothing, facts(affected=written)).affected == NODE
 
 
 def test_a_namespaced_resource_needs_its_namespace():
     bare = resolved(ObjectRef("Deployment", "api"), namespaced=True)
-    found = problems(answer(affected_resource=AnsweredTarget("Deployment", "api")), facts(affected=bare))
+    found = problems(answer(affected_resource=ObjectRef("Deployment", "api")), facts(affected=bare))
     assert [(RCA, f"{TARGET}.namespace")] == found
 
 
 def test_the_affected_resource_stays_as_named_and_the_workflow_acts_on_its_owner():
     pod = answer(
-        affected_resource=AnsweredTarget("Pod", POD.name, "shop"), selected_workflow=chosen(parameters={})
+        affected_resource=ObjectRef("Pod", POD.name, "shop"), selected_workflow=chosen(parameters={})
     )
     verdict = accepted(pod, facts(affected=resolved(POD, REPLICA_SET, DEPLOYMENT)))
     assert (verdict.affected, verdict.root_owner, verdict.target) == (POD, DEPLOYMENT, DEPLOYMENT)
@@ -379,7 +378,7 @@ JSON = st.recursive(
 NAMES = st.sampled_from(
     ["TARGET_RESOURCE_NAME", "TARGET_RESOURCE_KIND", "TARGET_RESOURCE_NAMESPACE", "FACTOR", "", "x"]
 )
-TARGETS = st.builds(AnsweredTarget, WORDS, WORDS, WORDS, WORDS)
+TARGETS = st.builds(ObjectRef, WORDS, WORDS, WORDS, WORDS)
 CONFIDENCES = st.none() | st.floats()
 CHOICES = st.builds(
     AnsweredWorkflow,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.problems import Problem, ProblemKind
 
 
@@ -22,16 +23,6 @@ class InvestigationOutcome(enum.StrEnum):
     PROBLEM_RESOLVED = "problem_resolved"
     INCONCLUSIVE = "inconclusive"
     INSUFFICIENT_DATA = "insufficient_data"
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredTarget:
-    """The object the model blames. Empty strings where the model wrote nothing."""
-
-    kind: str = ""
-    name: str = ""
-    namespace: str = ""
-    api_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +65,7 @@ class AnsweredClaim:
 class Answer:
     """Everything the model said, in one shape. `workflow_stated`: it named a workflow or said null.
 
+    `affected_resource` is the object that it blames, with an empty text for each part that it does not name.
     `asks_for_human`: it asks for a human to review or approve. That can only make the result stricter.
     """
 
@@ -82,7 +74,7 @@ class Answer:
     signal_type: str = ""
     contributing_factors: tuple[str, ...] = ()
     causal_chain: tuple[AnsweredClaim, ...] = ()
-    affected_resource: AnsweredTarget | None = None
+    affected_resource: ObjectRef | None = None
     selected_workflow: AnsweredWorkflow | None = None
     workflow_stated: bool = False
     alternatives: tuple[AnsweredAlternative, ...] = ()

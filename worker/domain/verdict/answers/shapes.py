@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
+from worker.domain.values.objects import ObjectRef
+from worker.domain.verdict.answers.answer import Answer, AnsweredWorkflow
 from worker.domain.verdict.answers.claims import read_claims
 from worker.domain.verdict.answers.encoded import unwrapped
 from worker.domain.verdict.answers.fields import (
@@ -187,7 +188,7 @@ def _is_said(value: Any) -> bool:
     return not (no or is_nothing(value) or value is False or value == 0)
 
 
-def _affected(sources: list[Fields], reading: Reading) -> AnsweredTarget | None:
+def _affected(sources: list[Fields], reading: Reading) -> ObjectRef | None:
     """The object the answer blames. A remediation target counts where no affected resource is named."""
     stated = [value for source in sources if (value := source.get(*_AFFECTED)) is not None]
     if not stated:
@@ -200,7 +201,7 @@ def _affected(sources: list[Fields], reading: Reading) -> AnsweredTarget | None:
     return targets.pop() if targets else None
 
 
-def _target(value: Any, reading: Reading) -> AnsweredTarget | None:
+def _target(value: Any, reading: Reading) -> ObjectRef | None:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if is_nothing(value):
@@ -224,7 +225,7 @@ def _target(value: Any, reading: Reading) -> AnsweredTarget | None:
     words = {key: reading.name(part, _TARGET_PATH) for key, part in parts.items()}
     if words.get("namespace", "").lower() in _NO_NAMESPACE:
         words["namespace"] = ""
-    return AnsweredTarget(**words)
+    return ObjectRef(**{"kind": "", "name": "", **words})
 
 
 def _split_target(text: str) -> dict[str, Any] | None:

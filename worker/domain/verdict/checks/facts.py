@@ -26,7 +26,7 @@ from worker.domain.values.ports import Catalog, Cluster
 from worker.domain.values.remediations import FailedExecution, PastRemediation
 from worker.domain.values.together import together
 from worker.domain.values.workflows import SelectionContext, Workflow, action_name
-from worker.domain.verdict.answers.answer import Answer, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import Answer, AnsweredWorkflow
 from worker.domain.verdict.checks.evidence import (
     decides,
     from_cluster,
@@ -223,15 +223,12 @@ class FactFinder:
         return str(value) in known or stands_in(str(value), self.evidence.items)
 
     async def _affected(
-        self, named: AnsweredTarget | None
+        self, named: ObjectRef | None
     ) -> tuple[ResolvedObject | None, OwnerChain | None, DetectedLabels | None]:
         if named is None or not named.kind.strip() or not named.name.strip():
             return None, None, None
-        resolved, chain = await self._resolve(
-            ObjectRef(
-                named.kind.strip(), named.name.strip(), named.namespace.strip(), named.api_version.strip()
-            )
-        )
+        parts = (named.kind, named.name, named.namespace, named.api_version)
+        resolved, chain = await self._resolve(ObjectRef(*(part.strip() for part in parts)))
         labels = await detect_labels(self.cluster, chain) if chain.exists else None
         return resolved, chain, labels
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.fakes.answers import CANONICAL, answer_with, content, read, unreadable, workflow_with
+from worker.domain.values.objects import ObjectRef
 from worker.domain.verdict.answers.answer import (
     Answer,
     AnsweredAlternative,
-    AnsweredTarget,
     AnsweredWorkflow,
     Unreadable,
 )
 from worker.domain.verdict.problems import ProblemKind
 
 CAUSE = CANONICAL["root_cause_analysis"]
-TARGET = AnsweredTarget("Deployment", "orders-api", "shop", "apps/v1")
+TARGET = ObjectRef("Deployment", "orders-api", "shop", "apps/v1")
 WORKFLOW = {
     "workflow_id": "raise-memory-v2",
     "confidence": 0.8,
@@ -479,20 +479,20 @@ def test_parameters_that_cannot_be_read_are_a_problem(parameters):
 @pytest.mark.parametrize(
     ("written", "target"),
     [
-        ("shop/Deployment/web", AnsweredTarget("Deployment", "web", "shop")),
-        ("Deployment/shop/web", AnsweredTarget("Deployment", "web", "shop")),
-        ("shop/apps/StatefulSet/db", AnsweredTarget("StatefulSet", "db", "shop")),
-        ("Node/n1", AnsweredTarget("Node", "n1")),
-        ("deployment/web", AnsweredTarget("deployment", "web")),
+        ("shop/Deployment/web", ObjectRef("Deployment", "web", "shop")),
+        ("Deployment/shop/web", ObjectRef("Deployment", "web", "shop")),
+        ("shop/apps/StatefulSet/db", ObjectRef("StatefulSet", "db", "shop")),
+        ("Node/n1", ObjectRef("Node", "n1")),
+        ("deployment/web", ObjectRef("deployment", "web")),
         ([CAUSE["affectedResource"]], TARGET),
-        ({"Kind": "Node", "Name": "n1", "Namespace": None}, AnsweredTarget("Node", "n1")),
-        ({"kind": "Node", "name": "n1", "namespace": "N/A"}, AnsweredTarget("Node", "n1")),
-        ({"kind": "Pod", "name": 7, "namespace": "na"}, AnsweredTarget("Pod", "7", "na")),
+        ({"Kind": "Node", "Name": "n1", "Namespace": None}, ObjectRef("Node", "n1")),
+        ({"kind": "Node", "name": "n1", "namespace": "N/A"}, ObjectRef("Node", "n1")),
+        ({"kind": "Pod", "name": 7, "namespace": "na"}, ObjectRef("Pod", "7", "na")),
         (
             {"resource_kind": "Pod", "resource_name": "p", "api_version": "v1"},
-            AnsweredTarget("Pod", "p", "", "v1"),
+            ObjectRef("Pod", "p", "", "v1"),
         ),
-        ({"name": "p"}, AnsweredTarget("", "p")),
+        ({"name": "p"}, ObjectRef("", "p")),
         (None, None),
         ({}, None),
         ("", None),

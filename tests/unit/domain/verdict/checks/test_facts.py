@@ -15,12 +15,12 @@ from worker.domain.untrusted.evidence import EvidenceLog
 from worker.domain.values.errors import ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredTarget, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow
 from worker.domain.verdict.checks.facts import FactFinder, PerItem, label_values
 from worker.domain.verdict.checks.targets import Existence
 
-API = AnsweredTarget("Deployment", "api", "shop")
-POD = AnsweredTarget("Pod", "api-7d9-x2x", "shop")
+API = ObjectRef("Deployment", "api", "shop")
+POD = ObjectRef("Pod", "api-7d9-x2x", "shop")
 SIGNAL = ObjectRef("Deployment", "api", "shop")
 
 
@@ -64,10 +64,10 @@ async def test_an_object_that_is_there_is_resolved_with_its_owners():
 
 
 async def test_spelling_of_kind_and_scope_come_from_the_cluster():
-    node = await affected(AnsweredTarget("nodes", "worker-1", "shop"))
+    node = await affected(ObjectRef("nodes", "worker-1", "shop"))
     assert ObjectRef("Node", "worker-1", "", "v1") == node.ref
     assert (Existence.EXISTS, False) == (node.existence, node.namespaced)
-    deployment = await affected(AnsweredTarget(" deploy ", " api ", " shop "))
+    deployment = await affected(ObjectRef(" deploy ", " api ", " shop "))
     assert ("Deployment", "api", "shop", "apps/v1") == (
         deployment.ref.kind,
         deployment.ref.name,
@@ -76,9 +76,7 @@ async def test_spelling_of_kind_and_scope_come_from_the_cluster():
     )
 
 
-@pytest.mark.parametrize(
-    "target", [None, AnsweredTarget(), AnsweredTarget("Pod", " "), AnsweredTarget(" ", "x")]
-)
+@pytest.mark.parametrize("target", [None, ObjectRef("", ""), ObjectRef("Pod", " "), ObjectRef(" ", "x")])
 async def test_nothing_named_is_nothing_looked_up(target):
     cluster = MemoryCluster(shop())
     facts = await fact_finder(cluster=cluster).facts_for(answer(target))
@@ -88,14 +86,14 @@ async def test_nothing_named_is_nothing_looked_up(target):
 
 
 async def test_an_object_that_is_not_there_was_not_found():
-    found = await affected(AnsweredTarget("ConfigMap", "no-such", "shop"))
+    found = await affected(ObjectRef("ConfigMap", "no-such", "shop"))
     assert found.existence is Existence.NOT_FOUND
     assert "not found" in found.detail
 
 
 @pytest.mark.parametrize("kind", ["Sorcerer", "Deployment (apps/v1)", "Deployment, Pod", "Pod/api-0", "🔥"])
 async def test_a_kind_that_the_cluster_does_not_know_was_not_found(kind):
-    found = await affected(AnsweredTarget(kind, "api", "shop"))
+    found = await affected(ObjectRef(kind, "api", "shop"))
     assert found.existence is Existence.NOT_FOUND
     assert found.namespaced is None
 
@@ -114,7 +112,7 @@ async def test_a_cluster_without_an_answer_says_neither_yes_nor_no(reason, metho
 
 
 async def test_the_resource_of_the_signal_may_be_gone():
-    gone = AnsweredTarget("Pod", "api-old", "shop")
+    gone = ObjectRef("Pod", "api-old", "shop")
     assert (await affected(gone)).existence is Existence.NOT_FOUND
     found = await affected(gone, signal=ObjectRef("Pod", "api-old", "shop"))
     assert found.existence is Existence.ABSENT
@@ -132,7 +130,7 @@ async def test_the_resource_of_the_signal_may_be_gone():
     ],
 )
 async def test_absence_has_to_stand_in_the_evidence_near_kind_and_name(said, existence):
-    found = await affected(AnsweredTarget("ConfigMap", "api-conf", "shop"), evidence=evidence(said))
+    found = await affected(ObjectRef("ConfigMap", "api-conf", "shop"), evidence=evidence(said))
     assert existence is found.existence
 
 
@@ -232,7 +230,7 @@ def test_unknown_labels_have_no_value():
     )
 
 
-@given(st.builds(AnsweredTarget, *[st.text(max_size=40)] * 4))
+@given(st.builds(ObjectRef, *[st.text(max_size=40)] * 4))
 async def test_any_target_can_be_reviewed(target):
     facts = await fact_finder().facts_for(
         answer(target, selected_workflow=chosen(TARGET_RESOURCE_NAME=target.name))
