@@ -29,6 +29,8 @@ async def test_the_demo_shows_incident_evidence_cause_remedy_approval_and_cost(t
     document = json.loads(output.read_text())
     assert "completed" == document["result"]["status"]
     assert document["result"]["selected_workflow"]["parameters"]
+    cause = document["result"]["root_cause_analysis"]  # of the cache, whose caller the alert is about
+    assert ("OOMKilled", "basket-cache") == (cause["signal_type"], cause["affected_resource"]["name"])
     assert "request.accepted" == document["audit_events"][0]["event_type"]
     assert "response.complete" == document["audit_events"][-1]["event_type"]
 
