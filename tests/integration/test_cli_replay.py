@@ -7,12 +7,16 @@ import shutil
 
 import pytest
 
+from schemas.subjects import Subjects
 from tests import processes
 from tests.commands import rca
 from tests.fakes.llm_server import serve as serve_llm
+from tests.fakes.messages import review_result
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, investigate_then_answer, outcome_of
 from tests.nats_servers import one_server, provisioned
 from tests.pipeline import CATALOG, final, running
+from worker.adapters.nats.layout import wanted
+from worker.adapters.nats.provision import provision
 from worker.app.settings.recording import RecordSettings
 from worker.domain.recording.bundle import decode, encode
 
@@ -115,6 +119,24 @@ async def test_a_request_without_a_recording_says_how_to_get_one(tmp_path):
         assert (1, True) == (nothing.code, "rca provision" in nothing.err)
         assert "RCA_RECORD__HOURS" in nothing.err
         del case
+
+
+async def test_why_there_is_no_recording_depends_on_where_the_request_is(tmp_path):
+    async with one_server(tmp_path) as server, provisioned([server]) as case:
+        await provision(case.nc, wanted(Subjects(), recording_hours=1, recording_bytes=1 << 23))
+        env = {"RCA_NATS__SERVERS": server.url}
+        await case.js.publish("rca.request.incident", BODY)
+        waiting = await rca("record", KEY, env=env)
+        await case.js.publish(f"$KV.RCA_JOURNAL.{KEY}.1", b"{}")
+        begun = await rca("record", KEY, env=env)
+        await case.js.purge_stream("KV_RCA_JOURNAL")
+        await case.js.purge_stream("RCA_REQUESTS")
+        await case.js.publish(f"rca.result.incident.{KEY}", review_result(KEY).model_dump_json().encode())
+        ended = await rca("record", KEY, env=env)
+    assert [1, 1, 1] == [waiting.code, begun.code, ended.code]
+    assert "in the queue" in waiting.err
+    assert "still being analysed" in begun.err
+    assert "RCA_RECORD__HOURS" in ended.err
 
 
 # -- rca eval
