@@ -104,6 +104,16 @@ async def test_a_program_that_comes_to_another_result_says_where(bundle, tmp_pat
     assert (1, True) == (ended.code, "analysis" in ended.out)
 
 
+async def test_nothing_in_a_file_controls_the_terminal(bundle, tmp_path):
+    made, path = decode(bundle.read_bytes(), ""), tmp_path / "hostile.rca"
+    hostile = {"key": "a\x1b[2Jb", "versions": made.versions.model_copy(update={"program": "\x1b]0;x\x07"})}
+    for more in ({}, {"result": "{}"}, {"rules": {"limits": "\x1b[2J"}}):
+        path.write_bytes(encode(made.model_copy(update=hostile | more)))
+        ended = await rca("replay", str(path))
+        assert "\x1b" not in ended.out + ended.err
+        assert (1 if more else 0) == ended.code
+
+
 async def test_damaged_files_are_named(bundle, tmp_path):
     path = tmp_path / "cut.rca"
     path.write_bytes(bundle.read_bytes()[:-10])

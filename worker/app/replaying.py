@@ -13,7 +13,8 @@ from worker.app.supervisor import Supervisor
 from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.models import open_models
 from worker.app.wiring.outside import open_catalog, open_policy
-from worker.domain.recording.bundle import Bundle, decode
+from worker.app.wiring.rules import analysis_rules
+from worker.domain.recording.bundle import MAX_BYTES, Bundle, decode
 from worker.domain.recording.replay import Changes
 
 SUFFIX = ".rca"
@@ -53,9 +54,11 @@ async def open_changes(wanted: Alternative) -> AsyncIterator[Changes]:
         if wanted.names:
             chosen = PolicySettings(path=wanted.policy) if wanted.policy else settings.policy
             policy = (await open_policy(chosen, stack, supervisor)).policy
-        yield Changes(clock=clock, model=model, catalog=catalog, policy=policy)
+        limits = analysis_rules(settings).limits if model else None
+        yield Changes(clock=clock, model=model, limits=limits, catalog=catalog, policy=policy)
 
 
 def read_bundle(path: Path) -> Bundle:
     """The bundle in a file. Raises BundleError, OSError."""
-    return decode(path.read_bytes(), str(path))
+    with path.open("rb") as file:
+        return decode(file.read(MAX_BYTES), str(path))

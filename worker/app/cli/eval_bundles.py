@@ -15,7 +15,6 @@ from worker.domain.values.errors import ReportedError
 from worker.domain.values.together import together
 
 if TYPE_CHECKING:
-    from schemas.analysis import AnalysisResult
     from worker.app.replaying import Alternative
     from worker.domain.recording.compare import Comparison
 
@@ -35,7 +34,7 @@ async def evaluate_bundles(
     from schemas.analysis import AnalysisResult
     from worker.app.replaying import open_changes, read_bundle
     from worker.domain.recording.compare import compare
-    from worker.domain.recording.replay import replay
+    from worker.domain.recording.replay import recorded_result, replay
 
     failed, gaps, done, slots = dict[str, str](), 0, 0, asyncio.Semaphore(parallel)
     async with open_changes(wanted) as changes:
@@ -45,6 +44,7 @@ async def evaluate_bundles(
             try:
                 async with slots:
                     bundle = read_bundle(path)
+                    recorded = recorded_result(bundle)
                     replayed = await replay(bundle, changes)
             except ReportedError as e:
                 failed[path.name] = str(e)
@@ -53,7 +53,7 @@ async def evaluate_bundles(
                 done += 1
                 show(done, len(paths))
             gaps += len(replayed.gaps)
-            return AnalysisResult.model_validate_json(bundle.result), replayed.result
+            return recorded, replayed.result
 
         pairs = [found for found in await together([pair(path) for path in paths]) if found]
     rows = compare(pairs, seed=seed)

@@ -136,16 +136,16 @@ async def replay(
 
     The prompt is part of the program: to try another one, run the replay with the version that has it, and --model.
     """
-    from schemas.analysis import AnalysisResult
     from worker.app import logs
     from worker.app.replaying import Alternative, open_changes, read_bundle
     from worker.domain.recording.compare import changed_fields, differences
+    from worker.domain.recording.replay import recorded_result
     from worker.domain.recording.replay import replay as run_again
 
     logs.configure("error", json_lines=False)
     wanted, bundle = Alternative(model, catalog, policy), read_bundle(file)
-    recorded = AnalysisResult.model_validate_json(bundle.result)
-    async with open_changes(wanted) as changes, waiting_for(f"the replay of {bundle.key}"):
+    recorded = recorded_result(bundle)
+    async with open_changes(wanted) as changes, waiting_for(f"the replay of {file}"):
         replayed = await run_again(bundle, changes)
     told = replayed.result.model_dump_json()
     same, found = told == bundle.result, differences(recorded, replayed.result)
@@ -178,7 +178,8 @@ def _print(
     from worker.domain.untrusted.evidence import one_line
 
     changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items())
-    typer.echo(f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}")
+    about = f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}"
+    typer.echo(one_line(about, 2 * VALUE_CHARS))
     for each in found:
         for name, value in (("recorded", each.recorded), ("replayed", each.replayed)):
             shown = value if isinstance(value, str) else json.dumps(value)
@@ -187,9 +188,8 @@ def _print(
     if not fields:
         typer.echo("the same result, byte for byte")
     elif not found:
-        typer.echo(
-            f"the result differs in {', '.join(fields[:SHOWN])}{', ...' if len(fields) > SHOWN else ''}"
-        )
+        more = ", ..." if len(fields) > SHOWN else ""
+        typer.echo(one_line(f"the result differs in {', '.join(fields[:SHOWN])}{more}", 10 * VALUE_CHARS))
     if replayed.diverged:
         typer.echo(
             f"recorded replies that answer another conversation than the recorded one: {replayed.diverged}; the model might "
@@ -197,5 +197,5 @@ def _print(
         )
     for gap in replayed.gaps[:SHOWN]:
         typer.echo(f"not recorded: {one_line(gap, VALUE_CHARS)}")
-    if (more := len(replayed.gaps) - SHOWN) > 0:
-        typer.echo(f"not recorded: {more} more; --json shows them")
+    if (left := len(replayed.gaps) - SHOWN) > 0:
+        typer.echo(f"not recorded: {left} more; --json shows them")

@@ -127,7 +127,7 @@ def decode(data: bytes, where: str) -> Bundle:
         raise BundleError(f"{where} is not a bundle: `rca record KEY -o FILE` writes one")
     if version != VERSION:
         raise BundleError(
-            f"{where} has version {version!r} of the format, and this program reads version {VERSION}: update rca-worker, or "
+            f"{where} has version {str(version)[:20]!r} of the format, and this program reads version {VERSION}: update rca-worker, or "
             "use the version that recorded it"
         )
     if hashlib.sha256(body).hexdigest() != digest:

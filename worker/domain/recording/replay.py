@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,17 +21,23 @@ from worker.domain.recording.bundle import Bundle, BundleError
 from worker.domain.recording.ports import PORTS, REQUIRED, Taped, taped
 from worker.domain.recording.recorder import RULES
 from worker.domain.recording.tape import Player
+from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import GiveUp, JournalGap, ReportedError, Retry
+from worker.domain.values.limits import Limits
 from worker.domain.values.ports import Catalog, Clock, Model, Outside, Policy, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is not taken from the bundle. `clock` is that of this machine: a model that is really called takes its time."""
+    """What is not taken from the bundle. `clock` is that of this machine: a model that is really called takes its time.
+
+    `limits` are what such a model may cost, since a bundle may come from anybody.
+    """
 
     clock: Clock
     model: Model | None = None
+    limits: Limits | None = None
     catalog: Catalog | None = None
     policy: Policy | None = None
 
@@ -60,6 +66,7 @@ async def replay(bundle: Bundle, changes: Changes) -> Replayed:
     player = Player(bundle.exchanges, changes.live)
     try:
         rules, request = RULES.validate_python(bundle.rules), _request(bundle)
+        rules = replace(rules, limits=changes.limits or rules.limits)
         past = () if changes.live else _steps(bundle)
         nowhere: Any = _StandIn(past=past)
         run = Run(
@@ -74,10 +81,24 @@ async def replay(bundle: Bundle, changes: Changes) -> Replayed:
         )
         result = await Analysis(_outside(bundle, player, changes), rules).run(run)
     except (ValidationError, JournalGap) as e:
-        raise BundleError(f"the bundle of {bundle.key} cannot be replayed by this version: {e}") from e
+        raise BundleError(f"the bundle of {_shown(bundle)} cannot be replayed by this version: {e}") from e
     except (Retry, GiveUp) as e:
-        raise ReportedError(f"{bundle.key}: the model gives no answer: {e.message}") from e
+        raise ReportedError(f"{_shown(bundle)}: the model gives no answer: {e.message}") from e
     return Replayed(result, tuple(player.gaps), player.diverged)
+
+
+def recorded_result(bundle: Bundle) -> AnalysisResult:
+    """The result as it was published. Raises BundleError."""
+    try:
+        return AnalysisResult.model_validate_json(bundle.result)
+    except ValidationError as e:
+        problems = f"its result has {e.error_count()} errors"
+        raise BundleError(f"the bundle of {_shown(bundle)} cannot be replayed: {problems}") from e
+
+
+def _shown(bundle: Bundle) -> str:
+    """Its key, as it may be shown: it may come from anybody."""
+    return one_line(bundle.key, 200)
 
 
 def _outside(bundle: Bundle, player: Player, changes: Changes) -> Outside:

@@ -45,6 +45,7 @@ from worker.domain.values.errors import (
     Retry,
     RetryReason,
 )
+from worker.domain.values.limits import Limits
 from worker.domain.values.objects import LogQuery, ObjectRef
 from worker.domain.values.remediations import TrackRecord
 from worker.domain.values.series import Series
@@ -298,6 +299,16 @@ async def test_another_model_reads_the_recorded_cluster():
     assert "cluster.logs" in " ".join(again.gaps)
     recorded_at = AnalysisResult.model_validate_json(bundle.result).completed_at
     assert abs(again.result.completed_at - recorded_at) < timedelta(minutes=5)
+
+
+async def test_the_limits_of_this_place_bound_another_model():
+    bundle = await recorded(RecordedWorld.saying(final(answer())))
+    generous = bundle.model_copy(update={"rules": {**bundle.rules, "limits": {"llm_calls": 10**9}}})
+    talkative = MemoryModel(
+        lambda request, number: calls(("get_resource", {"kind": "Node", "name": f"n{number}"}))
+    )
+    again = await replay(generous, replace(CHANGES, model=talkative, limits=Limits(llm_calls=4)))
+    assert (4, True) == (again.result.usage.llm_calls, again.result.needs_human_review)
 
 
 async def test_a_model_that_refuses_is_reported():
