@@ -87,7 +87,7 @@ class OtlpTracer:
     def headers(self) -> Mapping[str, str]:
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
-        return {name: value for name, value in carrier.items() if name == "traceparent"}
+        return carrier
 
     def reach(self) -> bool:
         """Whether the collector takes an export. Blocks for the timeout of the exporter at most."""

@@ -331,15 +331,15 @@ async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]
     if address := redact(endpoint(os.environ)):
         try:
             tracer = new_tracer(os.environ)
+            stack.push_async_callback(tracer.close)
+            wrong = "" if await asyncio.to_thread(tracer.reach) else "it takes no spans"
         except ConfigurationError as e:
-            yield Examined("traces", Level.WARNING, f"no traces are exported: {e}", TRACES_REMEDY)
-            return
-        stack.push_async_callback(tracer.close)
-        if await asyncio.to_thread(tracer.reach):
-            yield _ok("traces", f"the collector at {address} takes spans")
-        else:
-            text = f"the collector at {address} takes no spans; incidents are analysed all the same"
+            wrong = str(e)
+        if wrong:
+            text = f"no traces for {address}, and incidents are analysed all the same: {wrong}"
             yield Examined("traces", Level.WARNING, text, TRACES_REMEDY)
+        else:
+            yield _ok("traces", f"the collector at {address} takes spans")
 
 
 async def _no_hash() -> str:

@@ -6,6 +6,7 @@ events of that run again: those were reported before, and are not reported twice
 
 from __future__ import annotations
 
+import enum
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -236,8 +237,9 @@ class MeteredEvents:
         passed, handled.last = (event.time - handled.last).total_seconds(), event.time
         handled.attributes["messaging.message.conversation_id"] = event.correlation_id
         stage = STAGES.get(event.event_type)
-        if stage is None:
+        if event.event_type.startswith(("request.", "response.")):
             handled.attributes |= _facts(payload)
+        if stage is None:
             return
         seconds, name, attributes = (
             getattr(payload, "duration_seconds", max(0.0, passed)),
@@ -246,7 +248,8 @@ class MeteredEvents:
         )
         if isinstance(payload, audit.LLMToolCall):
             tool = payload.name if payload.name in self._tools() else "unknown"  # the model chose the name
-            name, attributes["gen_ai.tool.name"] = f"execute_tool {tool}", tool
+            name, tools = f"execute_tool {tool}", {"gen_ai.tool.name": tool, "gen_ai.tool.type": "function"}
+            attributes |= {"gen_ai.operation.name": "execute_tool", **tools}
             to.metrics.tool_calls.labels(tool, event.outcome).inc()
             if to.content:
                 attributes["gen_ai.tool.call.arguments"] = json.dumps(payload.arguments)
@@ -274,28 +277,8 @@ def _messaging(operation: str, kind: str, destination: str) -> Attributes:
 
 
 def _facts(payload: audit.Payload) -> Attributes:
-    """What an event says, in words that do not come from the cluster, the model or the sender."""
-    found: Attributes = {}
-    match payload:
-        case audit.RequestResumed():
-            found = {"rca.replayed_steps": payload.replayed_steps}
-        case audit.EnrichmentCompleted():
-            found = {
-                "rca.evidence": len(payload.evidence_ids),
-                "rca.failed_sources": len(payload.failed_sources),
-            }
-        case audit.LLMToolCall():
-            found = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
-        case audit.CorroborationChecked(corroboration=checked) if checked is not None:
-            found = {"rca.corroborated_by": checked.by.value}
-        case audit.PolicyDecided():
-            found = {"rca.policy": payload.policy, "rca.approval_required": payload.approval.required}
-        case audit.ResponseComplete():
-            found = {
-                "rca.status": payload.status.value,
-                "rca.human_review_reason": payload.human_review_reason or "none",
-            }
-    return found
+    """Numbers, flags and codes of an event: nothing in it is a text of the cluster, the model or the sender."""
+    return {f"rca.{name}": value for name, value in payload if isinstance(value, int | float | enum.Enum)}
 
 
 def _message(turn: Turn) -> str:

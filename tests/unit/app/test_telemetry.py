@@ -72,6 +72,7 @@ async def test_a_request_is_told_from_its_delivery_to_its_result():
         assert ACK == await rig.take(headers={"traceparent": TRACEPARENT})
     (name, kind, parent, attributes), *stages = rig.telemetry.tracer.spans
     assert ("process rca.request.incident", "consumer", TRACEPARENT) == (name, kind, parent)
+    assert "rca.prompt_chars" not in attributes
     told = ("done", "completed", "rr-1", 1)
     keys = ("rca.settlement", "rca.status", "messaging.message.conversation_id", "rca.deliveries")
     assert told == tuple(attributes[key] for key in keys)

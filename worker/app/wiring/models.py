@@ -19,12 +19,8 @@ log = structlog.stdlib.get_logger(__name__)
 Wrap = Callable[[Model], Model]
 
 
-def _as_it_is(model: Model) -> Model:
-    return model
-
-
 def open_models(
-    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = _as_it_is
+    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = lambda model: model
 ) -> ModelChain:
     """The model of the settings and its fallbacks, closed with the stack. Raises ConfigurationError.
 
@@ -51,7 +47,7 @@ def open_models(
 
 
 def open_shadow(
-    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = _as_it_is
+    settings: Settings, clock: Clock, stack: AsyncExitStack, wrap: Wrap = lambda model: model
 ) -> ModelChain | None:
     """The second model, if one is named, closed with the stack. Raises ConfigurationError."""
     shadow, llm = settings.shadow, settings.llm

@@ -18,16 +18,14 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 NEEDS_OTEL = "needs the extra otel: pip install 'rca-worker[otel]'"
-SERVICE = "rca-worker"
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 def endpoint(variables: Mapping[str, str]) -> str:
     """Where traces are to be sent; empty when they are off."""
-    if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return ""
-    if "otlp" not in (variables.get("OTEL_TRACES_EXPORTER") or "otlp"):
+    off = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if off or "otlp" not in (variables.get("OTEL_TRACES_EXPORTER") or "otlp"):
         return ""
     return next((variables[name] for name in ENDPOINTS if variables.get(name)), "")
 
@@ -49,20 +47,20 @@ def new_tracer(variables: Mapping[str, str]) -> OtlpTracer:
     except ImportError as e:
         raise ConfigurationError(NEEDS_OTEL) from e
     try:
-        return OtlpTracer(SERVICE)
+        return OtlpTracer("rca-worker")
     except ValueError as e:
         raise ConfigurationError(f"a variable OTEL_* has a wrong value: {e}") from e
 
 
 def open_tracer(variables: Mapping[str, str], stack: AsyncExitStack) -> Tracer:
     """The tracer, closed with the stack. Without a usable one, work goes on without traces."""
-    if address := endpoint(variables):
-        try:
-            tracer = new_tracer(variables)
-        except ConfigurationError as e:
-            log.warning("tracing_off", reason=str(e))
-        else:
-            stack.push_async_callback(tracer.close)
-            log.info("tracing_on", endpoint=address)
-            return tracer
-    return ForwardingTracer()
+    if not (address := endpoint(variables)):
+        return ForwardingTracer()
+    try:
+        tracer = new_tracer(variables)
+    except ConfigurationError as e:
+        log.warning("tracing_off", reason=str(e))
+        return ForwardingTracer()
+    stack.push_async_callback(tracer.close)
+    log.info("tracing_on", endpoint=address)
+    return tracer
