@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas import audit
 from schemas.evidence import EvidenceItem
@@ -12,7 +14,7 @@ from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted, chain, complete, failed
 from worker.app.pages.excerpts import Line, lines
-from worker.app.pages.history import axis, in_the_cluster, in_the_investigation
+from worker.app.pages.history import SOURCES, axis, in_the_cluster, in_the_investigation
 
 EVENTS = """2026-03-17T02:46:18Z Normal Killing Pod shop/api-1: Stopping container api
 2026-03-17T03:10:55Z Warning BackOff x88 (since 2026-03-17T02:47:40Z) Pod shop/api-2: Back-off restarting"""
@@ -49,6 +51,29 @@ def test_events_revisions_and_restarts_are_rows_in_the_order_of_time():
 @pytest.mark.parametrize("source", ["enrichment:logs", "get_pod_logs", "tickets_search"])
 def test_logs_and_external_tools_tell_nothing_about_the_cluster(source):
     assert [] == in_the_cluster([item(source, f"{EVENTS}\n{CHANGES}\n{PODS}")])
+
+
+@pytest.mark.parametrize("time", ["2026-99-99T99:99:99Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_what_has_no_time_that_can_be_drawn_is_left_out(time):
+    told = f"{time} Normal Killing Pod shop/api-1: Stopping container api"
+    assert [] == in_the_cluster(
+        [item("get_events", told), item("enrichment:changes", f"revision 1 (ReplicaSet a, created {time})")]
+    )
+
+
+def test_an_annotation_is_no_rollout():
+    assert [] == in_the_cluster([item("list_resources", f'{{"annotations":{{"note":"{CHANGES}"}}}}')])
+
+
+@given(st.sampled_from(sorted(SOURCES)), st.text(), st.datetimes(), st.datetimes())
+def test_any_evidence_can_be_drawn(source, text, since, time):
+    lines = (
+        f"{time:%Y-%m-%dT%H:%M:%SZ} Warning {text} (since {since:%Y-%m-%dT%H:%M:%SZ}) {text}",
+        f"revision 1 (ReplicaSet a, created {since:%Y-%m-%dT%H:%M:%SZ})",
+        f"a | {text}: last ended {text} at {time:%Y-%m-%dT%H:%M:%SZ}",
+    )
+    rows = in_the_cluster([item(source, "\n".join(lines))])
+    assert not rows or axis(rows)[1] > 0
 
 
 def test_the_picture_shows_the_last_two_hours_to_scale():

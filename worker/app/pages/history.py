@@ -7,7 +7,8 @@ worker/domain/cluster/rendering. Other lines are left out, and so are logs and e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -28,7 +29,7 @@ SOURCES = {
     "enrichment:events",
     "enrichment:pods",
 }
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
 SINCE = re.compile(rf" \(since ({TIME})\)")
 REVISION = re.compile(rf"(revision \d+ \(ReplicaSet \S+), created ({TIME})")
@@ -53,7 +54,7 @@ class Moment:
 
 def in_the_cluster(evidence: Iterable[EvidenceItem]) -> list[Moment]:
     """Events, revisions and restarts that the evidence reports, in the order of time."""
-    found = {row for item in evidence if item.source in SOURCES for row in _reported(item.excerpt)}
+    found = {row for item in evidence if item.source in SOURCES for row in _reported(item)}
     last = max((row.until for row in found), default=datetime.min.replace(tzinfo=UTC))
     recent = [row for row in found if row.until + BEFORE >= last]
     return sorted(recent, key=lambda row: (row.at, row.text))[-ROWS_KEPT:]
@@ -68,19 +69,20 @@ def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:
     return first, (last - first).total_seconds() or 1.0
 
 
-def _reported(text: str) -> Iterable[Moment]:
-    for at, kind, what in EVENT.findall(text):
+def _reported(item: EvidenceItem) -> Iterator[Moment]:
+    for at, kind, what in EVENT.findall(item.excerpt):
         since = SINCE.search(what)
-        told = SINCE.sub("", what)
-        yield Moment(_time(since[1] if since else at), _time(at), told, "warn" if kind == "Warning" else "")
-    for name, at in REVISION.findall(text):
-        yield Moment(_time(at), _time(at), f"{name})", "calm")
-    for pod, container, why, at in RESTART.findall(text):
-        yield Moment(_time(at), _time(at), f"container {container} of {pod} ended: {why}", "bad")
+        tone = "warn" if kind == "Warning" else ""
+        yield from _row(since[1] if since else at, at, SINCE.sub("", what), tone)
+    for name, at in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
+        yield from _row(at, at, f"{name})", "calm")
+    for pod, container, why, at in RESTART.findall(item.excerpt):
+        yield from _row(at, at, f"container {container} of {pod} ended: {why}", "bad")
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+def _row(at: str, until: str, text: str, tone: str) -> Iterator[Moment]:
+    with suppress(ValueError):  # a date that does not exist
+        yield Moment(datetime.fromisoformat(at), datetime.fromisoformat(until), text, tone)
 
 
 def in_the_investigation(events: Sequence[AuditEvent]) -> list[Moment]:
