@@ -173,6 +173,15 @@ def test_everything_that_may_be_set_has_its_effect():
     assert "incidents" == subject["namespace"]
 
 
+def test_the_values_of_the_documentation_are_accepted():
+    page = (DEPLOY.parent / "docs" / "kubernetes.md").read_text()
+    [text] = re.findall(r"```yaml\n(# my-values\.yaml.*?)```", page, re.DOTALL)
+    done, made = render(yaml.safe_load(text.replace("sha256:...", f"sha256:{'7' * 64}")))
+    assert 0 == done.returncode, done.stderr
+    assert 3 == made["StatefulSet", "nats"]["spec"]["replicas"]
+    assert {("ScaledObject", "rca-worker"), ("PrometheusRule", "rca-worker")} <= set(made)
+
+
 def test_workers_restart_when_their_settings_change():
     sums = [
         made["Deployment", "rca-worker"]["spec"]["template"]["metadata"]["annotations"]["checksum/config"]

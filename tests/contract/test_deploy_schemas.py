@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from tests.contract.test_deploy import COMPOSE, manifests
+from tests.contract.test_deploy import COMPOSE, TOP, manifests
 
 VERSIONS = ("1.27.0", "1.34.0")
 """The oldest that the chart supports, and a recent one."""
@@ -56,6 +58,19 @@ def test_a_field_that_does_not_exist_would_be_noticed():
     [deployment] = [document for document in manifests() if document["kind"] == "Deployment"]
     deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
     assert "readynessProbe" in problems(deployment, VERSIONS[-1])[0]
+
+
+@pytest.mark.process
+def test_compose_accepts_the_file_with_all_its_profiles():
+    docker = shutil.which("docker")
+    if (
+        not docker
+        or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("docker compose is not installed")
+    command = [docker, "compose", "--profile", "*", "config", "--quiet"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=100, check=False)
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 @pytest.mark.skipif(CHECK is None, reason=f"check-jsonschema {needs}")
