@@ -13,7 +13,6 @@ from worker.domain.cluster.events import (
     read_events,
     read_events_around,
     read_node_events,
-    timeline,
 )
 from worker.domain.cluster.fields import dig, mapping, name_of, reference, text
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name
@@ -22,6 +21,7 @@ from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.rendering.compact import Rendered, render_object
 from worker.domain.cluster.rendering.logs import clean_lines, log_excerpt, most_interesting, redacted
 from worker.domain.cluster.rendering.tables import render_table, unhealthy
+from worker.domain.cluster.timeline import timeline
 from worker.domain.enrichment.evidence_pack import CHANGES, Piece
 from worker.domain.enrichment.look import Look
 from worker.domain.untrusted.evidence import EvidenceKind

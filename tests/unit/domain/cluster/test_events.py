@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.fakes.hostile import OBJECTS
 from tests.fakes.manifests import NOW, event, pod
-from worker.domain.cluster.events import happenings, since_moment, timeline
+from worker.domain.cluster.events import happenings, since_moment
+from worker.domain.cluster.timeline import timeline
 from worker.domain.values.tokens import estimate_tokens
 
 API = pod("api-0")
@@ -89,39 +90,8 @@ def test_the_name_of_the_object_is_not_told_twice():
     assert told == ["Back-off restarting failed container app", "Successfully assigned to node-1"]
 
 
-def start(reason, second, count=6):
-    when = f"2026-06-04T15:20:{second:02}Z"
-    return event(
-        API, reason, f"{reason} it", type="Normal", count=count, first="2026-06-04T15:00:00Z", last=when
-    )
-
-
-def test_one_start_of_a_container_is_one_line():
-    found = timeline(happenings([start("Pulled", 0), start("Created", 1), start("Started", 2)]), 2000)
-    [line] = found.lines
-    head, message = line.split(" Pod shop/api-0: ")
-    assert head == "2026-06-04T15:20:02Z Normal Pulled+Created+Started x6 (since 15:00:00Z)"
-    assert message == "Pulled it; Created it; Started it"
-    assert found.left_out == 0
-
-
-@pytest.mark.parametrize("other", [start("Started", 30), start("Started", 2, count=5), start("Killing", 1)])
-def test_other_events_are_not_joined_to_a_start(other):
-    assert len(lines(start("Pulled", 0), other)) == 2
-
-
 def test_different_objects_are_not_folded():
     assert 2 == len(lines(event(API, "BackOff", "m"), event(pod("api-1"), "BackOff", "m")))
-
-
-def test_when_room_is_short_normal_and_old_events_go_first():
-    noise = [
-        event(API, "Pulled", f"image {i}", type="Normal", uid=f"n{i}", last=f"2026-06-04T15:2{i % 10}:00Z")
-        for i in range(50)
-    ]
-    kept = timeline(happenings([event(API, "OOMKilling", "killed"), *noise]), 120)
-    assert any("OOMKilling" in line for line in kept.lines)
-    assert 51 == len(kept.lines) + kept.left_out
 
 
 def test_an_event_without_any_time_says_so():

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from worker.domain.cluster.changes import read_changes
 from worker.domain.cluster.detected_labels import detect_labels
-from worker.domain.cluster.events import read_events, since_moment, timeline
+from worker.domain.cluster.events import read_events, since_moment
 from worker.domain.cluster.fields import name_of, text
 from worker.domain.cluster.history import describe
 from worker.domain.cluster.kinds import canonical_kind, is_secret, split_kind
@@ -18,6 +18,7 @@ from worker.domain.cluster.owners import OwnerChain, owner_chain
 from worker.domain.cluster.rendering.compact import NoSuchPath, render_object, render_value, to_json
 from worker.domain.cluster.rendering.prune import last_change
 from worker.domain.cluster.rendering.tables import only_unhealthy, render_lines, render_table
+from worker.domain.cluster.timeline import timeline
 from worker.domain.investigation.toolbox.tool import (
     Arguments,
     Expression,

@@ -1,0 +1,68 @@
+"""Events as lines within a budget, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from worker.domain.cluster.events import Happening
+from worker.domain.values.tokens import estimate_tokens
+
+START_REASONS = frozenset({"Pulled", "Created", "Started"})
+"""Reasons of the events by which the kubelet reports the start of a container."""
+ONE_START = timedelta(seconds=5)
+"""Events of one start are no further apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Lines of a timeline that fit the budget, newest last, and how many events were left out."""
+
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+    @property
+    def body(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+
+def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
+    """The newest events within the budget, oldest first.
+
+    Warnings take precedence, and of each group the newest event of each reason, kind and namespace: many like it must
+    not push out the only event of another kind.
+    """
+    items, given = joined_starts(items), len(items)
+    newest = range(len(items) - 1, -1, -1)
+    leading = frozenset({_group(item): index for index, item in enumerate(items)}.values())
+    ranked = sorted(newest, key=lambda index: (not items[index].warning, index not in leading))
+    room, shown = max_tokens, set[int]()
+    for index in ranked:
+        cost = estimate_tokens(items[index].line()) + 1
+        if cost <= room:
+            shown.add(index)
+            room -= cost
+    lines = tuple(items[i].line() for i in sorted(shown))
+    return Timeline(lines, given - sum(items[i].reason.count("+") + 1 for i in shown))
+
+
+def joined_starts(items: Sequence[Happening]) -> list[Happening]:
+    """The events, with those by which the kubelet reports one start of a container (pulled, created, started) as one."""
+    kept: list[Happening] = []
+    for item in items:
+        last = kept[-1] if kept else item
+        reasons, same = last.reason.split("+"), (last.about, last.count) == (item.about, item.count)
+        starts = START_REASONS.issuperset([item.reason, *reasons]) and item.reason not in reasons
+        if starts and same and item.last - last.last <= ONE_START:
+            message = f"{last.message}; {item.message}"
+            first = min(last.first, item.first)
+            kept[-1] = replace(item, first=first, reason=f"{last.reason}+{item.reason}", message=message)
+        else:
+            kept.append(item)
+    return kept
+
+
+def _group(item: Happening) -> tuple[str, ...]:
+    return item.type, item.reason, item.about.kind, item.about.namespace
