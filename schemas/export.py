@@ -25,7 +25,6 @@ from schemas.chain import genesis, sealed
 from schemas.failure import DeadLetter, ValidationFailure
 from schemas.fields import Message
 from schemas.incident import IncidentRequest
-from schemas.key_vectors import key_vectors
 from schemas.outcome import RemediationOutcome
 from schemas.recovery import RecoveryRequest
 
@@ -44,6 +43,9 @@ MODELS: Final[Mapping[str, type[Message]]] = MappingProxyType(
     }
 )
 """Every message, by the name of its schema."""
+
+KEY_VECTORS: Final = "samples/keys.json"
+"""How ids become keys: vectors for the encoders of other languages, written by hand."""
 
 RECEIVED: Final = frozenset({"incident-request", "recovery-request", "remediation-outcome"})
 """Messages that others write: their schemas say what is accepted, the other ones what is always there."""
@@ -96,7 +98,7 @@ def documents() -> dict[str, str]:
     files: dict[str, Any] = {f"{name}.schema.json": schema for name, schema in written.items()}
     files["asyncapi.json"] = asyncapi(written, bodies)
     files |= {f"samples/{name}.json": body for name, body in bodies.items()}
-    files["samples/keys.json"] = key_vectors()
+    files[KEY_VECTORS] = json.loads((V1 / KEY_VECTORS).read_bytes())
     # Kept by hand, like the samples: executors store these hashes, so no vector may ever change.
     files["samples/spec-hashes.json"] = json.loads((V1 / "samples" / "spec-hashes.json").read_bytes())
     return {path: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for path, body in files.items()}

@@ -8,10 +8,10 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from schemas.export import MODELS, V1, documents, drift, export, main, samples, schema_of
+from schemas.export import KEY_VECTORS, MODELS, V1, documents, drift, export, main, samples, schema_of
 from schemas.incident import request_digest
-from schemas.key_vectors import KEYS, key_vectors
-from schemas.subjects import Subjects, kv_token, request_key, token_text
+from schemas.subjects import Subjects, history_key, kv_key, kv_token, request_key, token_text
+from schemas.taxonomy import RequestKind
 from tests.corpus_files import corpus_path, payload_rows
 from tests.fakes.samples import COMPLETED, EVENTS, INCIDENT, RECOVERY, REVIEW
 
@@ -159,12 +159,17 @@ def test_asyncapi_operations_and_parameters_are_complete():
         assert named == set(channel.get("parameters", {}))
 
 
-def test_key_vectors_are_what_the_functions_say():
-    vectors = key_vectors()["request_keys"]
-    assert len(KEYS) == len({vector["request_key"] for vector in vectors})
-    for vector in vectors:
-        assert vector["request_key"] == request_key(
-            vector["remediation_id"], vector["recovery_attempt_number"]
+def test_the_functions_encode_as_the_key_vectors_say():
+    vectors = json.loads((V1 / KEY_VECTORS).read_bytes())
+    for vector in vectors["request_keys"]:
+        remediation_id, attempt = vector["remediation_id"], vector["recovery_attempt_number"]
+        kind, key = (
+            RequestKind.RECOVERY if attempt else RequestKind.INCIDENT,
+            request_key(remediation_id, attempt),
         )
-        assert vector["kv_key"].split(".")[0] == kv_token(vector["remediation_id"])
-        assert vector["remediation_id"] == token_text(vector["request_key"].split(".")[0])
+        assert (vector["request_key"], vector["kv_key"]) == (key, kv_key(key))
+        assert vector["result_subject"] == Subjects().result(kind, key)
+        assert vector["kv_key"].split(".")[0] == kv_token(remediation_id)
+        assert remediation_id == token_text(vector["request_key"].split(".")[0])
+    for vector in vectors["history_keys"]:
+        assert vector.pop("key") == history_key(**vector)

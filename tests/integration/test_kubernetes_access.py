@@ -181,13 +181,6 @@ async def test_proxy_variables_are_not_looked_at(
         assert (await cluster.get(NODE))["kind"] == "Node"
 
 
-async def test_proxy_that_is_set(tmp_path: Path, url: str) -> None:
-    path = tmp_path / "kubeconfig"
-    write_kubeconfig(path, "http://cluster.invalid", TOKEN)
-    async with KubernetesCluster(kubeconfig=str(path), proxy=url) as cluster:
-        assert (await cluster.get(NODE))["kind"] == "Node"
-
-
 async def test_no_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")

@@ -40,7 +40,6 @@ class ClusterCredentials:
         *,
         kubeconfig: str | None,
         context: str,
-        proxy: str,
         service_account: Path,
         plugin_seconds: float,
         now: Callable[[], datetime],
@@ -49,7 +48,6 @@ class ClusterCredentials:
         self.generation = 0
         self._kubeconfig = kubeconfig
         self._context = context
-        self._proxy = proxy
         self._service_account = service_account
         self._plugin_seconds = plugin_seconds
         self._now = now
@@ -65,8 +63,6 @@ class ClusterCredentials:
                 await self._load_kubeconfig(self._kubeconfig)
         except UNREADABLE as error:
             raise unavailable("the cluster's credentials cannot be read", error) from error
-        if self._proxy:
-            self.configuration.proxy = self._proxy
         self.generation += 1
 
     async def renew(self, refused: int) -> None:

@@ -33,8 +33,8 @@ class KubernetesCluster:
     """Read-only view of one cluster: get, list, logs and discovery. Secrets are never asked for.
 
     `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod, whose files
-    are in `service_account`. `proxy` is a URL; proxy variables of the environment are not looked at. `open` before
-    use, or use as a context manager.
+    are in `service_account`. Proxy variables of the environment are not looked at. `open` before use, or use as a
+    context manager.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class KubernetesCluster:
         *,
         kubeconfig: str | None = None,
         context: str = "",
-        proxy: str = "",
         service_account: Path = SERVICE_ACCOUNT,
         limits: ApiLimits | None = None,
         discovery_seconds: float = 300.0,
@@ -55,7 +54,6 @@ class KubernetesCluster:
         self._credentials = ClusterCredentials(
             kubeconfig=kubeconfig,
             context=context,
-            proxy=proxy,
             service_account=service_account,
             plugin_seconds=plugin_seconds,
             now=now,

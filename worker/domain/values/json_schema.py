@@ -21,9 +21,9 @@ UNSAID: tuple[Any, ...] = ("", [], {})
 
 
 @cache
-def compact_schema(model: type[BaseModel], *, by_alias: bool = False) -> Mapping[str, Any]:
+def compact_schema(model: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON Schema of a model with types, enums, limits, defaults and descriptions, and nothing else."""
-    full = model.model_json_schema(by_alias=by_alias)
+    full = model.model_json_schema(by_alias=False)
     schema = {"type": "object", "properties": {}} | _short(full, full.get("$defs", {}))
     schema.pop("description", None)  # the docstring: for readers of the code
     return schema
