@@ -178,8 +178,7 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
 def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """Kinds whose condition is written by their own well-known controller."""
     kind, group = KNOWN_CONDITIONS.get(ref.kind, ("", ""))
-    version = text(manifest.get("apiVersion"))
-    if not kind or not version.startswith(group):
+    if not kind or not text(manifest.get("apiVersion")).startswith(group):
         return
     expires = moment(dig(manifest, "status", "notAfter"))
     expired = facts.now is not None and expires is not None and expires < facts.now
@@ -191,13 +190,18 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
         remedies = {Remedy.RENEW_CERTIFICATE} if certificate and not asked else set()
         reason = text(condition(manifest, kind).get("reason"))
         told = f"{ref} has expired" if expired else f"{ref} is not {kind}: {reason}"
-        issuer = mapping(dig(manifest, "spec", "issuerRef"))
-        kind = text(issuer.get("kind")) or "Issuer"
-        home = "" if kind == "ClusterIssuer" else ref.namespace
-        issued = ref_to(kind, text(issuer.get("name")), home, ISSUERS)
+        issuer = issuer_of(manifest)
         signals = ("CertificateExpired",) if expired else ()
-        reads = (ref, *((issued,) if issued.name else ()), *map(reference, asked))
+        reads = (ref, *((issuer,) if issuer else ()), *map(reference, asked))
         yield replace(_finding(Cause.CONTROLLER, ref, told, remedies, signals, also), reads=reads)
+
+
+def issuer_of(manifest: Manifest) -> ObjectRef | None:
+    """The issuer of a Certificate."""
+    issuer = mapping(dig(manifest, "spec", "issuerRef"))
+    kind, name = text(issuer.get("kind")) or "Issuer", text(issuer.get("name"))
+    home = "" if kind == "ClusterIssuer" else reference(manifest).namespace
+    return ref_to(kind, name, home, ISSUERS) if name else None
 
 
 def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:

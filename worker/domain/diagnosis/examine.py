@@ -317,15 +317,8 @@ def _claim(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
 
 def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.stated_findings(facts, ref, manifest))
-    issuer = mapping(dig(manifest, "spec", "issuerRef"))
-    edges = []
-    if found and issuer.get("name"):
-        kind = text(issuer.get("kind")) or "Issuer"
-        place = "" if kind == "ClusterIssuer" else ref.namespace
-        edges.append(
-            Edge(Relation.SERVICE, ObjectRef(kind, text(issuer.get("name")), place, "cert-manager.io/v1"))
-        )
-    return Examined(found, tuple(edges), sick=bool(found))
+    issuer = controllers.issuer_of(manifest) if found else None
+    return Examined(found, (Edge(Relation.SERVICE, issuer),) if issuer else (), sick=bool(found))
 
 
 def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:

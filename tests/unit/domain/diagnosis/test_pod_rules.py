@@ -38,6 +38,12 @@ async def test_an_old_kill_says_nothing_about_a_container_that_is_well():
     assert await findings(*api, about=api[0]) == ()
 
 
+async def test_a_kill_without_a_time_counts_while_the_container_fails():
+    api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "64Mi"}})
+    del api[2]["status"]["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"]
+    assert (await first(*api, about=api[0])).cause is Cause.OUT_OF_MEMORY
+
+
 async def test_a_lowered_limit_may_be_rolled_back():
     api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "16Mi"}})
     before = replica_set(api[0], "zz", 1, resources={"limits": {"memory": "256Mi"}})
