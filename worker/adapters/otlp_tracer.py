@@ -99,7 +99,7 @@ class OtlpTracer:
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
         if closing.is_alive():
-            self._exporter.shutdown()  # type: ignore[no-untyped-call]
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no annotation
 
 
 def _finish(span: Span, attributes: Mapping[str, Any]) -> None:

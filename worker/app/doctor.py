@@ -85,7 +85,7 @@ class Level(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examination:
     """One thing that was examined. `remedy` says what to do; empty when all is well."""
 
     area: str
@@ -94,10 +94,10 @@ class Examined:
     remedy: str = ""
 
 
-Area = Callable[[Settings, AsyncExitStack], AsyncIterator[Examined]]
+Area = Callable[[Settings, AsyncExitStack], AsyncIterator[Examination]]
 
 
-async def examine(settings: Settings) -> AsyncIterator[Examined]:
+async def examine(settings: Settings) -> AsyncIterator[Examination]:
     """Examine one area after the other. Raises nothing that an area can fail with."""
     for name, area, remedy in AREAS:
         async with AsyncExitStack() as stack:
@@ -106,22 +106,22 @@ async def examine(settings: Settings) -> AsyncIterator[Examined]:
                     yield examined
             except (ReportedError, Retry, GiveUp, OSError) as e:
                 text = e.message if isinstance(e, ClusterError | Retry | GiveUp) else str(e)
-                yield Examined(name, Level.FAULT, text, remedy)
+                yield Examination(name, Level.FAULT, text, remedy)
 
 
-def _ok(area: str, text: str) -> Examined:
-    return Examined(area, Level.OK, text)
+def _ok(area: str, text: str) -> Examination:
+    return Examination(area, Level.OK, text)
 
 
 # --- NATS
 
 
-async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     nc = await stack.enter_async_context(connected(settings.nats, name="rca-doctor"))
     yield _ok("nats", f"connected to {nc.connected_url.netloc if nc.connected_url else 'a server'}")
     if nc.max_payload < PAYLOAD_BYTES:
         text = f"max_payload is {nc.max_payload:,} bytes: large results cannot be stored"
-        yield Examined(
+        yield Examination(
             "nats", Level.WARNING, text, "set max_payload: 2MB in the configuration of nats-server"
         )
     items = wanted_streams(settings)
@@ -131,18 +131,18 @@ async def _nats(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Exam
     for difference in await provision(nc, items, apply=False):
         if difference.action in {Action.DRIFT, Action.WOULD_UPDATE}:
             text = f"{difference.name} differs from the settings: {difference.detail}"
-            yield Examined(
+            yield Examination(
                 "streams", Level.WARNING, text, "run `rca provision`, or correct what it cannot change"
             )
     for one in _clock(found, looked_at):
         yield one
 
 
-def _streams(found: list[Found]) -> list[Examined]:
+def _streams(found: list[Found]) -> list[Examination]:
     unusable = [each.unusable for each in found if each.unusable]
     if unusable:
         more = f" (and {len(unusable) - 1} more)" if len(unusable) > 1 else ""
-        return [Examined("streams", Level.FAULT, unusable[0] + more, "rca provision")]
+        return [Examination("streams", Level.FAULT, unusable[0] + more, "rca provision")]
     rows = [_ok("streams", f"all {len(found)} streams, consumers and buckets are there")]
     for each in found:
         info = each.info or {}
@@ -152,11 +152,11 @@ def _streams(found: list[Found]) -> list[Examined]:
             remedy = (
                 "archive it (`rca audit export`), or raise RCA_NATS__STORE_MEBIBYTES and run `rca provision`"
             )
-            rows.append(Examined("streams", Level.WARNING, text, remedy))
+            rows.append(Examination("streams", Level.WARNING, text, remedy))
     return rows
 
 
-def _clock(found: list[Found], now: datetime) -> list[Examined]:
+def _clock(found: list[Found], now: datetime) -> list[Examination]:
     server = next((at for each in found if (at := each.server_time)), None)
     if server is None:
         return []
@@ -164,14 +164,14 @@ def _clock(found: list[Found], now: datetime) -> list[Examined]:
     if abs(skew) > SKEW_SECONDS:
         ahead = "ahead of" if skew > 0 else "behind"
         text = f"this machine's clock is {abs(skew):.0f} s {ahead} that of the NATS server"
-        return [Examined("clock", Level.WARNING, text, "synchronise both machines by NTP")]
+        return [Examination("clock", Level.WARNING, text, "synchronise both machines by NTP")]
     return [_ok("clock", f"within {SKEW_SECONDS:g} s of the NATS server")]
 
 
 # --- Kubernetes
 
 
-async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     cluster = await open_cluster(settings, stack)
     namespace = checked_namespace(settings.kubernetes)
     try:
@@ -179,7 +179,7 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
     except ClusterError as e:
         if e.reason is not ClusterReason.FORBIDDEN:
             raise
-        yield Examined("kubernetes", Level.FAULT, e.message, RIGHTS_REMEDY)
+        yield Examination("kubernetes", Level.FAULT, e.message, RIGHTS_REMEDY)
         return
     yield _ok("kubernetes", "the API server answers, and pods may be listed")
     hidden = set(map(canonical_kind, settings.kubernetes.denied_kinds))
@@ -190,7 +190,7 @@ async def _kubernetes(settings: Settings, stack: AsyncExitStack) -> AsyncIterato
     ]
     if unread:
         text = f"the worker may not list {', '.join(unread)}: analyses will name these as unknown"
-        yield Examined("kubernetes", Level.WARNING, text, RIGHTS_REMEDY)
+        yield Examination("kubernetes", Level.WARNING, text, RIGHTS_REMEDY)
     else:
         yield _ok("kubernetes", "everything that a first look needs may be read")
 
@@ -211,11 +211,11 @@ async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
 # --- the model
 
 
-async def _model(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _model(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     llm = settings.llm
     if not llm.model:
         text, remedy = "RCA_LLM__MODEL is not set", "name a model, such as anthropic:NAME or openai-chat:NAME"
-        yield Examined("model", Level.FAULT, text, remedy)
+        yield Examination("model", Level.FAULT, text, remedy)
         return
     for name in (llm.model, *llm.fallbacks):
         alone = settings.model_copy(update={"llm": _alone(llm, name)})
@@ -237,7 +237,7 @@ def _alone(llm: LlmSettings, name: str) -> LlmSettings:
     return llm.model_copy(update=changes)
 
 
-async def _asked(name: str, model: Model) -> list[Examined]:
+async def _asked(name: str, model: Model) -> list[Examination]:
     request = ModelRequest(
         system="You check a connection. Call the tool report_ready, and nothing else.",
         tools=(PING,),
@@ -248,15 +248,15 @@ async def _asked(name: str, model: Model) -> list[Examined]:
     try:
         reply = await model.ask(request)
     except (Retry, GiveUp) as e:
-        return [Examined("model", Level.FAULT, f"{name}: {e.message}", MODEL_REMEDY)]
+        return [Examination("model", Level.FAULT, f"{name}: {e.message}", MODEL_REMEDY)]
     return _judged(name, reply, time.monotonic() - began)
 
 
-def _judged(name: str, reply: Reply, seconds: float) -> list[Examined]:
+def _judged(name: str, reply: Reply, seconds: float) -> list[Examination]:
     if [call.name for call in reply.tool_calls] != [PING.name]:
         text = f"{name} answers, but calls no tool: it cannot investigate"
         return [
-            Examined(
+            Examination(
                 "model", Level.FAULT, text, "choose a model that can call tools, or enable them on the server"
             )
         ]
@@ -264,7 +264,9 @@ def _judged(name: str, reply: Reply, seconds: float) -> list[Examined]:
     if reply.usage.cost_usd is None:
         text = f"the price of {reply.model} is not known: RCA_LLM__MAX_COST_USD cannot limit it"
         rows.append(
-            Examined("model", Level.WARNING, text, "rely on the limits of calls and tokens (docs/models.md)")
+            Examination(
+                "model", Level.WARNING, text, "rely on the limits of calls and tokens (docs/models.md)"
+            )
         )
     return rows
 
@@ -272,12 +274,12 @@ def _judged(name: str, reply: Reply, seconds: float) -> list[Examined]:
 # --- catalog, policy, and what is optional
 
 
-async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     opened = await open_catalog(settings.catalog, stack, Supervisor())
     offered = await opened.catalog.actions(SelectionContext())
     count = sum(action.workflow_count for action in offered)
     if not count:
-        yield Examined(
+        yield Examination(
             "catalog", Level.FAULT, "it has no workflow that may be chosen", "rca catalog lint DIRECTORY"
         )
     else:
@@ -288,46 +290,46 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
         (opened.advice, "set RCA_CATALOG__PATH"),
     ):
         if text:
-            yield Examined("catalog", Level.WARNING, text, remedy)
+            yield Examination("catalog", Level.WARNING, text, remedy)
 
 
-async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _policy(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     opened = await open_policy(settings.policy, stack, Supervisor())
     decision = await opened.policy.decide(example_input())
     if problem := opened.problem():
-        yield Examined("policy", Level.FAULT, problem, POLICY_REMEDY)
+        yield Examination("policy", Level.FAULT, problem, POLICY_REMEDY)
     else:
         yield _ok("policy", f"{decision.policy} decides (mode {settings.policy.mode})")
 
 
-async def _audit(settings: Settings, _: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _audit(settings: Settings, _: AsyncExitStack) -> AsyncIterator[Examination]:
     if read_signer(settings.audit):
         yield _ok("audit", "the signing key can be read")
 
 
-async def _prometheus(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _prometheus(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     if prometheus := await open_prometheus(settings.prometheus, stack):
         with _at(settings.prometheus.url):
             await prometheus.instant("vector(1)", datetime.now(UTC))
         yield _ok("prometheus", f"{settings.prometheus.url} answers")
 
 
-async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _history(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     if history := await open_datastorage(settings.history, stack):
         with _at(settings.history.url):
             await history.past(ObjectRef("Deployment", "rca-doctor", "default"), _no_hash())
         yield _ok("history", f"{settings.history.url} answers")
 
 
-async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _mcp(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     mounted = await open_mcp(settings.mcp, stack)
     if problem := mounted.problem():
-        yield Examined("mcp", Level.WARNING, problem, MCP_REMEDY)
+        yield Examination("mcp", Level.WARNING, problem, MCP_REMEDY)
     elif mounted.tools is not None:
         yield _ok("mcp", f"mounted tools: {len(mounted.tools.tools())}")
 
 
-async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]:
+async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examination]:
     if address := redact(endpoint(os.environ)):
         try:
             tracer = new_tracer(os.environ)
@@ -337,7 +339,7 @@ async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examined]
             wrong = str(e)
         if wrong:
             text = f"no traces for {address}, and incidents are analysed all the same: {wrong}"
-            yield Examined("traces", Level.WARNING, text, TRACES_REMEDY)
+            yield Examination("traces", Level.WARNING, text, TRACES_REMEDY)
         else:
             yield _ok("traces", f"the collector at {address} takes spans")
 

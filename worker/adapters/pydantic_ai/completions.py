@@ -19,7 +19,7 @@ OPTIONS = {
 class PlainCompletions(AsyncCompletions):
     """Sends the parameters as they are given. The client's own method looks for keys to rename, and finds none."""
 
-    async def create(self, *, stream: bool = False, **given: Any) -> Any:  # type: ignore[override]
+    async def create(self, *, stream: bool = False, **given: Any) -> Any:  # type: ignore[override]  # fewer parameters than the client declares
         """Make one call."""
         sent = {name: value for name, value in given.items() if not isinstance(value, (Omit, NotGiven))}
         given_options = {option: sent.pop(name, None) for name, option in OPTIONS.items()}

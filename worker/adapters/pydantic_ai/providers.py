@@ -87,7 +87,7 @@ def client_errors(kind: str) -> tuple[type[Exception], ...]:
 async def close_model(model: Model) -> None:
     """Close the connections that the model does not share with the others."""
     if model.system == "groq":
-        await model.client.close()  # type: ignore[attr-defined]
+        await model.client.close()  # type: ignore[attr-defined]  # of this provider only
 
 
 def _legacy_client(max_connections: int) -> Any:
@@ -120,4 +120,4 @@ def _bedrock(base_url: str | None, api_key: str | None, max_connections: int) ->
         client = Session().client("bedrock-runtime", endpoint_url=base_url, config=config)
     except client_errors("bedrock") as e:
         raise UserError(str(e)) from e
-    return infer_provider_class("bedrock")(bedrock_client=client)  # type: ignore[call-arg]
+    return infer_provider_class("bedrock")(bedrock_client=client)  # type: ignore[call-arg]  # the class is looked up

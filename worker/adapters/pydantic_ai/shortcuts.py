@@ -55,7 +55,7 @@ class ToolSets:
             )
 
         self._derived = derived
-        model.customize_request_parameters = _as_it_is  # type: ignore[method-assign]
+        model.customize_request_parameters = _as_it_is  # type: ignore[method-assign]  # of this one model
 
     def parameters(self, tools: Sequence[ToolSpec]) -> ModelRequestParameters:
         """The part of a request that says which tools there are."""

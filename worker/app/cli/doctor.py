@@ -10,7 +10,7 @@ import typer
 from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json, waiting_for
 
 if TYPE_CHECKING:
-    from worker.app.doctor import Examined
+    from worker.app.doctor import Examination
 
 MARKS = {"ok": "✓", "warning": "!", "fault": "✗"}
 AREA_CHARS, TEXT_CHARS = 11, 400
@@ -23,15 +23,15 @@ async def doctor(*, json_output: Json = False) -> int:
     Changes nothing. Asks each configured model one short question. Exit code 1 if there is a fault.
     """
     from worker.app import logs
-    from worker.app.doctor import Examined, Level, examine
+    from worker.app.doctor import Examination, Level, examine
     from worker.app.settings import ConfigurationError, load
 
     logs.configure("critical", json_lines=False)
-    rows = list[Examined]()
+    rows = list[Examination]()
     try:
         settings = load()
     except ConfigurationError as e:
-        rows.append(Examined("settings", Level.FAULT, str(e), "rca settings lists all of them"))
+        rows.append(Examination("settings", Level.FAULT, str(e), "rca settings lists all of them"))
         if not json_output:
             _print(rows[0])
     else:
@@ -53,7 +53,7 @@ async def doctor(*, json_output: Json = False) -> int:
     return EXIT_ERROR if faults else 0
 
 
-def _print(row: Examined) -> None:
+def _print(row: Examination) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -25,7 +25,7 @@ from worker.domain.values.errors import ReportedError, Unavailable
 if TYPE_CHECKING:
     from worker.app.replaying import Alternative
     from worker.domain.recording.bundle import Bundle
-    from worker.domain.recording.compare import Difference
+    from worker.domain.recording.compare import ChangedFact
     from worker.domain.recording.replay import Replayed
 
 OFF = "nothing is recorded: set RCA_RECORD__HOURS, run `rca provision` and start the workers with it"
@@ -172,7 +172,7 @@ def _print(
     bundle: Bundle,
     wanted: Alternative,
     replayed: Replayed,
-    found: tuple[Difference, ...],
+    found: tuple[ChangedFact, ...],
     fields: list[str],
 ) -> None:
     from worker.domain.untrusted.evidence import one_line

@@ -17,7 +17,7 @@ PAGE_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IncidentRow:
     """One result in a list."""
 
     key: str
@@ -48,7 +48,7 @@ class ResultIndex:
     """The newest results by key; a later result of a key replaces the earlier one."""
 
     last_sequence: int = 0
-    _rows: OrderedDict[str, Row] = field(default_factory=OrderedDict)
+    _rows: OrderedDict[str, IncidentRow] = field(default_factory=OrderedDict)
 
     def add(self, key: str, result: AnalysisResult) -> None:
         """Take in a result, in the order of the stream."""
@@ -57,11 +57,11 @@ class ResultIndex:
         while len(self._rows) > ROWS_KEPT:
             self._rows.popitem(last=False)
 
-    def newest(self) -> list[Row]:
+    def newest(self) -> list[IncidentRow]:
         """All rows, the newest first."""
         return list(reversed(self._rows.values()))
 
-    def search(self, text: str = "", status: str = "") -> list[Row]:
+    def search(self, text: str = "", status: str = "") -> list[IncidentRow]:
         """Rows with all words of the text and with the status, the newest first."""
         words = text.lower().split()
         return [row for row in self.newest() if (not status or row.status == status) and row.matches(words)]
@@ -91,7 +91,7 @@ class Figures:
     seconds_worst_tenth: float
 
 
-def figures(rows: Sequence[Row]) -> Figures:
+def figures(rows: Sequence[IncidentRow]) -> Figures:
     """Add up."""
     seconds = sorted(row.seconds for row in rows)
     return Figures(
@@ -112,9 +112,9 @@ def _shares(names: Iterable[str]) -> list[Share]:
     return [Share(name, count) for name, count in Counter(names).most_common(20)]
 
 
-def _row(key: str, result: AnalysisResult) -> Row:
+def _row(key: str, result: AnalysisResult) -> IncidentRow:
     target, cause = result.affected_resource, result.root_cause_analysis
-    return Row(
+    return IncidentRow(
         key=key,
         at=result.completed_at,
         status=str(result.status),

@@ -16,6 +16,7 @@ from worker.domain.diagnosis.facts import LOG, ClusterFacts, Presence, Question,
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Keep, Listing, ListQuery, LogQuery, ObjectRef
 from worker.domain.values.ports import Cluster
+from worker.domain.values.together import together
 
 KEPT: Mapping[str, Keep] = {"Event": event_facts, "Pod": without_managers}
 """What rules read of kinds of which there may be thousands."""
@@ -48,7 +49,7 @@ class Investigator:
                     batch = list(facts.open)[:left]
                     left -= len(batch)
                     facts.open.clear()
-                    await asyncio.gather(*(self._answer(facts, question) for question in batch))
+                    await together([self._answer(facts, question) for question in batch])
                     conclusion = rules(facts)
                 return conclusion
         return rules(facts)

@@ -29,7 +29,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Exchange(_Model):
+class RecordedCall(_Model):
     """One question to a port, and its answer or error.
 
     `call` is the port and the method (`cluster.get`). `asked` and `answer` are JSON as text. `error` is the type of the
@@ -79,7 +79,7 @@ class Bundle(_Model):
     versions: Versions
     ports: tuple[str, ...]
     steps: tuple[SavedStep, ...] = ()
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[RecordedCall, ...] = ()
     result: str
 
     @property

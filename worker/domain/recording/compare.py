@@ -18,7 +18,7 @@ SAME = ("target", "workflow", "cause")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ChangedFact:
     """One fact of a result that is another one in the replayed result."""
 
     fact: str
@@ -50,11 +50,11 @@ def facts_of(result: AnalysisResult) -> Mapping[str, Any]:
     }
 
 
-def differences(recorded: AnalysisResult, replayed: AnalysisResult) -> tuple[Difference, ...]:
+def differences(recorded: AnalysisResult, replayed: AnalysisResult) -> tuple[ChangedFact, ...]:
     """The facts in which two results differ."""
     before, after = facts_of(recorded), facts_of(replayed)
     return tuple(
-        Difference(fact, before[fact], after[fact]) for fact in before if before[fact] != after[fact]
+        ChangedFact(fact, before[fact], after[fact]) for fact in before if before[fact] != after[fact]
     )
 
 

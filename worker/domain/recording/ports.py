@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from schemas.analysis import Approval
-from worker.domain.recording.tape import NOT_RECORDED, Call, Tape, question
+from worker.domain.recording.tape import NOT_RECORDED, PortCall, Tape, question
 from worker.domain.values.conversation import ModelRequest, Reply, ToolTurn, Turn
 from worker.domain.values.errors import (
     CatalogUnavailable,
@@ -82,27 +82,27 @@ _unread, _unsaid = (
 CALLS = {
     call.name: call
     for call in (
-        Call("cluster.get", _as(Manifest), _unread, foreign=True),
-        Call("cluster.list", _listing, _unread, lambda query: replace(query, keep=None), foreign=True),
+        PortCall("cluster.get", _as(Manifest), _unread, foreign=True),
+        PortCall("cluster.list", _listing, _unread, lambda query: replace(query, keep=None), foreign=True),
         # As text: bytes that are not UTF-8 are escaped in it.
-        Call("cluster.logs", lambda text, *_: text.encode(errors="surrogateescape"), _unread),
-        Call("cluster.kind", _as(KindInfo), _unread),
-        Call("catalog.actions", _as(Sequence[ActionSummary]), CatalogUnavailable),
-        Call("catalog.workflows", _as(WorkflowPage), CatalogUnavailable),
-        Call("catalog.get", _as(Workflow | None), CatalogUnavailable),
-        Call("catalog.search", _as(SearchPage), CatalogUnavailable),
-        Call("history.past", _as(Past), HistoryUnavailable, lambda target, _: target),
-        Call("track_records.of", _as(TrackRecord | None), lambda _: None, at_once=True),
-        Call("metrics.instant", _as(Sequence[Series]), MetricsError),
-        Call("metrics.over_time", _as(Sequence[Series]), MetricsError),
-        Call("external.tools", _as(Sequence[ExternalTool]), lambda _: (), at_once=True),
-        Call("external.call", _as(ExternalAnswer), ExternalToolError, foreign=True),
-        Call("policy.decide", _decision, lambda _: UNDECIDED),
-        Call("model.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),
-        Call("shadow.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),
-        Call("clock.now", _as(datetime), lambda _: EPOCH, at_once=True),
-        Call("clock.monotonic", _as(float), lambda _: 0.0, at_once=True),
-        Call("run.new_token", _as(str), lambda _: SPARE_TOKEN, at_once=True),
+        PortCall("cluster.logs", lambda text, *_: text.encode(errors="surrogateescape"), _unread),
+        PortCall("cluster.kind", _as(KindInfo), _unread),
+        PortCall("catalog.actions", _as(Sequence[ActionSummary]), CatalogUnavailable),
+        PortCall("catalog.workflows", _as(WorkflowPage), CatalogUnavailable),
+        PortCall("catalog.get", _as(Workflow | None), CatalogUnavailable),
+        PortCall("catalog.search", _as(SearchPage), CatalogUnavailable),
+        PortCall("history.past", _as(Past), HistoryUnavailable, lambda target, _: target),
+        PortCall("track_records.of", _as(TrackRecord | None), lambda _: None, at_once=True),
+        PortCall("metrics.instant", _as(Sequence[Series]), MetricsError),
+        PortCall("metrics.over_time", _as(Sequence[Series]), MetricsError),
+        PortCall("external.tools", _as(Sequence[ExternalTool]), lambda _: (), at_once=True),
+        PortCall("external.call", _as(ExternalAnswer), ExternalToolError, foreign=True),
+        PortCall("policy.decide", _decision, lambda _: UNDECIDED),
+        PortCall("model.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),
+        PortCall("shadow.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),
+        PortCall("clock.now", _as(datetime), lambda _: EPOCH, at_once=True),
+        PortCall("clock.monotonic", _as(float), lambda _: 0.0, at_once=True),
+        PortCall("run.new_token", _as(str), lambda _: SPARE_TOKEN, at_once=True),
     )
 }
 """What is recorded. Whatever else a port has is its own, such as the name of a model."""

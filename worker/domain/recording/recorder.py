@@ -15,7 +15,7 @@ from worker.domain.analyse import Analysis, Rules
 from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import done
-from worker.domain.recording.bundle import Bundle, Exchange, SavedStep, Versions, encode_within
+from worker.domain.recording.bundle import Bundle, RecordedCall, SavedStep, Versions, encode_within
 from worker.domain.recording.ports import PORTS, Taped, taped
 from worker.domain.recording.tape import Recorder, masked
 from worker.domain.untrusted.redaction.redact import redact_json
@@ -71,7 +71,7 @@ class RecordedAnalysis(Analysis):
             self._failed(run.accepted.key, str(e))
         return result
 
-    def _bundle(self, run: Run, result: AnalysisResult, exchanges: Sequence[Exchange]) -> bytes:
+    def _bundle(self, run: Run, result: AnalysisResult, exchanges: Sequence[RecordedCall]) -> bytes:
         accepted, outside = run.accepted, self._outside
         bundle = Bundle(
             key=accepted.key,
@@ -96,7 +96,7 @@ class RecordedAnalysis(Analysis):
         return encode_within(bundle, self._recordings.max_bytes)
 
 
-def catalog_digest(exchanges: Sequence[Exchange]) -> str:
+def catalog_digest(exchanges: Sequence[RecordedCall]) -> str:
     """SHA-256 of what the catalog was asked and answered, whatever the order."""
     told = sorted(f"{e.call}{e.asked}{e.answer}" for e in exchanges if e.call.startswith("catalog."))
     return hashlib.sha256("\n".join(told).encode()).hexdigest()

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from pydantic_core import to_jsonable_python
 
-from worker.domain.recording.bundle import Exchange
+from worker.domain.recording.bundle import RecordedCall
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.errors import (
     CatalogUnavailable,
@@ -54,7 +54,7 @@ DETAILS = ("after", "passing", "tried")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PortCall:
     """A method of a port.
 
     `read` makes an answer of JSON, given the arguments too; `missing` an answer or the error of the port for a question that
@@ -79,9 +79,9 @@ class Tape(Protocol):
     """Stands between an analysis and its ports."""
 
     async def through(
-        self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
+        self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
     ) -> Any: ...
-    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any: ...
+    def at_once(self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any: ...
 
 
 def question(asked: Any) -> str:
@@ -93,10 +93,12 @@ class Recorder:
     """A tape that asks and records. Answers are copied and redacted in threads, beside the analysis."""
 
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
-        self._copies: list[Awaitable[Exchange] | Exchange | None] = []
+        self._copies: list[Awaitable[RecordedCall] | RecordedCall | None] = []
         self._chars, self._max_chars = 0, max_chars
 
-    async def through(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def through(
+        self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
         """The answer of the port."""
         at, error, answer = len(self._copies), None, None
         self._copies.append(None)
@@ -110,31 +112,33 @@ class Recorder:
             self._copies[at] = asyncio.create_task(copying)
         return answer
 
-    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
+    def at_once(self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
         """The answer of a port that never waits."""
         answer = ask()
         self._copies.append(self._copy(call, arguments, answer, None))
         return answer
 
-    async def exchanges(self) -> tuple[Exchange, ...]:
+    async def exchanges(self) -> tuple[RecordedCall, ...]:
         """Everything so far, in the order in which it was asked."""
-        done = [c if isinstance(c, Exchange) else await c for c in self._copies if c is not None]
+        done = [c if isinstance(c, RecordedCall) else await c for c in self._copies if c is not None]
         return tuple(done)
 
     def _copy(
-        self, call: Call, arguments: tuple[Any, ...], answer: Any, error: BaseException | None
-    ) -> Exchange:
+        self, call: PortCall, arguments: tuple[Any, ...], answer: Any, error: BaseException | None
+    ) -> RecordedCall:
         try:
             asked = call.question(arguments)
             if error is not None:
-                return Exchange(call=call.name, asked=asked, error=_saved(error))
+                return RecordedCall(call=call.name, asked=asked, error=_saved(error))
             text = isinstance(answer, bytes)
             value = answer.decode(errors="surrogateescape") if text else to_jsonable_python(answer)
             kept = json.dumps(redact_json(value) if call.foreign else masked(value), separators=(",", ":"))
         except (ValueError, TypeError, RuntimeError):  # it cannot be written down
-            return Exchange(call=call.name, asked="")
+            return RecordedCall(call=call.name, asked="")
         self._chars += len(kept)
-        return Exchange(call=call.name, asked=asked, answer=kept if self._chars <= self._max_chars else None)
+        return RecordedCall(
+            call=call.name, asked=asked, answer=kept if self._chars <= self._max_chars else None
+        )
 
 
 class Player:
@@ -144,9 +148,9 @@ class Player:
     counts ordered questions that were other ones when they were recorded.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange], live: frozenset[str] = frozenset()) -> None:
-        self._known: dict[tuple[str, str], deque[Exchange]] = defaultdict(deque)
-        self._in_order: dict[str, deque[Exchange]] = defaultdict(deque)
+    def __init__(self, exchanges: Iterable[RecordedCall], live: frozenset[str] = frozenset()) -> None:
+        self._known: dict[tuple[str, str], deque[RecordedCall]] = defaultdict(deque)
+        self._in_order: dict[str, deque[RecordedCall]] = defaultdict(deque)
         for each in exchanges:
             self._known[each.call, each.asked].append(each)
             self._in_order[each.call].append(each)
@@ -154,7 +158,9 @@ class Player:
         self.gaps: list[str] = []
         self.diverged = 0
 
-    async def through(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def through(
+        self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
         """The recorded answer. Waits for ever where the recorded analysis had given up waiting."""
         if self._is_live(call):
             return await ask()
@@ -163,23 +169,23 @@ class Player:
             await asyncio.Event().wait()
         return self._answer(call, arguments, found)
 
-    def at_once(self, call: Call, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
+    def at_once(self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
         """The recorded answer of a port that never waits."""
         return ask() if self._is_live(call) else self._answer(call, arguments, self._find(call, arguments))
 
-    def _is_live(self, call: Call) -> bool:
+    def _is_live(self, call: PortCall) -> bool:
         return not self._live.isdisjoint((call.name, call.name.partition(".")[0]))
 
-    def _find(self, call: Call, arguments: tuple[Any, ...]) -> Exchange:
+    def _find(self, call: PortCall, arguments: tuple[Any, ...]) -> RecordedCall:
         asked = call.question(arguments)
         known = self._in_order[call.name] if call.ordered else self._known[call.name, asked]
         if not known:
-            return Exchange(call=call.name, asked=asked)
+            return RecordedCall(call=call.name, asked=asked)
         found = known[0] if len(known) == 1 and not call.ordered else known.popleft()
         self.diverged += call.ordered and found.asked != asked
         return found
 
-    def _answer(self, call: Call, arguments: tuple[Any, ...], found: Exchange) -> Any:
+    def _answer(self, call: PortCall, arguments: tuple[Any, ...], found: RecordedCall) -> Any:
         """Raises the recorded error, and that of the port for what was not recorded or cannot be read."""
         try:
             if found.error is not None:

@@ -23,7 +23,7 @@ MAX_FACTORS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnalystAnswer:
     """Everything the answer is made of. `said` are statements about the finding, `recovered` why nothing is wrong any more."""
 
     incident: Incident
@@ -84,20 +84,20 @@ class Answer:
         return unknown or self.selection.why_not or "no workflow fits"
 
 
-def write(answer: Answer) -> str:
+def write(answer: AnalystAnswer) -> str:
     """The answer as text: the prose, then the JSON object."""
     body = body_of(answer)
     return f"{body.pop('analysis')}\n\n```json\n{json.dumps(body, ensure_ascii=False, indent=1)}\n```\n"
 
 
-def _prose(answer: Answer) -> str:
+def _prose(answer: AnalystAnswer) -> str:
     choice = answer.selection.choice
     if choice is None:
         return f"{answer.summary}\n\nNo workflow is chosen: {answer.why_not}."
     return f"{answer.summary}\n\nWorkflow {choice.workflow.workflow_id} acts on {choice.target}: {_rationale(choice)}"
 
 
-def body_of(answer: Answer) -> dict[str, Any]:
+def body_of(answer: AnalystAnswer) -> dict[str, Any]:
     """The JSON object of the answer."""
     cause: dict[str, Any] = {
         "summary": answer.summary,
@@ -124,7 +124,7 @@ def body_of(answer: Answer) -> dict[str, Any]:
     return body | (_recovery(answer, answer.failed) if answer.failed else {})
 
 
-def _history(answer: Answer) -> list[str]:
+def _history(answer: AnalystAnswer) -> list[str]:
     return [f"earlier remediations: {line}" for line in past.told(answer.selection.context)[: past.MAX_TOLD]]
 
 
@@ -133,7 +133,7 @@ def _resource(ref: ObjectRef) -> dict[str, str]:
     return found | ({"apiVersion": ref.api_version} if ref.api_version else {})
 
 
-def _workflow(answer: Answer, choice: Choice) -> dict[str, Any]:
+def _workflow(answer: AnalystAnswer, choice: Choice) -> dict[str, Any]:
     risks = [RISK[r] for r in remedies_of(choice.workflow.action_type) if r in RISK]
     return {
         "workflow_id": choice.workflow.workflow_id,
@@ -149,7 +149,7 @@ def _rationale(choice: Choice) -> str:
     return f"the cause is of the kind '{cause}', and {choice.workflow.action_type} acts on that state of {choice.finding.object}."
 
 
-def _alternatives(answer: Answer) -> list[dict[str, Any]]:
+def _alternatives(answer: AnalystAnswer) -> list[dict[str, Any]]:
     choice = answer.selection.choice
     less = round(max(0.1, answer.confidence - 0.2), 2)
     return [
@@ -158,7 +158,7 @@ def _alternatives(answer: Answer) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _context(answer: Answer) -> dict[str, str]:
+def _context(answer: AnalystAnswer) -> dict[str, str]:
     labels = answer.selection.context.get("detected_labels") or {}
     flags = ", ".join(k for k, v in labels.items() if v is True) if isinstance(labels, dict) else ""
     state = answer.finding.sentence if answer.finding else answer.recovered or "no trouble was seen"
@@ -169,7 +169,7 @@ def _context(answer: Answer) -> dict[str, str]:
     }
 
 
-def _recovery(answer: Answer, failed: FailedAttempt) -> dict[str, Any]:
+def _recovery(answer: AnalystAnswer, failed: FailedAttempt) -> dict[str, Any]:
     choice = answer.selection.choice
     chosen, workflow = choice.workflow.workflow_id if choice else "no workflow", failed.workflow_id
     return {

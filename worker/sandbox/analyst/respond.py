@@ -60,7 +60,7 @@ def respond(request: dict[str, Any]) -> dict[str, Any]:
     thought = think(transcript)
     calls = thought if isinstance(thought, list) else [Call(SUBMIT, answer.body_of(thought))]
     message: dict[str, Any] = {"role": "assistant", "content": None}
-    if isinstance(thought, answer.Answer) and not transcript.submits:
+    if isinstance(thought, answer.AnalystAnswer) and not transcript.submits:
         message["content"] = answer.write(thought)
     else:
         message["tool_calls"] = [_tool_call(call, transcript.rounds, i) for i, call in enumerate(calls)]
@@ -75,7 +75,7 @@ def respond(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def think(transcript: Transcript) -> list[Call] | answer.Answer:
+def think(transcript: Transcript) -> list[Call] | answer.AnalystAnswer:
     """The next tool calls, or the final answer."""
     facts, lookup, incident = facts_of(transcript), Lookup(transcript), transcript.incident
     found = lookup.conclude(facts, lambda known: _concluded(known, incident))
@@ -97,7 +97,7 @@ def think(transcript: Transcript) -> list[Call] | answer.Answer:
         selection = Selection(
             why_not="the budget ended before a workflow could be chosen", context=selection.context
         )
-    return answer.Answer(
+    return answer.AnalystAnswer(
         incident=incident,
         target=_target(transcript, found.finding, selection),
         finding=found.finding,

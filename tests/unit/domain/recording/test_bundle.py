@@ -17,7 +17,7 @@ from worker.domain.recording.bundle import (
     VERSION,
     Bundle,
     BundleError,
-    Exchange,
+    RecordedCall,
     SavedStep,
     Versions,
     decode,
@@ -32,7 +32,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 FIELDS = st.dictionaries(TEXT, VALUES, max_size=3)
-EXCHANGES = st.builds(Exchange, call=TEXT, asked=TEXT, answer=st.none() | TEXT, error=st.none() | FIELDS)
+EXCHANGES = st.builds(RecordedCall, call=TEXT, asked=TEXT, answer=st.none() | TEXT, error=st.none() | FIELDS)
 BUNDLES = st.builds(
     Bundle,
     key=TEXT,
@@ -120,7 +120,9 @@ def test_a_file_that_unpacks_to_too_much_is_not_read():
 def test_the_largest_answers_are_left_out_until_it_fits():
     chance = random.Random(1)
     answers = ["".join(chance.choices("abcdefgh01234567", k=size)) for size in (50, 40_000, 30_000, 100)]
-    made = bundle(exchanges=tuple(Exchange(call="c", asked=str(n), answer=a) for n, a in enumerate(answers)))
+    made = bundle(
+        exchanges=tuple(RecordedCall(call="c", asked=str(n), answer=a) for n, a in enumerate(answers))
+    )
     read = decode(encode_within(made, 5_000), "file")
     assert [answers[0], None, None, answers[3]] == [each.answer for each in read.exchanges]
     assert 2 == read.left_out

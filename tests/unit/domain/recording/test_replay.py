@@ -31,7 +31,7 @@ from tests.fakes.scripted import (
     rollback,
     shop,
 )
-from worker.domain.recording.bundle import BundleError, Exchange
+from worker.domain.recording.bundle import BundleError, RecordedCall
 from worker.domain.recording.ports import Taped
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.recording.replay import Changes, replay
@@ -364,7 +364,7 @@ async def test_a_bundle_that_makes_no_sense_is_refused(broken):
 async def test_answers_made_by_hand_are_gaps(change):
     bundle = await recorded(RecordedWorld.saying(final(answer())))
     exchanges = [
-        Exchange(**{**each.model_dump(), **change}) if each.call.startswith("cluster.l") else each
+        RecordedCall(**{**each.model_dump(), **change}) if each.call.startswith("cluster.l") else each
         for each in bundle.exchanges
     ]
     again = await replay(bundle.model_copy(update={"exchanges": tuple(exchanges)}), CHANGES)
