@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.unit.sandbox.analyst_requests import conversations
+from worker.app.doctor import PING
 from worker.sandbox.analyst.respond import MODEL, respond
 
 FENCE = "</data-0123456789ab>"
@@ -31,6 +32,16 @@ def answer_of(reply: dict[str, Any]) -> dict[str, Any]:
             return submitted
     found: dict[str, Any] = json.loads(message["content"].rpartition("```json\n")[2].rpartition("```")[0])
     return found
+
+
+def test_the_tool_by_which_the_doctor_tries_a_model_is_called():
+    tool = {"name": PING.name, "description": PING.description, "parameters": PING.parameters}
+    asked = {
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "function", "function": tool}],
+    }
+    [call] = message_of(respond(asked))["tool_calls"]
+    assert (PING.name, '{"word": "ready"}') == (call["function"]["name"], call["function"]["arguments"])
 
 
 @pytest.fixture(scope="module")

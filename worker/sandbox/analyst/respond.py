@@ -33,6 +33,8 @@ MAX_CALLS, MAX_PODS = 8, 3
 LOGS = "get_pod_logs"
 """Where a cause is known and only logs are open, the catalog is asked in the same round: each round repeats all before."""
 CHARS_PER_TOKEN = 4
+READY = Call("report_ready", {"word": "ready"})
+"""What `rca doctor` asks a model for, to see whether it calls tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ def respond(request: dict[str, Any]) -> dict[str, Any]:
 
 def think(transcript: Transcript) -> list[Call] | answer.AnalystAnswer:
     """The next tool calls, or the final answer."""
+    if READY.name in transcript.tools:
+        return [READY]
     facts, lookup, incident = facts_of(transcript), Lookup(transcript), transcript.incident
     found = lookup.conclude(facts, lambda known: _concluded(known, incident))
     settled = any(s.call is not None and s.call.name == "get_resource_context" for s in transcript.seen)
