@@ -134,11 +134,13 @@ async def test_bodies_arrive_as_they_are_and_nobody_is_answered(case):
         "Status": "408",
         "Nats-Consumer-Stalled": "stolen.fc",
     }
+    no_ascii = {"traceparent": "00-\xe9"}
     async with listening(case, "stolen.>") as heard, pumping(case.nc, held):
-        await submit(case, *HOSTILE, headers=headers)
+        await submit(case, *HOSTILE, headers={**headers, **no_ascii})
         await until(lambda: empty(case))
     assert held.bodies == HOSTILE
     assert headers.items() <= held.headers[0].items()
+    assert {str} == {type(value) for value in held.headers[0].values()}
     assert heard == []
     first = held.deliveries[0]
     assert (first.subject, first.stream, first.durable) == (DEFAULT, REQUESTS, "p2")

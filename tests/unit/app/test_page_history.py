@@ -65,6 +65,17 @@ def test_an_annotation_is_no_rollout():
     assert [] == in_the_cluster([item("list_resources", f'{{"annotations":{{"note":"{CHANGES}"}}}}')])
 
 
+@pytest.mark.parametrize("unit", ["a", "a: ", "a: last ended ", "a: last ended a at ", "a | "])
+def test_a_line_that_is_made_to_be_searched_for_long_is_read_at_once(unit):
+    assert [] == in_the_cluster([item("enrichment:pods", "a | " + unit * 16_000)])
+
+
+def test_a_line_that_names_no_container_is_no_restart():
+    assert [] == in_the_cluster(
+        [item("enrichment:pods", "b c | api: last ended Error exit 1 at 2026-03-17T03:07:33Z")]
+    )
+
+
 @given(st.sampled_from(sorted(SOURCES)), st.text(), st.datetimes(), st.datetimes())
 def test_any_evidence_can_be_drawn(source, text, since, time):
     lines = (

@@ -33,7 +33,8 @@ TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
 SINCE = re.compile(rf" \(since ({TIME})\)")
 REVISION = re.compile(rf"(revision \d+ \(ReplicaSet \S+), created ({TIME})")
-RESTART = re.compile(rf"^(\S+) \|.*?([\w.-]+): .*?last ended ([^|,]+?) at ({TIME})", re.MULTILINE)
+CONTAINER = re.compile(r"(?<![\w.-])([\w.-]+): ")
+ENDED = re.compile(rf"([^|,]+?) at ({TIME})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,12 @@ def _reported(item: EvidenceItem) -> Iterator[Moment]:
         yield from _row(since[1] if since else at, at, SINCE.sub("", what), tone)
     for name, at in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
         yield from _row(at, at, f"{name})", "calm")
-    for pod, container, why, at in RESTART.findall(item.excerpt):
-        yield from _row(at, at, f"container {container} of {pod} ended: {why}", "bad")
+    for line in item.excerpt.splitlines():
+        before, _, after = line.partition("last ended ")
+        pod, _, cells = before.partition(" |")
+        container, ended = CONTAINER.search(cells), ENDED.match(after)
+        if container and ended and " " not in pod:
+            yield from _row(ended[2], ended[2], f"container {container[1]} of {pod} ended: {ended[1]}", "bad")
 
 
 def _row(at: str, until: str, text: str, tone: str) -> Iterator[Moment]:

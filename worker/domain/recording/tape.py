@@ -34,6 +34,8 @@ from worker.domain.values.errors import (
 NOT_RECORDED = "not recorded"
 NO_ANSWER = "NoAnswer"
 """In place of an error: the question was given up before there was an answer."""
+LONGEST_WAIT_SECONDS = 120.0
+"""Every deadline of an analysis is shorter, so only a bundle that was made by hand makes a replay wait so long."""
 MAX_CHARS = 24 * 1024 * 1024
 """How much text a recording holds in memory. Answers beyond it are left out."""
 WITH_REASON: Mapping[type[Exception], Callable[[str], Any]] = {
@@ -148,25 +150,30 @@ class Player:
     counts ordered questions that were other ones when they were recorded.
     """
 
-    def __init__(self, exchanges: Iterable[RecordedCall], live: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        exchanges: Iterable[RecordedCall],
+        live: frozenset[str] = frozenset(),
+        longest_wait: float = LONGEST_WAIT_SECONDS,
+    ) -> None:
         self._known: dict[tuple[str, str], deque[RecordedCall]] = defaultdict(deque)
         self._in_order: dict[str, deque[RecordedCall]] = defaultdict(deque)
         for each in exchanges:
             self._known[each.call, each.asked].append(each)
             self._in_order[each.call].append(each)
-        self._live = live
+        self._live, self._longest_wait = live, longest_wait
         self.gaps: list[str] = []
         self.diverged = 0
 
     async def through(
         self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """The recorded answer. Waits for ever where the recorded analysis had given up waiting."""
+        """The recorded answer. Waits to be given up where the recorded analysis had given up waiting."""
         if self._is_live(call):
             return await ask()
         found = self._find(call, arguments)
         if found.error == {"type": NO_ANSWER}:
-            await asyncio.Event().wait()
+            await asyncio.sleep(self._longest_wait)
         return self._answer(call, arguments, found)
 
     def at_once(self, call: PortCall, arguments: tuple[Any, ...], ask: Callable[[], Any]) -> Any:

@@ -32,11 +32,12 @@ from tests.fakes.scripted import (
     shop,
 )
 from worker.domain.recording.bundle import BundleError, RecordedCall
-from worker.domain.recording.ports import Taped
+from worker.domain.recording.ports import CALLS, Taped
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.recording.replay import Changes, replay
 from worker.domain.recording.tape import Player, Recorder
 from worker.domain.values.errors import (
+    ClusterError,
     ExternalToolError,
     GiveUp,
     GiveUpReason,
@@ -369,6 +370,15 @@ async def test_answers_made_by_hand_are_gaps(change):
     ]
     again = await replay(bundle.model_copy(update={"exchanges": tuple(exchanges)}), CHANGES)
     assert "cluster.list" in {gap.partition(" ")[0] for gap in again.gaps}
+
+
+async def test_a_bundle_makes_nobody_wait_for_ever():
+    call, asked = CALLS["cluster.get"], ObjectRef("Node", "worker-1")
+    given_up = RecordedCall(call=call.name, asked=call.question((asked,)), error={"type": "NoAnswer"})
+    player = Player([given_up], longest_wait=0.01)
+    with pytest.raises(ClusterError):
+        await Taped("cluster", MemoryCluster(shop()), player).get(asked)
+    assert 1 == len(player.gaps)
 
 
 async def test_what_cannot_be_written_down_is_a_gap_and_no_failure():
