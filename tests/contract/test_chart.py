@@ -117,6 +117,7 @@ def test_the_chart_makes_what_kustomize_makes(tmp_path, values, base, components
         ({"settings": {"RCA_NATS__PASSWORD": "x"}}, "RCA_NATS__PASSWORD"),
         ({"settings": {"RCA_HTTP__PORT": "9090"}}, "RCA_HTTP__PORT"),
         ({"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=x"}}, "OTEL_EXPORTER_OTLP_HEADERS"),
+        ({"settings": {"RCA_CATALOG__DATABASE_URL": "postgresql://rca:pw@db/rca"}}, "DATABASE_URL"),
         ({"image": {"digest": "sha256:1"}}, "digest"),
         ({"catalogConfigMap": "My_Catalog"}, "catalogConfigMap"),
         ({"resources": {"limits": {"memory": None}}}, "memory"),
@@ -143,6 +144,7 @@ def test_everything_that_may_be_set_has_its_effect():
                 "RCA_NATS__SERVERS": "tls://mine:4222",
                 "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
             },
+            "settingsSecret": "our-secrets",
             "catalogConfigMap": "our-catalog",
             "policyConfigMap": "our-policy",
             "signingSecret": "our-signing",
@@ -164,6 +166,7 @@ def test_everything_that_may_be_set_has_its_effect():
     assert [{"name": "pull"}] == pod["imagePullSecrets"]
     mounted = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
     assert (data["RCA_CATALOG__PATH"], data["RCA_POLICY__PATH"]) == (mounted["catalog"], mounted["policy"])
+    assert {"secretRef": {"name": "our-secrets"}} == container["envFrom"][-1]
     given = {v["name"]: v.get("value") for v in container["env"]}
     assert f"{mounted['signing']}/signing.pem" == given["RCA_AUDIT__SIGNING_KEY_FILE"]
     sources = [next(iter(v[k].values())) for v in pod["volumes"] for k in ("configMap", "secret") if k in v]

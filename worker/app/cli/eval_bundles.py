@@ -46,7 +46,7 @@ async def evaluate_bundles(
                     bundle = read_bundle(path)
                     recorded = recorded_result(bundle)
                     replayed = await replay(bundle, changes)
-            except ReportedError as e:
+            except (ReportedError, OSError) as e:
                 failed[path.name] = str(e)
                 return None
             finally:

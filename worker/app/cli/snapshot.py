@@ -16,7 +16,7 @@ from worker.domain.values.errors import ReportedError
 if TYPE_CHECKING:
     from worker.domain.recording.snapshot import NamespaceSnapshot
 
-SHOWN = 10
+SHOWN, LINE_CHARS = 10, 200
 
 
 @asynchronous
@@ -47,6 +47,7 @@ async def snapshot(
     from worker.app.settings import load
     from worker.app.wiring.outside import open_cluster
     from worker.domain.recording.snapshot import incident_of, take_snapshot
+    from worker.domain.untrusted.evidence import one_line
 
     directory = output or Path(f"snapshot-{namespace[0]}")
     if directory.exists():
@@ -66,7 +67,7 @@ async def snapshot(
         return 0
     typer.echo(f"{directory}: {counted(len(taken.objects), 'object')}, {counted(len(taken.logs), 'log')}")
     for line in taken.unread[:SHOWN]:
-        typer.echo(f"not read: {line}")
+        typer.echo(f"not read: {one_line(line, LINE_CHARS)}")
     typer.echo(f"analyse it: rca demo {directory}; for rca eval, add expected.json (docs/replay.md)")
     return 0
 
