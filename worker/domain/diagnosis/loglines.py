@@ -66,7 +66,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
     )),
     (Trouble.DB_FRAGMENTED, _any(r"database space exceeded", r"alarm:\s*NOSPACE", r"\bNOSPACE alarm")),
     (Trouble.CERTIFICATE, _any(
-        r"certificate (?:has |is |was )?(?:already )?expired", r"expired (?:\w+ )?cert", r"cert\w* (?:\S+ ){0,4}expired",
+        r"certificate (?:has |is |was )?(?:already )?expired", r"expired (?:\w+ )?cert", r"cert\w{0,16}+ (?:\S+ ){0,4}expired",
         r"certificate (?:has expired or )?is not (?:yet )?valid", r"x509:", r"certificate verify failed",
         r"unknown (?:certificate )?authority", r"CERT_HAS_EXPIRED", r"CertificateExpired", r"ExpiredCert",
         r"bad certificate", r"self[- ]signed certificate", r"PKIX path",
@@ -84,7 +84,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"forbidden: .{0,80}serviceaccount",
     )),
     (Trouble.CREDENTIALS, _any(
-        r"password authentication failed", r"auth\w* (?:failed|failure|error|rejected|denied)",
+        r"password authentication failed", r"auth\w{0,16}+ (?:failed|failure|error|rejected|denied)",
         r"access denied for (?:user|account)",
         r"(?:invalid|wrong|incorrect|bad|expired|stale|revoked) (?:username|user name|user|password|credential|token|api[- ]?key|access key)",
         r"\b(?:password|credentials?|token|api[- ]?key) (?:is |are |was |were |has |have )?(?:been )?(?:invalid|wrong|incorrect|rejected|expired|revoked|not accepted)",
@@ -114,7 +114,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"(?:cannot|can't|can not|could not|couldn't|unable to|failed to|failure to|failing to|not able to) (?:\w+ ){0,2}(?:connect|reach|dial|contact|open (?:a )?connection|establish|ping|talk|access)",
         r"(?:i/o|connect(?:ion)?|read|request|dial|connect) time(?:d )?-?out",
         r"no route to host|network is unreachable|host is unreachable|host unreachable",
-        r"(?:error|errno|fail\w*)\b.{0,24}\bconnecting\b", r"could not be (?:established|reached|opened)",
+        r"(?:error|errno|fail\w{0,12}+)\b.{0,24}\bconnecting\b", r"could not be (?:established|reached|opened)",
         r"may not be available", r"\bunreachable\b", r"not reachable", r"dial (?:tcp|udp)", r"context deadline exceeded",
         r"deadline ?exceeded", r"waiting (?:for|on|until) ", r"still waiting",
         r"not (?:yet )?(?:ready|available)[,.:;]? ?(?:retry|waiting|sleep)",
@@ -130,11 +130,11 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"flag provided but not defined", r"no such option:? [\"'`]?-", r"illegal option -",
     )),
     (Trouble.CONFIG, _any(
-        r"(?:pars\w+|syntax|unmarshal\w*|decod\w+|malformed|invalid|illegal|unknown|unexpected|unrecogni[sz]ed|unsupported|bad|broken|error in|errors in|failed to (?:load|read|process|validate)|can(?:no|')t (?:load|read)|could not (?:load|read)|fail\w* (?:in|on)|validation).{0,60}\b(?:config\w*|conf|directive|option|setting|settings|field|property|properties|ya?ml|json|toml|ini|key)\b",
+        r"(?:pars\w{1,12}+|syntax|unmarshal\w{0,12}+|decod\w{1,12}+|malformed|invalid|illegal|unknown|unexpected|unrecogni[sz]ed|unsupported|bad|broken|error in|errors in|failed to (?:load|read|process|validate)|can(?:no|')t (?:load|read)|could not (?:load|read)|fail\w{0,12}+ (?:in|on)|validation).{0,60}\b(?:config\w*|conf|directive|option|setting|settings|field|property|properties|ya?ml|json|toml|ini|key)\b",
         r"\b(?:config\w*|conf|directive|option|setting|settings|field|property|properties|ya?ml|json|toml|ini|key)\b.{0,60}(?:pars\w+|syntax|malformed|invalid|illegal|unknown|unexpected|unrecogni[sz]ed|unsupported|not allowed|not valid|is not a valid|missing|detected|rejected|error|fail\w*)",
         r"mapping values are not allowed", r"did not find expected", r"\[emerg\]",
         r"unexpected (?:token|end of (?:json|file|input)|eof)", r"must be (?:one of|a (?:number|string|boolean|positive))",
-        r"[\w./-]+\.(?:ya?ml|json|toml|ini|conf|cfg|properties|xml|env)\b.{0,40}\b(?:line|invalid|error|fail)",
+        r"(?<![\w./-])[\w./-]+\.(?:ya?ml|json|toml|ini|conf|cfg|properties|xml|env)\b.{0,40}\b(?:line|invalid|error|fail)",
     )),
     (Trouble.PORT_IN_USE, _any(r"address already in use", r"\bEADDRINUSE\b", r"port .{0,20}(?:already )?in use", r"bind: ")),
     (Trouble.READ_ONLY, _any(r"read-only file ?system", r"\bEROFS\b")),
@@ -183,7 +183,7 @@ RECORDS = frozenset(
     ["record", "log", "error", "err", "exception", "fields", "attr", "attributes", "data", "context", "details", "payload"]
 )  # fmt: skip
 MAX_LINE = 4000  # characters
-FOLDED = re.compile(r"\s*\(repeated \d+ times?\)\s*$")
+FOLDED = re.compile(r"(?<!\s)\s*\(repeated \d+ times?\)\s*$")
 
 
 @dataclass(frozen=True, slots=True)

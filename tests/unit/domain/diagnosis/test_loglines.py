@@ -67,6 +67,13 @@ def test_lines_have_their_class(trouble: Trouble, line: str) -> None:
     assert trouble == classify(line)
 
 
+@pytest.mark.parametrize("part", [".", "pars", "decod", "unmarshal", "fail", "auth", "cert", " "])
+def test_a_long_line_is_searched_in_one_go(part: str) -> None:
+    """It ends: a pattern that goes back and forth would take minutes."""
+    line = (part * 100_000)[:100_000]
+    assert classify(plain(line)) is None
+
+
 @pytest.mark.parametrize(
     "line",
     [
