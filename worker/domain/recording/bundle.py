@@ -124,7 +124,7 @@ def decode(data: bytes, where: str) -> Bundle:
     except (ValueError, KeyError, TypeError, RecursionError):
         known, version, digest = False, 0, ""
     if not known:
-        raise BundleError(f"{where} is not a bundle: `rca record KEY -o FILE` writes one")
+        raise BundleError(f"{where} is not a recording: `rca record KEY -o FILE` writes one")
     if version != VERSION:
         raise BundleError(
             f"{where} has version {str(version)[:20]!r} of the format, and this program reads version {VERSION}: update rca-worker, or "
@@ -135,7 +135,7 @@ def decode(data: bytes, where: str) -> Bundle:
     try:
         return Bundle.model_validate(json.loads(body))
     except (ValidationError, ValueError, RecursionError) as e:
-        raise BundleError(f"{where} is not a bundle that can be replayed: {str(e).splitlines()[0]}") from e
+        raise BundleError(f"{where} is not a recording that can be replayed: {str(e).splitlines()[0]}") from e
 
 
 def _unpacked(data: bytes, where: str) -> tuple[bytes, bytes]:
@@ -144,7 +144,7 @@ def _unpacked(data: bytes, where: str) -> tuple[bytes, bytes]:
     try:
         text = unpacker.decompress(data, MAX_BYTES)
     except zlib.error:
-        text = b""
+        return b"", b""  # it is no gzip at all
     if unpacker.unconsumed_tail:
         raise BundleError(f"{where} unpacks to more than {MAX_BYTES} bytes, so it is not read")
     if text and not unpacker.eof:

@@ -82,6 +82,12 @@ def test_any_bytes_are_refused_with_a_reason(data):
         decode(data, "file")
 
 
+@pytest.mark.parametrize("data", [b"", b"vm\n", b'{"incident_id": "inc-1"}'])
+def test_a_file_that_is_not_packed_is_no_recording(data):
+    with pytest.raises(BundleError, match="rca record"):
+        decode(data, "file")
+
+
 def test_a_file_that_was_cut_is_damaged():
     data = encode(bundle(result="x" * 5_000))
     with pytest.raises(BundleError, match="damaged"):
