@@ -18,8 +18,8 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 async def alertmanager() -> int:
     """Receive webhooks of Alertmanager (version 4) and publish a request for each new alert.
 
-    Finds the object of an alert by its labels and its owners in the cluster, publishes an alert about the same object
-    once, and makes one request of a storm. POST /webhook with RCA_ALERTMANAGER__TOKEN as bearer.
+    Finds the object of an alert from its labels and the owners in the cluster, drops duplicates, and turns an alert storm
+    into one request. Clients POST to /webhook, with RCA_ALERTMANAGER__TOKEN as bearer token.
     """
     from schemas.subjects import Subjects
     from schemas.taxonomy import RequestKind

@@ -23,7 +23,7 @@ NOTHING = "there is no event and no result of the request {request}: they have e
 SHOWN = 20
 LINE_CHARS = 200
 
-audit = typer.Typer(no_args_is_help=True, help="The trail of audit events: verify it, export it.")
+audit = typer.Typer(no_args_is_help=True, help="Verify or export the audit trail.")
 RequestKey = Annotated[
     str, typer.Option(metavar="KEY", help="Only the request with this key, or with this remediation id.")
 ]
@@ -59,35 +59,37 @@ def verify(
     head: Annotated[
         str,
         typer.Option(
-            help="With an archive: a head that `rca audit export` printed and that was kept elsewhere."
+            help="With an archive: a head that `rca audit export` printed, and that you stored elsewhere."
         ),
     ] = "",
     heads: Annotated[
         Path | None,
         typer.Option(
-            help="File with the last events of chains (rca.audit.response.*) that were kept elsewhere, one a line: each must "
-            "be in the trail.",
+            help="File with the last events of chains (rca.audit.response.*) that you stored elsewhere, one per line: each must be "
+            "in the trail.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     kept_since: Annotated[
         datetime | None,
-        typer.Option(help="With --file: events from before this time (UTC) had expired when it was written."),
+        typer.Option(
+            help="With --file: events before this time (UTC) had expired when the file was written."
+        ),
     ] = None,
     exported_at: Annotated[
         datetime | None,
         typer.Option(
-            help="With --file and --key: when it was written (UTC). Requests that were being analysed then need no end; "
-            "without this, a chain without a signed end is a finding."
+            help="With --file and --key: when the file was written (UTC). Requests that were being analysed then need no "
+            "end; without this option, a chain without a signed end is a finding."
         ),
     ] = None,
     json_output: Json = False,
 ) -> None:
     """Find events that were changed, dropped, moved, added or cut off, and results that differ from the trail.
 
-    Also finds out whether the stream was emptied, filled from elsewhere or given lower limits. Exit code 1 if anything is
-    found; each request is listed with its first bad event.
+    Also reports a stream that was emptied, receives messages of other streams, or has lower limits than provisioned. Exit
+    code 1 if there are findings; each request is listed with its first bad event.
     """
     if file and archive:
         raise typer.BadParameter(
@@ -180,15 +182,15 @@ def export(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Append what is new to an archive in this directory: events and results, one file for each day.",
+            help="Append new events and results to an archive in this directory, one file for each day.",
             file_okay=False,
         ),
     ] = None,
 ) -> None:
     """Print all events as they are stored, one per line, or keep an archive of events and results.
 
-    `rca audit verify --file` verifies both. With --to, run it again and again, for example once a day: it goes on where the
-    last run has ended, also after one that broke off.
+    `rca audit verify --file` verifies both. With --to, run it regularly, for example once a day: it continues where the last
+    run ended, even if that was interrupted.
     """
     if to and request:
         raise typer.BadParameter("an archive has all requests: leave out --request")

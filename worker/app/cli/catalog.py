@@ -106,7 +106,10 @@ def _line(first: str, workflow: Workflow) -> str:
 @catalog.command()
 def search(
     directory: Directory,
-    query: Annotated[str, typer.Argument(help=r"<signal_type> <severity> \[keywords], in quotes")],
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help='Signal type, severity and keywords: "OOMKilled high memory".'),
+    ],
     *,
     label: Annotated[
         list[str] | None,
@@ -116,7 +119,7 @@ def search(
         ),
     ] = None,
     min_confidence: Annotated[float, typer.Option(help="Lowest match quality.", min=0, max=1)] = 0.7,
-    max_results: Annotated[int, typer.Option(help="Most workflows to show.", min=1, max=100)] = 10,
+    max_results: Annotated[int, typer.Option(help="How many workflows to show.", min=1, max=100)] = 10,
     json_output: Json = False,
 ) -> None:
     """Search as the model does. If nothing matches, print how many workflows each label excludes."""
@@ -195,7 +198,7 @@ def push(
     directory: Directory,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Disable what is not in the directory.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Disable workflows without a file.")] = False,
     json_output: Json = False,
 ) -> None:
     """Write all workflows into the database of RCA_CATALOG__DATABASE_URL. Creates its tables if they are missing.

@@ -22,9 +22,9 @@ SHOWN_CHARS = 1_000
 dlq = typer.Typer(
     no_args_is_help=True, help="Dead letters (requests that could not be served): inspect, replay, delete."
 )
-LetterId = Annotated[int, typer.Argument(metavar="ID", help="Its id, as `rca dlq list` prints it.", min=1)]
+LetterId = Annotated[int, typer.Argument(metavar="ID", help="The id that `rca dlq list` prints.", min=1)]
 LetterIds = Annotated[
-    list[int], typer.Argument(metavar="ID...", help="Their ids, as `rca dlq list` prints them.", min=1)
+    list[int], typer.Argument(metavar="ID...", help="The ids that `rca dlq list` prints.", min=1)
 ]
 
 
@@ -77,7 +77,7 @@ async def show(letter: LetterId, *, json_output: Json = False) -> int:
 
 @dlq.command()
 def replay(letters: LetterIds, *, json_output: Json = False) -> None:
-    """Publish requests again, once the cause is removed. The new result replaces the failed one."""
+    """Publish requests again, after you have fixed the cause. The new result replaces the failed one."""
     run(_each(letters, lambda operations: operations.replay, "replayed", as_json=json_output))
 
 

@@ -51,7 +51,7 @@ async def evaluate(
     against_policy: Annotated[
         Path | None, typer.Option(help="For recordings: replay with this approval policy.", exists=True)
     ] = None,
-    seed: Annotated[int, typer.Option(help="For recordings: of the resampling, which is repeatable.")] = 0,
+    seed: Annotated[int, typer.Option(help="For recordings: seed of the bootstrap.")] = 0,
     parallel: Annotated[int, typer.Option(help="How many cases run at once.", min=1, max=32)] = 4,
     json_output: Json = False,
 ) -> int:

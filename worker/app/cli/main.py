@@ -67,7 +67,10 @@ def rca(
 
 def settings(
     group: Annotated[
-        str, typer.Argument(help="Only one group, such as nats or llm; all by default.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="GROUP", help="Only one group, such as nats or llm; all by default.", show_default=False
+        ),
     ] = "",
     *,
     json_output: Json = False,
@@ -80,7 +83,7 @@ def settings(
     }
     if not titles:
         known = ", ".join(_group(prefix).lower() for prefix in group_titles())
-        raise typer.BadParameter(f"{group!r} is no group of settings; there are {known}", param_hint="GROUP")
+        raise typer.BadParameter(f"{group!r} is not a group; the groups are {known}", param_hint="GROUP")
     rows = [row for row in documentation() if row[0].startswith(tuple(titles))]
     if json_output:
         print_json([{"name": n, "default": d, "meaning": m} for n, d, m in rows])

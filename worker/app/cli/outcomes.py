@@ -18,7 +18,7 @@ ENVIRONMENT_CHARS, CORROBORATION_CHARS, LINE_CHARS = 14, 12, 80
 NUMBERS = {"proposed": 8, "would_pass": 10, "succeeded": 9, "failed": 6, "unknown": 7}
 """Columns and their widths; a whole line has 80 characters."""
 
-outcomes = typer.Typer(no_args_is_help=True, help="What became of the workflows that were proposed.")
+outcomes = typer.Typer(no_args_is_help=True, help="Report the outcomes of proposed workflows.")
 
 
 @outcomes.callback()
@@ -34,16 +34,16 @@ async def report(
         str,
         typer.Option(
             metavar="DURATION|DATE",
-            help="Only results from then on: 12h, 7d, or a date or time in UTC such as 2026-06-04.",
+            help="Only results since then: 12h, 7d, or a date or time in UTC such as 2026-06-04.",
         ),
     ] = "",
     json_output: Json = False,
 ) -> int:
     """Compare results with the outcomes that executors published, by action, environment and corroboration.
 
-    A workflow succeeded or failed if it was executed as proposed and is known
-    to have helped or not to have helped. It would pass if the approval rules
-    required no approval, whether or not the worker runs in observe mode.
+    A workflow succeeded or failed if it was executed as proposed and its effect
+    is known. It would pass if the approval rules require no approval, whether or
+    not the worker runs in observe mode.
     """
     from worker.adapters.nats.stream import FencedStream
     from worker.adapters.nats.track_record import OutcomeReader

@@ -37,7 +37,7 @@ def permissions(
     ] = "",
     json_output: Json = False,
 ) -> None:
-    """Print who may do what on NATS, as a part of the server's configuration (deploy/nats/roles.conf for any prefix).
+    """Print the NATS permissions of each role as server configuration (deploy/nats/roles.conf, for any prefix).
 
     Roles: worker, provisioner, operator, gateway, aianalysis, executor, audit-reader.
     """

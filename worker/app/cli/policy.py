@@ -28,7 +28,7 @@ policy = typer.Typer(no_args_is_help=True, help="Test approval rules before a wo
 
 @policy.command(name="test")
 def decide(
-    file: Annotated[Path, typer.Argument(help="A Rego file, or a directory with several.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Rego file, or a directory with several.")],
     document: Annotated[
         Path,
         typer.Argument(metavar="INPUT", help="The input, as JSON; - reads standard input.", allow_dash=True),

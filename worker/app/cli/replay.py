@@ -35,7 +35,7 @@ VALUE_CHARS = 200
 Model = Annotated[
     str,
     typer.Option(
-        help="Ask this model instead, with the RCA_LLM__ settings, such as openai-chat:gpt-5.", metavar="NAME"
+        help="Call this model, such as openai-chat:gpt-5, with the RCA_LLM__ settings.", metavar="NAME"
     ),
 ]
 CatalogDirectory = Annotated[
@@ -60,7 +60,7 @@ async def record(
     ] = None,
     json_output: Json = False,
 ) -> int:
-    """Write the recording of a finished request to a file: what its analysis asked, what it was answered, its result.
+    """Write the recording of a finished request to a file: the reads of its analysis, their answers, and the result.
 
     Workers record when RCA_RECORD__HOURS is set. The file is redacted, but it still describes your cluster. Exit code 1 if
     there is no recording.
@@ -121,7 +121,9 @@ def _line(bundle: Bundle) -> str:
 
 @asynchronous
 async def replay(
-    file: Annotated[Path, typer.Argument(help="A file of `rca record`.", exists=True, dir_okay=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of `rca record`.", exists=True, dir_okay=False)
+    ],
     *,
     model: Model = "",
     catalog: CatalogDirectory = None,
@@ -130,11 +132,11 @@ async def replay(
 ) -> int:
     """Run a recorded analysis again, offline, and show what differs from its result.
 
-    Without options everything comes from the file, and the result is the same, byte for byte; exit code 1 if this version
-    comes to another one. With an option, the rest still comes from the file, and the approval policy is asked anew (that of
-    RCA_POLICY__ without --policy). What was not recorded is answered with "not recorded" and listed.
+    Without options, everything comes from the file, and the result is the same, byte for byte; exit code 1 if this version
+    gives another result. An option replaces one part, and the approval policy then decides again (without --policy, that of
+    the RCA_POLICY__ settings). A read that was not recorded gets the answer "not recorded" and is listed.
 
-    The prompt is part of the program: to try another one, run the replay with the version that has it, and --model.
+    The prompt is part of the program: to try another one, run the version that contains it, with --model.
     """
     from worker.app import logs
     from worker.app.replaying import Alternative, open_changes, read_bundle
@@ -192,8 +194,8 @@ def _print(
         typer.echo(one_line(f"the result differs in {', '.join(fields[:SHOWN])}{more}", 10 * VALUE_CHARS))
     if replayed.diverged:
         typer.echo(
-            f"recorded replies that answer another conversation than the recorded one: {replayed.diverged}; the model might "
-            "have said something else there (--model asks one)"
+            f"recorded replies to a conversation that now differs: {replayed.diverged}; the model might have replied otherwise "
+            "(--model asks a model)"
         )
     for gap in replayed.gaps[:SHOWN]:
         typer.echo(f"not recorded: {one_line(gap, VALUE_CHARS)}")

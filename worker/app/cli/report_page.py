@@ -28,14 +28,14 @@ async def report(
     form: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="Markdown or one self-contained HTML file; by default what FILE ends with."
+            "--format", help="Markdown or one self-contained HTML file; by default as the name of FILE ends."
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.", metavar="FILE")
     ] = None,
     timeline: Annotated[
-        bool, typer.Option("--timeline/--no-timeline", help="Read the audit trail for what happened when.")
+        bool, typer.Option("--timeline/--no-timeline", help="Include a timeline from the audit trail.")
     ] = True,
 ) -> int:
     """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
@@ -47,12 +47,12 @@ async def report(
     from worker.app.pages import as_html, as_markdown, incident_page
 
     if output and not output.parent.is_dir():
-        raise typer.BadParameter(f"{output.parent} is no directory", param_hint="--output")
+        raise typer.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
     key = read_key(key)
     async with session("rca-report") as opened:
         result = await Operations(opened.nc, opened.subjects).result(key)
         if result is None:
-            raise ReportedError(f"{key} has no result (yet): `rca show {key}` says what is known of it")
+            raise ReportedError(f"{key} has no result (yet): `rca show {key}` prints its state")
         with progress("reading audit events") as show:
             auditing = Auditing(opened.nc, opened.subjects)
             events = await auditing.events_of(key, show) if timeline else []

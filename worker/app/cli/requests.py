@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from worker.app.client import Outcome, Submitted
 
 ERROR_CHARS = 400
-Key = Annotated[str, typer.Argument(help="The request key that `rca submit` prints, or the remediation id.")]
+Key = Annotated[
+    str,
+    typer.Argument(metavar="KEY", help="The request key that `rca submit` prints, or the remediation id."),
+]
 EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
 
 
@@ -40,10 +43,13 @@ EXIT_RESULT, EXIT_DEAD_LETTER, EXIT_TIMEOUT, EXIT_REJECTED = 0, 3, 4, 5
 
 
 def submit(
-    file: Annotated[Path, typer.Argument(help="A request as JSON; - reads standard input.", allow_dash=True)],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A request as JSON; - reads standard input.", allow_dash=True),
+    ],
     *,
-    recovery: Annotated[bool, typer.Option("--recovery", help="It is a recovery request.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its outcome and print it.")] = False,
+    recovery: Annotated[bool, typer.Option("--recovery", help="The request is a recovery request.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
     timeout: Annotated[float, typer.Option(help="With --wait: how many seconds to wait.", min=1)] = 300.0,
     new_id: Annotated[
         bool, typer.Option("--new-id", help="Replace incident_id and remediation_id by new ones.")
@@ -220,7 +226,7 @@ def _line(text: str) -> str:
 async def show(key: Key, *, json_output: Json = False) -> int:
     """Print the result of a request that has ended: the verdict, the cause, its evidence, the remediation.
 
-    Exit code 1 if there is no result, or none yet.
+    Exit code 1 if there is no result (yet).
     """
     from worker.app.cli.report import print_result
     from worker.app.client import as_json as json_of
@@ -258,13 +264,13 @@ async def cancel(
     key: Key,
     *,
     ahead: Annotated[
-        bool, typer.Option("--ahead", help="The request may still be to come: exit with 0 if it is unknown.")
+        bool, typer.Option("--ahead", help="Also cancel a request that arrives later; exit with 0.")
     ] = False,
     json_output: Json = False,
 ) -> int:
-    """Stop a request: before its next step if it is being analysed, before its first if it is in the queue.
+    """Cancel a request that is queued or running; a running one stops before its next step.
 
-    Its result then escalates it to a human. Exit code 1 if it has ended already, or if no such request is known.
+    The result escalates the request to a human. Exit code 1 if it has ended already or is unknown.
     """
     from worker.app.operations import State, read_key
 
@@ -286,7 +292,7 @@ async def cancel(
             State.WAITING: "cancelled {what}: it is in the queue, and its result will be operator_escalation",
             State.BEGUN: "cancelled {what}: its analysis stops before the next step, and its result will be "
             "operator_escalation",
-            State.DONE: "{what} has just ended: its result tells whether it was cancelled",
+            State.DONE: "{what} has just ended: its result says whether it was cancelled",
             State.UNKNOWN: "no request {key} is known: check the key, which `rca submit` prints. If it is published "
             "within 24 hours, it is cancelled (--ahead expects that)",
         }[state].format(key=key, what=_what(key))

@@ -24,8 +24,8 @@ HOST = "127.0.0.1"
 
 sandbox = typer.Typer(
     no_args_is_help=True,
-    help="Local servers that speak the real protocols: all of them with a worker (up), or one. They run until they are "
-    "interrupted.",
+    help="Start local servers that speak the real protocols, one of them or all with a worker (up). They run until they "
+    "are interrupted.",
 )
 Port = Annotated[int, typer.Option(help="Port on loopback; 0 lets the system choose.", min=0, max=65535)]
 
@@ -43,7 +43,7 @@ In another terminal:
   rca watch
   rca show KEY    # the key that rca submit prints
 
-Ctrl-C ends everything."""
+Ctrl-C stops everything."""
 
 
 @sandbox.command()
@@ -51,8 +51,8 @@ Ctrl-C ends everything."""
 async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output: Json = False) -> int:
     """Start NATS, a cluster of files and a worker, and print how to use them.
 
-    The cluster serves the files of CASE as they are at each read. The model is that of RCA_LLM__MODEL, or the offline
-    analyst. With --json the addresses are printed as one line of JSON.
+    The cluster reads the files of CASE at each request, so you may change them. The model is that of RCA_LLM__MODEL, or
+    the offline analyst. With --json the addresses are printed as one line of JSON.
     """
     from worker.app import health, logs
     from worker.app.embedded import CaseDirectory, example_case, open_case, open_services

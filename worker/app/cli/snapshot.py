@@ -30,17 +30,18 @@ async def snapshot(
     incident: Annotated[
         Path | None,
         typer.Option(
-            help="The request of the incident; by default one about what runs the worst pod.",
+            help="The request of the incident; by default one about the owner of the worst pod.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
     json_output: Json = False,
 ) -> int:
-    """Write namespaces of a live cluster, and a request about them, as a case: `rca demo DIR` analyses it.
+    """Save namespaces of a live cluster, with a request about them, as a case for `rca demo DIR`.
 
-    Reads with RCA_KUBERNETES__KUBECONFIG, and changes nothing: objects, the nodes and volumes they use, events, ends of logs.
-    All of it is redacted, and Secrets are never read. Look through it before you pass it on: it describes your cluster.
+    Reads objects, the nodes and volumes they use, events and the ends of logs with RCA_KUBERNETES__KUBECONFIG, and changes
+    nothing. The files are redacted, and Secrets are never read. Read the files before you pass them on: they describe your
+    cluster.
     """
     from contextlib import AsyncExitStack
 

@@ -39,15 +39,15 @@ async def watch(
         typer.Argument(help="Follow only this request, until it ends: its key, or the remediation id."),
     ] = None,
     *,
-    plain: Annotated[bool, typer.Option("--plain", help="Print lines, on a terminal too.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines even on a terminal.")] = False,
     json_output: Json = False,
 ) -> int:
-    """Show queues, analyses in flight and those that end, live.
+    """Show queues, running analyses and new results, live.
 
-    Prints one line per step where standard output is no terminal, with --plain, and for a single request; with --json
-    one audit event per line. Shows what happens from now on: rca audit export prints what has happened.
+    Prints one line per step for a single request, with --plain, and if standard output is no terminal; with --json, one
+    audit event per line. Shows only new events: rca audit export prints earlier ones.
 
-    Exit codes with KEY: 0 when the request has its result, 3 when it became a dead letter.
+    Exit codes with KEY: 0 if the request got a result, 3 if it became a dead letter.
     """
     from rich.console import Console
 

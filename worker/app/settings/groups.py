@@ -149,27 +149,27 @@ class LlmSettings(Group):
     api_key: SecretStr = SecretStr("")
     """API key; by default the one in the provider's usual environment variable."""
     fallbacks: Texts = ()
-    """Models that are called in this order when `model` fails, separated by commas. Those of the same provider use
-    `base_url` and `api_key`, others what the usual environment variables of their provider say."""
+    """Models that are called in this order when `model` fails, separated by commas. Models of the same provider
+    use `base_url` and `api_key`; others use the usual environment variables of their provider."""
     stream: bool = False
     """Receive answers in pieces, for gateways that close silent connections. An incomplete answer is never used."""
     silence_seconds: float = Field(60.0, gt=0)
-    """With `stream`: a call fails after so long without a piece."""
+    """With `stream`: a call fails when no piece has arrived for this long."""
     max_concurrent: int | None = Field(None, ge=1)
     """Concurrent calls of this process to one provider; some are reserved for the P0 lane. No limit by default."""
     max_tries: int = Field(5, ge=1, le=20)
     """How often one call is tried before the incident is escalated to a human. Rate limits do not count."""
     retry_seconds: float = Field(2.0, gt=0)
-    """Pause after the first failed try; four times as long after each further one."""
+    """Pause after the first failed try; each further one multiplies it by four."""
     breaker_failures: int = Field(5, ge=1)
-    """After so many failures in a row a model is not called for a while."""
+    """Number of consecutive failures after which a model is not called for a while."""
     breaker_seconds: float = Field(15.0, gt=0)
-    """How long it is not called at first; twice as long each time it fails again, up to 8 times as long."""
+    """How long a failing model is not called at first. Each further failure doubles the time, up to 8 times."""
     max_output_tokens: int = Field(16_000, ge=256)
-    """Longest answer of one call, in tokens, with what a reasoning model thinks before it."""
+    """Maximum length of the answer of one call, in tokens, including the reasoning before it."""
     context_tokens: int | None = Field(None, ge=32_000)
-    """Window of the model in tokens, input and answer together. Older tool results leave the conversation before it is full;
-    without it, once the provider refuses. At most a quarter of it is kept for the answer."""
+    """Context window of the model in tokens, for input and answer. The oldest tool results are removed before it is full, or
+    without this setting, once the provider refuses. At most a quarter of it is reserved for the answer."""
     call_seconds: float = Field(120.0, gt=0)
     """Time limit of one call."""
     max_calls: int = Field(20, ge=4)
@@ -196,7 +196,7 @@ class ShadowSettings(Group):
     """A second model that can corroborate an answer from structured facts, where rules are silent."""
 
     model: str = ""
-    """`<provider>:<name>`, as in `RCA_LLM__MODEL`, and may be the same; none by default. Called at most once for an incident."""
+    """`<provider>:<name>`, as in `RCA_LLM__MODEL`; it may be the same model. Off by default. Called at most once per incident."""
     base_url: str = ""
     """Address of its provider or gateway; by default that of `RCA_LLM__MODEL`, if the provider is the same."""
     api_key: SecretStr = SecretStr("")
@@ -266,11 +266,11 @@ class PrometheusSettings(Group):
 
 
 class McpSettings(Group):
-    """MCP servers whose tools the model may use, and our own one (`rca mcp`)."""
+    """MCP servers whose tools the model may use, and the server `rca mcp`."""
 
     servers: Texts = ()
     """Servers to mount, separated by commas: `docs=https://host/mcp` over streamable HTTP, or
-    `runbooks=stdio:/usr/bin/runbook-server --flag`, a command that is started."""
+    `runbooks=stdio:/usr/bin/runbook-server --flag`, a command to start."""
     tools: Texts = ()
     """Tools of these servers that the model may use, separated by commas: `docs.search,docs.read`. At least one of each
     server."""
@@ -283,7 +283,7 @@ class McpSettings(Group):
     token: SecretStr = SecretStr("")
     """Bearer token that clients of `rca mcp --http` must send; required unless it listens on loopback."""
     hosts: Texts = ()
-    """Hosts under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`, `name:*` for any port);
+    """Host names under which clients reach `rca mcp --http`, separated by commas (`rca-mcp.rca.svc:9000`, `name:*` for any port);
     the address it listens on by default."""
 
     @model_validator(mode="after")
@@ -320,8 +320,8 @@ class PolicySettings(Group):
     timeout_seconds: float = Field(0.05, gt=0, le=5)
     """Time limit of one decision: CPU time for files, wall clock for an OPA server. Beyond it approval is required."""
     mode: Literal["enforce", "observe"] = "enforce"
-    """`enforce` publishes the decision. `observe` requires approval for every result and publishes beside it what would have
-    been decided; `rca outcomes report` compares that with what became of the remediations."""
+    """`enforce` publishes the decision. `observe` requires approval for every result, and also publishes the decision that
+    would have applied; `rca outcomes report` compares it with the outcomes."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
     """Part of the policy's input: below it, the shipped policy requires approval."""
 
@@ -360,23 +360,22 @@ class WorkerSettings(Group):
     ack_wait_seconds: float = Field(60.0, gt=0)
     """Ack wait of the consumers that `rca provision` creates. A heartbeat is sent every third of it."""
     drain_seconds: float = Field(40.0, gt=0)
-    """After SIGTERM: how long running incidents may go on before they are handed back."""
+    """After SIGTERM: how long running incidents may continue before they are returned to the queue."""
     max_failures: int = Field(5, ge=1)
-    """After so many failed runs a request is dead-lettered."""
+    """Number of failed runs after which a request is dead-lettered."""
     max_deaths: int = Field(3, ge=1)
-    """After so many deaths of the process while a request ran alone in it, the request is dead-lettered."""
+    """Number of deaths of the process, while it ran only this request, after which a request is dead-lettered."""
     hold_seconds: float = Field(60.0, ge=0)
-    """A pause up to this long is waited for in the worker; for a longer one the request goes back to the queue."""
+    """Longest pause for which a request stays in the worker. For a longer one it goes back to the queue."""
     retry_first_seconds: float = Field(2.0, gt=0)
-    """After a failed run: upper limit of the first pause, which is random; twice as long after each further one."""
+    """After a failed run: upper limit of the first pause, which is random. Each further failure doubles the limit."""
     retry_cap_seconds: float = Field(300.0, gt=0)
     """Longest of these pauses."""
     patience_seconds: float = Field(3_600.0, gt=0)
-    """How long after its first run a request is tried again while the model gives no answer. Then it is escalated to a
-    human."""
+    """How long after its first run a request is retried while the model does not answer. Then it is escalated to a human."""
     probe_seconds: float = Field(60.0, gt=0)
-    """While the model refuses all calls (credentials, spending limit): first pause between two tries of one request; it
-    grows to five times as long."""
+    """While the model refuses all calls (credentials, spending limit): first pause between two tries of one request. It
+    grows up to five times."""
     min_confidence: float = Field(0.7, ge=0, le=1)
     """A workflow that was selected with less confidence becomes an alternative, and the incident is escalated to a human."""
     cluster_name: str = ""

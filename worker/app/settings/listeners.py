@@ -11,7 +11,7 @@ class AlertmanagerSettings(Group):
     """The receiver of Alertmanager's webhooks, `rca alertmanager`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Any other than loopback needs a token."""
+    """Address to listen on. Any address other than loopback needs a token."""
     port: int = Field(9095, ge=0, le=65535)
     """Port to listen on."""
     token: SecretStr = SecretStr("")
@@ -19,22 +19,22 @@ class AlertmanagerSettings(Group):
     environment: str = "unknown"
     """Environment of alerts without the label `environment` or `env`."""
     window_seconds: float = Field(300.0, gt=0)
-    """The same alert about the same object is published once in this time; storms are recognised within it."""
+    """An alert about an object is published once within this window; storms are detected within it."""
     storm_alerts: int = Field(20, ge=2)
-    """So many alerts of one name in one namespace within the window are a storm."""
+    """Number of alerts with the same name in a namespace within the window that count as a storm."""
     storm_objects: int = Field(5, ge=2)
-    """So are alerts of one name about so many objects."""
+    """Number of objects with an alert of the same name within the window that count as a storm."""
 
 
 class ConsoleSettings(Group):
     """The web pages of `rca console`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. The pages have no TLS of their own: put a proxy in front of any other than loopback."""
+    """Address to listen on. The pages have no TLS of their own: put a proxy in front of any address other than loopback."""
     port: int = Field(8090, ge=0, le=65535)
     """Port to listen on."""
     token: SecretStr = SecretStr("")
-    """Token to log in with; a new one is printed at each start if there is none."""
+    """Login token; without it, a new one is printed at each start."""
 
 
 class HttpSettings(Group):

@@ -8,9 +8,9 @@ from worker.app.settings.groups import Group
 
 
 class RecordSettings(Group):
-    """The flight recorder: what an analysis asked and was answered, redacted, for `rca record` and `rca replay`."""
+    """Redacted recordings of analyses, for `rca record` and `rca replay`."""
 
     hours: int = Field(0, ge=0, le=2160)
     """How long the recording of a request is kept on NATS. 0 records nothing. Run `rca provision` after a change."""
     mebibytes: int = Field(256, ge=8)
-    """How much of `RCA_NATS__STORE_MEBIBYTES` recordings may use, in MiB. The oldest ones make room for new ones."""
+    """How much of `RCA_NATS__STORE_MEBIBYTES` recordings may use, in MiB. The oldest ones are dropped first."""
