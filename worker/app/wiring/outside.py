@@ -40,7 +40,7 @@ from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy
 from worker.domain.values.workflows import SelectionContext
 
 EXAMPLE = (
-    "the shipped example, not for production: no executor of yours has its workflows; name your own with "
+    "the shipped example, not for production: your executor does not know its workflows; set your own with "
     "RCA_CATALOG__PATH, RCA_CATALOG__DATABASE_URL or RCA_CATALOG__URL"
 )
 GLOB = frozenset("*?[")
