@@ -15,6 +15,8 @@ from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted, chain, complete, failed
 from worker.app.pages.excerpts import Line, lines
 from worker.app.pages.history import SOURCES, axis, in_the_cluster, in_the_investigation
+from worker.domain.cluster.events import Happening
+from worker.domain.values.objects import ObjectRef
 
 EVENTS = """2026-03-17T02:46:18Z Normal Killing Pod shop/api-1: Stopping container api
 2026-03-17T03:10:55Z Warning BackOff x88 (since 2026-03-17T02:47:40Z) Pod shop/api-2: Back-off restarting"""
@@ -46,6 +48,15 @@ def test_events_revisions_and_restarts_are_rows_in_the_order_of_time():
         (at(2, 47, 40), at(3, 10, 55), "warn", "BackOff x88 Pod shop/api-2: Back-off restarting"),
         (at(3, 7, 33), at(3, 7, 33), "bad", "container api of api-2 ended: OOMKilled exit 137"),
     ] == [(row.at, row.until, row.tone, row.text) for row in found]
+
+
+@pytest.mark.parametrize("first", [at(2, 47, 40), at(2, 47, 40) - timedelta(days=1)])
+def test_a_repeated_event_lasts_from_its_first_to_its_last_time(first):
+    told = Happening(
+        first, at(3, 10, 55), 88, "Warning", "BackOff", ObjectRef("Pod", "api-2", "shop"), "again"
+    )
+    [row] = in_the_cluster([item("get_events", told.line())])
+    assert (first, at(3, 10, 55), "BackOff x88 Pod shop/api-2: again") == (row.at, row.until, row.text)
 
 
 @pytest.mark.parametrize("source", ["enrichment:logs", "get_pod_logs", "tickets_search"])

@@ -31,7 +31,8 @@ SOURCES = {
 }
 TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
-SINCE = re.compile(rf" \(since ({TIME})\)")
+SINCE = re.compile(r" \(since (2\d{3}-\d\d-\d\dT)?(\d\d:\d\d:\d\dZ)\)")
+"""Without a date it is of the same day as the event (`Happening.line`)."""
 REVISION = re.compile(rf"(revision \d+ \(ReplicaSet \S+), created ({TIME})")
 CONTAINER = re.compile(r"(?<![\w.-])([\w.-]+): ")
 ENDED = re.compile(rf"([^|,]+?) at ({TIME})")
@@ -74,7 +75,8 @@ def _reported(item: EvidenceItem) -> Iterator[Moment]:
     for at, kind, what in EVENT.findall(item.excerpt):
         since = SINCE.search(what)
         tone = "warn" if kind == "Warning" else ""
-        yield from _row(since[1] if since else at, at, SINCE.sub("", what), tone)
+        began = (since[1] or at[:11]) + since[2] if since else at
+        yield from _row(began, at, SINCE.sub("", what), tone)
     for name, at in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
         yield from _row(at, at, f"{name})", "calm")
     for line in item.excerpt.splitlines():

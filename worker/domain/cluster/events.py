@@ -37,7 +37,7 @@ from worker.domain.values.together import together
 MAX_MESSAGE = 420  # characters
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 VARIABLE = re.compile(
-    rf"{UID_IN_TEXT.pattern}|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{(12,)}\b"
+    rf"{UID_IN_TEXT.pattern}|back-off \S+ |\d+(?:\.\d+)?(?:ms|s|m|h)\b|pod=\S+|\b[0-9a-f]{{12,}}\b"
 )
 AGO = re.compile(r"^(\d{1,6})\s*(s|m|h|d)$")
 UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}

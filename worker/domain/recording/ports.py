@@ -13,17 +13,8 @@ from pydantic import TypeAdapter
 
 from schemas.analysis import Approval
 from worker.domain.recording.tape import NOT_RECORDED, PortCall, Tape, question
+from worker.domain.values import errors
 from worker.domain.values.conversation import ModelRequest, Reply, ToolTurn, Turn
-from worker.domain.values.errors import (
-    CatalogUnavailable,
-    ClusterError,
-    ClusterReason,
-    ExternalToolError,
-    GiveUp,
-    GiveUpReason,
-    HistoryUnavailable,
-    MetricsError,
-)
 from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
 from worker.domain.values.objects import KindInfo, Listing, ListQuery, Manifest
 from worker.domain.values.ports import Outside, PolicyDecision
@@ -76,8 +67,8 @@ def _decision(value: Any, *_: Any) -> PolicyDecision:
 
 LISTING = _as(Listing)
 _unread, _unsaid = (
-    partial(ClusterError, ClusterReason.UNAVAILABLE),
-    partial(GiveUp, GiveUpReason.BUDGET_SPENT),
+    partial(errors.ClusterError, errors.ClusterReason.UNAVAILABLE),
+    partial(errors.GiveUp, errors.GiveUpReason.BUDGET_SPENT),
 )
 CALLS = {
     call.name: call
@@ -87,16 +78,16 @@ CALLS = {
         # As text: bytes that are not UTF-8 are escaped in it.
         PortCall("cluster.logs", lambda text, *_: text.encode(errors="surrogateescape"), _unread),
         PortCall("cluster.kind", _as(KindInfo), _unread),
-        PortCall("catalog.actions", _as(Sequence[ActionSummary]), CatalogUnavailable),
-        PortCall("catalog.workflows", _as(WorkflowPage), CatalogUnavailable),
-        PortCall("catalog.get", _as(Workflow | None), CatalogUnavailable),
-        PortCall("catalog.search", _as(SearchPage), CatalogUnavailable),
-        PortCall("history.past", _as(Past), HistoryUnavailable, lambda target, _: target),
+        PortCall("catalog.actions", _as(Sequence[ActionSummary]), errors.CatalogUnavailable),
+        PortCall("catalog.workflows", _as(WorkflowPage), errors.CatalogUnavailable),
+        PortCall("catalog.get", _as(Workflow | None), errors.CatalogUnavailable),
+        PortCall("catalog.search", _as(SearchPage), errors.CatalogUnavailable),
+        PortCall("history.past", _as(Past), errors.HistoryUnavailable, lambda target, _: target),
         PortCall("track_records.of", _as(TrackRecord | None), lambda _: None, at_once=True),
-        PortCall("metrics.instant", _as(Sequence[Series]), MetricsError),
-        PortCall("metrics.over_time", _as(Sequence[Series]), MetricsError),
+        PortCall("metrics.instant", _as(Sequence[Series]), errors.MetricsError),
+        PortCall("metrics.over_time", _as(Sequence[Series]), errors.MetricsError),
         PortCall("external.tools", _as(Sequence[ExternalTool]), lambda _: (), at_once=True),
-        PortCall("external.call", _as(ExternalAnswer), ExternalToolError, foreign=True),
+        PortCall("external.call", _as(ExternalAnswer), errors.ExternalToolError, foreign=True),
         PortCall("policy.decide", _decision, lambda _: UNDECIDED),
         PortCall("model.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),
         PortCall("shadow.ask", _as(Reply), _unsaid, conversation_digest, ordered=True),

@@ -18,18 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from worker.domain.recording.bundle import RecordedCall
 from worker.domain.untrusted.redaction.redact import redact, redact_json
-from worker.domain.values.errors import (
-    CatalogUnavailable,
-    ClusterError,
-    ClusterReason,
-    ExternalToolError,
-    GiveUp,
-    GiveUpReason,
-    HistoryUnavailable,
-    MetricsError,
-    Retry,
-    RetryReason,
-)
+from worker.domain.values import errors
 
 NOT_RECORDED = "not recorded"
 NO_ANSWER = "NoAnswer"
@@ -39,16 +28,16 @@ LONGEST_WAIT_SECONDS = 120.0
 MAX_CHARS = 24 * 1024 * 1024
 """How much text a recording holds in memory. Answers beyond it are left out."""
 WITH_REASON: Mapping[type[Exception], Callable[[str], Any]] = {
-    ClusterError: ClusterReason,
-    Retry: RetryReason,
-    GiveUp: GiveUpReason,
+    errors.ClusterError: errors.ClusterReason,
+    errors.Retry: errors.RetryReason,
+    errors.GiveUp: errors.GiveUpReason,
 }
 REPORTED: tuple[type[Exception], ...] = (
     *WITH_REASON,
-    CatalogUnavailable,
-    HistoryUnavailable,
-    MetricsError,
-    ExternalToolError,
+    errors.CatalogUnavailable,
+    errors.HistoryUnavailable,
+    errors.MetricsError,
+    errors.ExternalToolError,
 )
 STOPPED: tuple[type[BaseException], ...] = (*REPORTED, asyncio.CancelledError)
 ERRORS = {error.__name__: error for error in REPORTED}

@@ -74,6 +74,16 @@ def test_events_that_differ_only_in_durations_and_uids_are_folded():
     ] == [line.rstrip() for line in lines(one, two)]
 
 
+def test_events_that_differ_only_in_the_id_of_a_container_are_folded():
+    one, two = (
+        event(
+            API, "Killing", f"Stopping container {digit * 64}", uid=digit, last=f"2026-06-04T15:2{digit}:00Z"
+        )
+        for digit in "12"
+    )
+    assert 1 == len(lines(one, two))
+
+
 def test_an_earlier_day_is_told():
     early = event(API, "BackOff", "restarting", count=6, first="2026-06-03T15:00:00Z")
     assert " (since 2026-06-03T15:00:00Z) " in lines(early)[0]
