@@ -34,7 +34,7 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
     Warnings take precedence, and of each group the newest event of each reason, kind and namespace: many like it must
     not push out the only event of another kind.
     """
-    items, given = joined_starts(items), len(items)
+    items = joined_starts(items)
     newest = range(len(items) - 1, -1, -1)
     leading = frozenset({_group(item): index for index, item in enumerate(items)}.values())
     ranked = sorted(newest, key=lambda index: (not items[index].warning, index not in leading))
@@ -45,7 +45,7 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
             shown.add(index)
             room -= cost
     lines = tuple(items[i].line() for i in sorted(shown))
-    return Timeline(lines, given - sum(items[i].reason.count("+") + 1 for i in shown))
+    return Timeline(lines, sum(items[i].reason.count("+") + 1 for i in newest if i not in shown))
 
 
 def joined_starts(items: Sequence[Happening]) -> list[Happening]:

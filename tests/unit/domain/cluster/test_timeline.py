@@ -38,3 +38,8 @@ def test_when_room_is_short_normal_and_old_events_go_first():
     kept = timeline(happenings([event(API, "OOMKilling", "killed"), *noise]), 120)
     assert any("OOMKilling" in line for line in kept.lines)
     assert 51 == len(kept.lines) + kept.left_out
+
+
+def test_a_reason_may_have_a_plus():
+    found = timeline(happenings([event(API, "Scaled+Moved", "done")]), 2000)
+    assert (1, 0) == (len(found.lines), found.left_out)
