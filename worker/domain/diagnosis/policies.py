@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, text
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
@@ -111,9 +111,9 @@ def _ports_admit(rule: dict[str, Any], ports: set[tuple[str, str]]) -> bool:
 
 
 def _port_admits(entry: dict[str, Any], protocol: str, wanted: str) -> bool:
-    port, end = text(entry.get("port")), text(entry.get("endPort"))
-    inside = end and port.isdigit() and wanted.isdigit() and int(port) <= int(wanted) <= int(end)
-    return (text(entry.get("protocol")) or "TCP") == protocol and bool(port in {"", wanted} or inside)
+    first, last = port_number(entry.get("port")), port_number(entry.get("endPort"))
+    fits = text(entry.get("port")) in {"", wanted} or 0 < first <= port_number(wanted) <= last
+    return (text(entry.get("protocol")) or "TCP") == protocol and fits
 
 
 def _target_ports(service: Manifest, servers: Sequence[Manifest]) -> set[tuple[str, str]]:

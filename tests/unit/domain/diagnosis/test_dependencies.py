@@ -151,6 +151,7 @@ def talking():
         {"podSelector": {}, "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "web"}}}]}]},
         {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"team": "x"}}}]}]},
         {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
+        {"podSelector": {}, "ingress": [{"ports": [{"port": "²", "endPort": 6000}]}]},
         {"podSelector": {"matchLabels": {"app": "api"}}, "policyTypes": ["Egress"], "egress": [{"ports": [{"port": 53, "protocol": "UDP"}]}]},
     ],
 )  # fmt: skip
