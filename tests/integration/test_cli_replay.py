@@ -44,7 +44,7 @@ async def bundle(tmp_path, files):
         assert (KEY, 0, False, str(path)) == (told["key"], told["left_out"], told["resumed"], told["file"])
         assert decode(path.read_bytes(), "").result == result.model_dump_json()
         assert 1 == unknown.code
-        assert "no request rr-2 is known" in unknown.err
+        assert "rr-2 is unknown" in unknown.err
     return path
 
 

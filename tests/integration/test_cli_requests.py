@@ -151,7 +151,7 @@ async def test_the_result_of_a_request_is_shown_by_key_or_by_id(place):
 
 @pytest.mark.parametrize(
     ("happened", "said"),
-    [(queue_it, "queue"), (begin_it, "analysed"), (nobody_knows_it, "no request rr-1.2")],
+    [(queue_it, "queue"), (begin_it, "analysed"), (nobody_knows_it, "rr-1.2 is unknown")],
 )
 async def test_a_request_without_a_result_has_its_state_told(place, happened, said):
     await happened(place)

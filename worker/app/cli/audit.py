@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worker.app.auditing import Auditing
     from worker.domain.audit.findings import AuditFinding, ChainReport, Report
 
-NOTHING = "there is no event and no result of the request {request}: they have expired, or the key is a different one"
+NOTHING = "no event and no result of the request {request} is stored: they have expired, or the key is wrong"
 SHOWN = 20
 LINE_CHARS = 200
 

@@ -184,7 +184,7 @@ def _print(console: Console, outcome: Outcome | None, body: bytes, kind: Request
     from worker.domain.intake.decode import Decoded, decode
 
     if outcome is None:
-        typer.echo(f"error: no outcome within {PATIENCE_SECONDS:g} s", err=True)
+        typer.echo(f"error: no result within {PATIENCE_SECONDS:g} s", err=True)
         return
     if not isinstance(outcome, AnalysisResult):
         print_outcome(outcome)

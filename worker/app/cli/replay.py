@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from worker.domain.recording.compare import ChangedFact
     from worker.domain.recording.replay import Replayed
 
-OFF = "nothing is recorded: set RCA_RECORD__HOURS, run `rca provision` and start the workers with it"
+OFF = "recording is off: set RCA_RECORD__HOURS, run `rca provision` and restart the workers"
 SHOWN = 20
 VALUE_CHARS = 200
 
@@ -97,7 +97,7 @@ def _why_missing(key: str, state: str) -> str:
         State.BEGUN: f"{key} is still being analysed: its recording is written when it ends",
         State.DONE: f"{key} has a result and no recording: workers record only while RCA_RECORD__HOURS is set, and only what "
         "ended with an answer; or the recording has expired, or newer ones took its place",
-    }.get(State(state), f"no request {key} is known: check the key, which `rca submit` prints")
+    }.get(State(state), f"request {key} is unknown: check the key that `rca submit` prints")
 
 
 def _described(bundle: Bundle) -> dict[str, Any]:

@@ -139,7 +139,7 @@ async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *,
             async with client.waiting(kind, body) as waiter:
                 submitted = await client.submit(body, kind)
                 _print_submitted(submitted, as_json=False)
-                async with waiting_for(f"its outcome, for up to {wait_seconds:g} s"):
+                async with waiting_for(f"its result, for up to {wait_seconds:g} s"):
                     outcome = await client.outcome(waiter, submitted, wait_seconds)
     except asyncio.CancelledError:  # Ctrl-C
         if submitted is not None:
@@ -147,7 +147,7 @@ async def _submit(body: bytes, kind: RequestKind, wait_seconds: float | None, *,
         raise
     if outcome is None:
         typer.echo(
-            f"error: no outcome within {wait_seconds:g} s (is a worker running?); {_what_remains(submitted)}",
+            f"error: no result within {wait_seconds:g} s (is a worker running?); {_what_remains(submitted)}",
             err=True,
         )
     elif as_json:
@@ -245,7 +245,7 @@ async def show(key: Key, *, json_output: Json = False) -> int:
             State.BEGUN: "{what} is being analysed; it has no result yet",
         }.get(
             state,
-            "no request {key} is known: check the key, which `rca submit` prints; results are kept for 30 days",
+            "request {key} is unknown: check the key that `rca submit` prints; results are kept for 30 days",
         )
         typer.echo(f"error: {said.format(key=key, what=_what(key))}", err=True)
         return EXIT_ERROR
@@ -293,8 +293,8 @@ async def cancel(
             State.BEGUN: "cancelled {what}: its analysis stops before the next step, and its result will be "
             "operator_escalation",
             State.DONE: "{what} has just ended: its result says whether it was cancelled",
-            State.UNKNOWN: "no request {key} is known: check the key, which `rca submit` prints. If it is published "
-            "within 24 hours, it is cancelled (--ahead expects that)",
+            State.UNKNOWN: "request {key} is unknown: check the key that `rca submit` prints. If it arrives within 24 "
+            "hours, it will be cancelled (with --ahead this is no error)",
         }[state].format(key=key, what=_what(key))
         typer.echo(f"error: {said}" if failed else said, err=failed)
     return EXIT_ERROR if failed else 0
