@@ -80,7 +80,7 @@ async def replay(bundle: Bundle, changes: Changes) -> Replayed:
             max_attempts=rules.limits.attempts,
         )
         result = await Analysis(_outside(bundle, player, changes), rules).run(run)
-    except (ValidationError, JournalGap) as e:
+    except (ValueError, JournalGap) as e:  # also of texts that are no Unicode
         raise BundleError(f"the bundle of {_shown(bundle)} cannot be replayed by this version: {e}") from e
     except (Retry, GiveUp) as e:
         raise ReportedError(f"{_shown(bundle)}: the model gives no answer: {e.message}") from e

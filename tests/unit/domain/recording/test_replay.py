@@ -372,6 +372,19 @@ async def test_answers_made_by_hand_are_gaps(change):
     assert "cluster.list" in {gap.partition(" ")[0] for gap in again.gaps}
 
 
+@pytest.mark.parametrize("call", ["cluster.kind", "policy.decide"])
+async def test_a_text_that_is_no_unicode_is_refused(call):
+    bundle = await recorded(RecordedWorld.saying(final(answer())))
+    exchanges = tuple(
+        each.model_copy(update={"answer": each.answer.replace(':"', ':"\\ud800')})
+        if each.call == call
+        else each
+        for each in bundle.exchanges
+    )
+    with pytest.raises(BundleError, match="rr-1"):
+        await replay(bundle.model_copy(update={"exchanges": exchanges}), CHANGES)
+
+
 async def test_a_bundle_makes_nobody_wait_for_ever():
     call, asked = CALLS["cluster.get"], ObjectRef("Node", "worker-1")
     given_up = RecordedCall(call=call.name, asked=call.question((asked,)), error={"type": "NoAnswer"})
