@@ -40,10 +40,10 @@ class WorkerMetrics:
         histogram = partial(Histogram, registry=self.registry)
         self.results = counter("rca_results", "Results published", ["kind", "status", "reason"])
         self.rejected = counter(
-            "rca_rejected_requests", "Messages rejected, by what they should have been", ["code", "message"]
+            "rca_rejected_requests", "Rejected messages, by the kind that was expected", ["code", "message"]
         )
         self.dead_letters = counter("rca_dead_letters", "Dead letters", ["reason"])
-        self.retries = counter("rca_retries", "Runs handed back for later", ["reason"])
+        self.retries = counter("rca_retries", "Runs that were postponed", ["reason"])
         self.factors = counter(
             "rca_approval_factors",
             "Reasons why a human must approve, of results that need approval",
@@ -58,7 +58,9 @@ class WorkerMetrics:
         self.llm_calls = counter("rca_llm_calls", "Calls of models", ["model", "outcome"])
         self.tool_calls = counter("rca_tool_calls", "Tool calls of the model", ["tool", "outcome"])
         self.tokens = counter("rca_llm_tokens", "Tokens", ["model", "type"])
-        self.cost = counter("rca_llm_cost_usd", "Money, where the price is known", ["model"])
+        self.cost = counter(
+            "rca_llm_cost_usd", "Cost in US dollars, for models whose price is known", ["model"]
+        )
         self.redactions = counter("rca_redactions", "Secrets masked in the evidence of published results")
         self.seconds = histogram(
             "rca_analysis_seconds", "Wall time of one analysis", ["kind"], buckets=SECONDS
@@ -75,8 +77,8 @@ class WorkerMetrics:
             "1 while policy files do not decide (changed ones, those of subdirectories), or the OPA server did not at the last question",
         )
         self.running = gauge("rca_running", "Requests in flight")
-        self._ask("rca_tasks", "Tasks of the event loop: a leak shows here", _tasks)
-        self._ask("rca_threads", "Threads: some wait for work, no more than a few", threading.active_count)
+        self._ask("rca_tasks", "Tasks of the event loop; steady growth is a leak", _tasks)
+        self._ask("rca_threads", "Threads; steady growth is a leak", threading.active_count)
         ProcessCollector(registry=self.registry)  # memory, CPU, open files, under their usual names
 
     def published(self, result: AnalysisResult) -> None:
@@ -100,10 +102,10 @@ class WorkerMetrics:
         self.stage_seconds.labels("model").observe(seconds)
 
     def watch_checks(self, checks: Mapping[str, Callable[[], str]]) -> None:
-        """Ask at each scrape which checks of readiness complain."""
+        """Ask at each scrape which checks of readiness fail."""
         self._watch(
             "rca_not_ready",
-            "1 while this check of readiness complains",
+            "1 while this check of readiness fails",
             "check",
             lambda: {name: bool(check()) for name, check in checks.items()},
         )
@@ -111,7 +113,7 @@ class WorkerMetrics:
     def watch_streams(
         self, usage: Callable[[], Mapping[str, StreamFill]], stranded: Callable[[], int]
     ) -> None:
-        """Ask at each scrape how full the streams are, and how many requests are delivered no more."""
+        """Ask at each scrape how full the streams are, and how many requests are no longer delivered."""
         for name, text, field in (
             ("rca_stream_bytes", "Bytes stored in a stream", "stored"),
             ("rca_stream_limit_bytes", "Byte limit of a stream, 0 for none", "limit"),
@@ -119,7 +121,9 @@ class WorkerMetrics:
         ):
             self._watch(name, text, "stream", partial(_of_each, usage, attrgetter(field)))
         self._ask(
-            "rca_stranded_requests", "Requests that are delivered no more and not dead-lettered yet", stranded
+            "rca_stranded_requests",
+            "Requests that are no longer delivered and have no dead letter yet",
+            stranded,
         )
 
     def watch_lanes(self, waiting: Callable[[], Mapping[str, int]]) -> None:
