@@ -13,14 +13,16 @@ from schemas.evidence import EvidenceItem
 from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted, chain, complete, failed
+from tests.fakes.manifests import deployment, replica_set
 from worker.app.pages.excerpts import Line, lines
 from worker.app.pages.history import SOURCES, axis, in_the_cluster, in_the_investigation
+from worker.domain.cluster.changes import describe_changes
 from worker.domain.cluster.events import Happening
 from worker.domain.values.objects import ObjectRef
 
 EVENTS = """2026-03-17T02:46:18Z Normal Killing Pod shop/api-1: Stopping container api
 2026-03-17T03:10:55Z Warning BackOff x88 (since 2026-03-17T02:47:40Z) Pod shop/api-2: Back-off restarting"""
-CHANGES = "revision 7 (ReplicaSet api-65b, created 2026-03-17T02:46:29Z, 0/1 ready) against revision 6 (ReplicaSet api-7c9, created 2026-01-28T13:05:40Z, scaled to 0):"
+CHANGES = "revision 7 (created 2026-03-17T02:46:29Z, ReplicaSet api-65b, 0/1 ready) changed:"
 PODS = """NAME | READY | REASON
 api-2 | 0/1 | api: waiting CrashLoopBackOff, last ended OOMKilled exit 137 at 2026-03-17T03:07:33Z | node-1"""
 
@@ -59,6 +61,17 @@ def test_a_repeated_event_lasts_from_its_first_to_its_last_time(first):
     assert (first, at(3, 10, 55), "BackOff x88 Pod shop/api-2: again") == (row.at, row.until, row.text)
 
 
+def test_revisions_are_drawn_when_they_were_created():
+    api = deployment("api")
+    old, new = replica_set(api, "a", 1, image="api:1"), replica_set(api, "b", 2, image="api:2")
+    old["spec"]["replicas"] = 0
+    rows = in_the_cluster([item("enrichment:changes", "\n".join(describe_changes([old, new])))])
+    assert [
+        (datetime(2026, 6, 1, 10, tzinfo=UTC), "revision 1"),
+        (datetime(2026, 6, 2, 10, tzinfo=UTC), "revision 2 (ReplicaSet api-b)"),
+    ] == [(row.at, row.text) for row in rows]
+
+
 @pytest.mark.parametrize("source", ["enrichment:logs", "get_pod_logs", "tickets_search"])
 def test_logs_and_external_tools_tell_nothing_about_the_cluster(source):
     assert [] == in_the_cluster([item(source, f"{EVENTS}\n{CHANGES}\n{PODS}")])
@@ -68,7 +81,7 @@ def test_logs_and_external_tools_tell_nothing_about_the_cluster(source):
 def test_what_has_no_time_that_can_be_drawn_is_left_out(time):
     told = f"{time} Normal Killing Pod shop/api-1: Stopping container api"
     assert [] == in_the_cluster(
-        [item("get_events", told), item("enrichment:changes", f"revision 1 (ReplicaSet a, created {time})")]
+        [item("get_events", told), item("enrichment:changes", f"revision 1 (created {time}, ReplicaSet a)")]
     )
 
 
@@ -91,7 +104,7 @@ def test_a_line_that_names_no_container_is_no_restart():
 def test_any_evidence_can_be_drawn(source, text, since, time):
     lines = (
         f"{time:%Y-%m-%dT%H:%M:%SZ} Warning {text} (since {since:%Y-%m-%dT%H:%M:%SZ}) {text}",
-        f"revision 1 (ReplicaSet a, created {since:%Y-%m-%dT%H:%M:%SZ})",
+        f"revision 1 (created {since:%Y-%m-%dT%H:%M:%SZ}, ReplicaSet a)",
         f"a | {text}: last ended {text} at {time:%Y-%m-%dT%H:%M:%SZ}",
     )
     rows = in_the_cluster([item(source, "\n".join(lines))])

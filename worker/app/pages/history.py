@@ -33,7 +33,7 @@ TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
 SINCE = re.compile(r" \(since (2\d{3}-\d\d-\d\dT)?(\d\d:\d\d:\d\dZ)\)")
 """Without a date it is of the same day as the event (`Happening.line`)."""
-REVISION = re.compile(rf"(revision \d+ \(ReplicaSet \S+), created ({TIME})")
+REVISION = re.compile(rf"(revision \d+) \(created ({TIME})(?:, (\w+ [^\s,)]+)(?=[,)]))?")
 CONTAINER = re.compile(r"(?<![\w.-])([\w.-]+): ")
 ENDED = re.compile(rf"([^|,]+?) at ({TIME})")
 
@@ -77,8 +77,8 @@ def _reported(item: EvidenceItem) -> Iterator[Moment]:
         tone = "warn" if kind == "Warning" else ""
         began = (since[1] or at[:11]) + since[2] if since else at
         yield from _row(began, at, SINCE.sub("", what), tone)
-    for name, at in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
-        yield from _row(at, at, f"{name})", "calm")
+    for name, at, made in REVISION.findall(item.excerpt) if item.source != "list_resources" else ():
+        yield from _row(at, at, f"{name} ({made})" if made else name, "calm")
     for line in item.excerpt.splitlines():
         before, _, after = line.partition("last ended ")
         pod, _, cells = before.partition(" |")

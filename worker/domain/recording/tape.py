@@ -24,7 +24,7 @@ NOT_RECORDED = "not recorded"
 NO_ANSWER = "NoAnswer"
 """In place of an error: the question was given up before there was an answer."""
 LONGEST_WAIT_SECONDS = 120.0
-"""Every deadline of an analysis is shorter, so only a bundle that was made by hand makes a replay wait so long."""
+"""Reads are given up within seconds, so only a bundle that was made by hand makes a replay wait so long."""
 MAX_CHARS = 24 * 1024 * 1024
 """How much text a recording holds in memory. Answers beyond it are left out."""
 WITH_REASON: Mapping[type[Exception], Callable[[str], Any]] = {
