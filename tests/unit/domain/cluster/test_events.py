@@ -89,6 +89,11 @@ def test_an_earlier_day_is_told():
     assert " (since 2026-06-03T15:00:00Z) " in lines(early)[0]
 
 
+def test_a_longer_name_that_begins_with_that_of_the_object_is_told():
+    said = "Preempted by shop/api-01 on node-1"
+    assert lines(event(API, "Preempted", said))[0].endswith(said)
+
+
 def test_the_name_of_the_object_is_not_told_twice():
     back_off = event(
         API,
