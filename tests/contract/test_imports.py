@@ -80,6 +80,7 @@ def test_a_worker_imports_only_what_is_configured():
         "boto3",
         "google.genai",
         "groq",
+        "kubernetes_validate",
         "mcp",
         "mistralai",
         "rich",
