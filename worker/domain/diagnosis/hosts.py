@@ -28,57 +28,12 @@ SURE = re.compile(r"://|^(?:lookup|getaddrinfo|bad address|UnknownHost)", re.IGN
 SUFFIXES = (".svc.cluster.local", ".svc")
 MAX_CHARS = 16_000
 """How much of one message or setting is searched. Settings come from the cluster and may hold a megabyte."""
-STOP = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "to",
-        "be",
-        "is",
-        "was",
-        "in",
-        "on",
-        "at",
-        "of",
-        "and",
-        "or",
-        "not",
-        "for",
-        "from",
-        "with",
-        "by",
-        "it",
-        "its",
-        "this",
-        "that",
-        "localhost",
-        "server",
-        "database",
-        "service",
-        "host",
-        "port",
-        "connection",
-        "connect",
-        "error",
-        "failed",
-        "timeout",
-        "refused",
-        "true",
-        "false",
-        "null",
-        "none",
-        "all",
-        "any",
-        "start",
-        "starting",
-        "ready",
-        "address",
-        "db",
-        "backend",
-        "api",
-    ]
-)
+STOP = frozenset({
+    "the", "a", "an", "to", "be", "is", "was", "in", "on", "at", "of", "and", "or", "not", "for", "from",
+    "with", "by", "it", "its", "this", "that", "localhost", "server", "database", "service", "host", "port",
+    "connection", "connect", "error", "failed", "timeout", "refused", "true", "false", "null", "none",
+    "all", "any", "start", "starting", "ready", "address", "db", "backend", "api",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
