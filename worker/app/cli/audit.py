@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,27 +152,13 @@ async def _report(keys: Sequence[Path], source: _Source, request: str) -> Report
                 return await auditing.check(
                     known, only=request, archive=archive, head=source.head, heads=heads, progress=show
                 )
-    if file.is_dir():
-        with progress("verifying events") as show:
-            return check_archive(
-                file,
-                known,
-                only=request,
-                head=source.head,
-                exported_at=source.exported_at,
-                heads=heads,
-                progress=show,
-            )
-    with progress("verifying bytes") as show:
-        return check_file(
-            file,
-            known,
-            only=request,
-            kept_since=source.kept_since,
-            exported_at=source.exported_at,
-            heads=heads,
-            progress=show,
-        )
+    check, unit = (
+        (partial(check_archive, head=source.head), "events")
+        if file.is_dir()
+        else (partial(check_file, kept_since=source.kept_since), "bytes")
+    )
+    with progress(f"verifying {unit}") as show:
+        return check(file, known, only=request, exported_at=source.exported_at, heads=heads, progress=show)
 
 
 @audit.command()

@@ -149,7 +149,7 @@ def best_matches(
     for group, better, tier_size, by_text in _tiered(tied, query):
         for alike in _by_score(group.places, scores) if by_text else [group.places]:
             quality = match_quality(group.fit.exact_causes, better, tier_size)
-            better += len(alike)  # noqa: PLW2901
+            better += len(alike)  # noqa: PLW2901 - those that follow have more that are better
             if quality >= query.min_confidence:
                 total += len(alike)
                 shown += (

@@ -88,10 +88,10 @@ class Comparison:
 def compare(
     pairs: Sequence[tuple[AnalysisResult, AnalysisResult]], *, seed: int = 0
 ) -> tuple[Comparison, ...]:
-    """Compare recorded and replayed results, pair by pair. `same_target` and the like are shares of all pairs.
+    """Compare each recorded result with its replay.
 
-    The interval is a bootstrap over incidents: the same seed gives the same interval. The cost is left out when it is not
-    known of every result.
+    The figures whose names begin with `same_` are the share of pairs that agree, from 0 to 1. The intervals are bootstrapped
+    over the pairs; the same seed gives the same intervals. The cost is left out unless every result states it.
     """
     facts = [(facts_of(before), facts_of(after)) for before, after in pairs]
     figures = {f"same_{name}": [(1.0, float(a[name] == b[name])) for a, b in facts] for name in SAME}

@@ -115,9 +115,9 @@ class Corroborator:
         return Corroborated(contradictions=stated[:MAX_CAUSES], reads=len(facts.answers))
 
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
-        """Find causes by rules when the model has given no answer; the likeliest comes first. Never raises ClusterError.
+        """Find causes by rules, for a result to which the model gave no answer. The likeliest cause comes first.
 
-        For people only, so logs are read too.
+        Logs are read too, since these causes only inform people and confirm nothing. Never raises ClusterError.
         """
         facts = ClusterFacts(now=self.now, texts=True)
         found = await Investigator(self.cluster, self.budget).conclude(

@@ -25,7 +25,7 @@ class _AffectedResource(BaseModel):
     kind: str
     name: str
     namespace: str = Field(description="empty for cluster scope")
-    apiVersion: str  # noqa: N815 - the name in the contract
+    apiVersion: str  # noqa: N815 - the name in ADR-055 - the name in the contract
 
 
 class _Claim(BaseModel):
