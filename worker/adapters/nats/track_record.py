@@ -34,7 +34,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class OutcomeReader:
-    """Collects the results and outcomes under a prefix; `newest` limits how many messages of each stream are read."""
+    """Collects the results and outcomes under a prefix: all, or the `newest` of each stream."""
 
     def __init__(
         self, results: FencedStream, outcomes: FencedStream, subjects: Subjects, *, newest: int | None = None
@@ -56,8 +56,7 @@ class OutcomeReader:
         async for message in self._outcomes.messages(self._unread(outcomes, self._read_outcomes)):
             self._proposals.add_outcome(self._key(message, "outcome", levels=1), message.body)
             self._read_outcomes = message.sequence
-        if results.kept_since is not None:
-            self._proposals.forget(results.kept_since)
+        self._proposals.forget(results.kept_since, self._newest)
         return self._proposals
 
     def _unread(self, extent: StreamExtent, read: int) -> StreamExtent:

@@ -9,10 +9,12 @@ was not assessed, and the execution of another workflow than the proposed one.
 from __future__ import annotations
 
 import enum
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import NamedTuple
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
@@ -85,12 +87,12 @@ class OutcomeReport:
     unreadable: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Proposal:
+class _Proposal(NamedTuple):
+    """What many results have in common."""
+
     group: ProposalGroup
     workflow_id: str
     would_pass: bool
-    at: datetime
 
 
 class _Assessed(NamedTuple):
@@ -98,28 +100,34 @@ class _Assessed(NamedTuple):
     effect: Effect
 
 
-@dataclass(slots=True)
 class Proposals:
-    """Collects results and outcomes by request key, in any order. The last message of a key counts."""
+    """Collects results and outcomes by request key, in any order.
 
-    _proposals: dict[str, _Proposal] = field(default_factory=dict)
-    _outcomes: dict[str, PastRemediation] = field(default_factory=dict)
-    _unreadable: int = 0
-    _unmatched: int = 0
+    A request has one result, because its stream stores no second one. Of several outcomes, the last one counts. A worker keeps
+    every stored result here, so a result takes 24 bytes: a number in place of its key, its time, and which proposal it makes.
+    """
+
+    def __init__(self) -> None:
+        self._keys, self._times, self._made = array("q"), array("d"), array("L")
+        self._proposals: dict[_Proposal, int] = {}
+        self._outcomes: dict[int, PastRemediation] = {}
+        self._unreadable = self._unmatched = 0
 
     def add_result(self, key: str, body: bytes) -> None:
-        """A stored result."""
+        """A stored result. Older ones come first."""
         try:
             result = _StoredResult.model_validate_json(body)
         except ValidationError:
             self._unreadable += 1
             return
-        self._proposals.pop(key, None)
         if not (chosen := result.workflow_id):
             return
         required = result.required if result.would_require is None else result.would_require
         group = ProposalGroup(result.action_type or chosen, result.environment, result.corroborated_by)
-        self._proposals[key] = _Proposal(group, chosen, not required, result.completed_at)
+        proposal = _Proposal(group, chosen, not required)
+        self._keys.append(hash(key))
+        self._times.append(result.completed_at.timestamp())
+        self._made.append(self._proposals.setdefault(proposal, len(self._proposals)))
 
     def add_outcome(self, key: str, body: bytes) -> None:
         """A published outcome."""
@@ -128,7 +136,7 @@ class Proposals:
         except ValidationError:
             self._unreadable += 1
             return
-        self._outcomes[key] = PastRemediation(
+        self._outcomes[hash(key)] = PastRemediation(
             id=key,
             at=outcome.completed_at,
             workflow_id=outcome.workflow_id,
@@ -138,21 +146,32 @@ class Proposals:
             drifted=spec_drifted(outcome.assessment_reason),
         )
 
-    def forget(self, before: datetime) -> None:
-        """Drop results that are older, and outcomes without a result: whoever starts to read now does not find them either.
+    def forget(self, before: datetime | None, newest: int | None = None) -> None:
+        """Drop results that are older, all but the `newest`, and outcomes without a result.
 
-        The time of an outcome is that of the executor's clock, so it decides nothing.
+        A worker that starts now does not find them either. The time of an outcome is that of the executor's clock, so it
+        decides nothing.
         """
-        self._proposals = {key: found for key, found in self._proposals.items() if found.at >= before}
-        kept = {key: found for key, found in self._outcomes.items() if key in self._proposals}
+        since = 0.0 if before is None else before.timestamp()
+        surplus = 0 if newest is None else max(0, len(self._times) - newest)
+        old = surplus + sum(1 for _ in takewhile(lambda at: at < since, self._times[surplus:]))
+        for column in (self._keys, self._times, self._made):
+            del column[:old]
+        kept = {key: self._outcomes[key] for key in self._executed()}
         self._unmatched += len(self._outcomes) - len(kept)
         self._outcomes = kept
 
+    def _executed(self) -> set[int]:
+        """The keys of the outcomes that have a result."""
+        return {key for key in self._keys if key in self._outcomes}
+
     def track_records(self) -> dict[tuple[str, str], TrackRecord]:
         """What became of each action in each environment."""
-        found = dict[tuple[str, str], list[_Assessed]]()
-        for one in self._assessed():
-            found.setdefault((one.proposal.group.action, one.proposal.group.environment), []).append(one)
+        found = dict[tuple[str, str], Counter[_Assessed]]()
+        for one, times in self._assessed().items():
+            found.setdefault((one.proposal.group.action, one.proposal.group.environment), Counter())[one] = (
+                times
+            )
         totals = {place: _count(members) for place, members in found.items()}
         return {
             place: TrackRecord(total.proposed, total.succeeded, total.failed)
@@ -161,34 +180,43 @@ class Proposals:
 
     def report(self, since: datetime | None = None) -> OutcomeReport:
         """What became of the workflows that were proposed since then."""
-        groups = dict[ProposalGroup, list[_Assessed]]()
-        found = [one for one in self._assessed() if since is None or one.proposal.at >= since]
-        for one in found:
-            groups.setdefault(one.proposal.group, []).append(one)
+        found = self._assessed(0.0 if since is None else since.timestamp())
+        groups = dict[ProposalGroup, Counter[_Assessed]]()
+        for one, times in found.items():
+            groups.setdefault(one.proposal.group, Counter())[one] = times
         return OutcomeReport(
             groups={group: _count(members) for group, members in sorted(groups.items())},
             total=_count(found),
-            passing=_count([one for one in found if one.proposal.would_pass]),
-            unmatched=self._unmatched + sum(key not in self._proposals for key in self._outcomes),
+            passing=_count(Counter({one: times for one, times in found.items() if one.proposal.would_pass})),
+            unmatched=self._unmatched + len(self._outcomes) - len(self._executed()),
             unreadable=self._unreadable,
         )
 
-    def _assessed(self) -> Iterator[_Assessed]:
-        for key, proposal in self._proposals.items():
-            executed = self._outcomes.get(key)
-            if executed is None or executed.workflow_id != proposal.workflow_id:
-                yield _Assessed(proposal, Effect.UNKNOWN)
-            elif executed.successful:
-                yield _Assessed(proposal, Effect.SUCCEEDED)
-            else:
-                yield _Assessed(proposal, Effect.FAILED if executed.unsuccessful else Effect.UNKNOWN)
+    def _assessed(self, since: float = 0.0) -> Counter[_Assessed]:
+        """How often each proposal had which effect."""
+        proposals, found = list(self._proposals), Counter[_Assessed]()
+        for key, at, made in zip(self._keys, self._times, self._made, strict=True):
+            if at >= since:
+                proposal = proposals[made]
+                found[_Assessed(proposal, _effect(proposal, self._outcomes.get(key)))] += 1
+        return found
 
 
-def _count(found: Sequence[_Assessed]) -> ProposalCounts:
-    effects = Counter(one.effect for one in found)
+def _effect(proposal: _Proposal, executed: PastRemediation | None) -> Effect:
+    if executed is None or executed.workflow_id != proposal.workflow_id:
+        return Effect.UNKNOWN
+    if executed.successful:
+        return Effect.SUCCEEDED
+    return Effect.FAILED if executed.unsuccessful else Effect.UNKNOWN
+
+
+def _count(found: Counter[_Assessed]) -> ProposalCounts:
+    effects = Counter[Effect]()
+    for one, times in found.items():
+        effects[one.effect] += times
     return ProposalCounts(
-        proposed=len(found),
-        would_pass=sum(one.proposal.would_pass for one in found),
+        proposed=found.total(),
+        would_pass=sum(times for one, times in found.items() if one.proposal.would_pass),
         succeeded=effects[Effect.SUCCEEDED],
         failed=effects[Effect.FAILED],
         unknown=effects[Effect.UNKNOWN],

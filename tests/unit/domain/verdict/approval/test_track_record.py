@@ -97,15 +97,21 @@ def test_a_workflow_without_an_action_type_is_counted_by_its_id():
     )
 
 
-def test_the_last_message_of_a_request_counts():
+def test_the_last_outcome_of_a_request_counts():
     made = Proposals()
     made.add_outcome("rr-1", outcome(outcome="failed"))
-    made.add_result("rr-1", samples.REVIEW.model_dump_json().encode())
     made.add_result("rr-1", result())
     made.add_outcome("rr-1", outcome())
     assert ProposalCounts(1, 1, succeeded=1) == made.report().total
-    made.add_result("rr-1", samples.REVIEW.model_dump_json().encode())
-    assert ProposalCounts() == made.report().total
+
+
+def test_no_more_than_the_newest_are_kept():
+    made = collected(*[(result(), outcome(outcome="failed"))] * 3, (result(), outcome()))
+    made.forget(None, newest=2)
+    assert ProposalCounts(2, 2, succeeded=1, failed=1) == made.report().total
+    assert 2 == made.report().unmatched
+    made.forget(None)
+    assert 2 == made.report().total.proposed
 
 
 def test_what_is_older_is_left_out_of_the_report_or_forgotten():
