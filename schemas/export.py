@@ -77,7 +77,8 @@ def schema_of(name: str) -> dict[str, Any]:
 def samples() -> dict[str, Message]:
     """The committed samples by file name, which starts with the name of the schema. The audit events are a chain."""
     files = {path.stem: path for path in sorted((V1 / "samples").glob("*.json")) if path.stem not in VECTORS}
-    read = {name: _model_of(name).model_validate_json(path.read_bytes()) for name, path in files.items()}
+    models = {stem: next(model for name, model in MODELS.items() if stem.startswith(name)) for stem in files}
+    read = {name: models[name].model_validate_json(path.read_bytes()) for name, path in files.items()}
     events = {name: event for name, event in read.items() if isinstance(event, AuditEvent)}
     previous = ""
     for name, event in sorted(events.items(), key=lambda item: item[1].sequence):
@@ -85,10 +86,6 @@ def samples() -> dict[str, Message]:
         read[name] = linked = sealed(event.model_copy(update={"prev": start}))
         previous = linked.hash
     return read
-
-
-def _model_of(sample: str) -> type[Message]:
-    return next(model for name, model in MODELS.items() if sample.startswith(name))
 
 
 def documents() -> dict[str, str]:

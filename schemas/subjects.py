@@ -11,7 +11,6 @@ import enum
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from schemas.taxonomy import RequestKind
@@ -125,7 +124,6 @@ def folded(text: str) -> str:
     return text.upper().replace(".", "_").replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
 class Subjects:
     """All names under one prefix. Streams and buckets carry it too, so prefixes can share an account.
 
@@ -133,68 +131,32 @@ class Subjects:
     `prefix` is one to four subject tokens of `[A-Za-z0-9_-]`; raises ValueError otherwise.
     """
 
-    prefix: str = DEFAULT_PREFIX
-
-    def __post_init__(self) -> None:
-        if not _PREFIX.fullmatch(self.prefix):
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        if not _PREFIX.fullmatch(prefix):
             raise ValueError(
-                f"prefix {self.prefix!r}: 1 to 4 words of letters, digits, '-' and '_', joined by dots"
+                f"prefix {prefix!r}: 1 to 4 words of letters, digits, '-' and '_', joined by dots"
             )
-
-    @property
-    def stem(self) -> str:
+        self.prefix: Final = prefix
+        stem = folded(prefix)
+        self.stem: Final = stem
         """What names of streams, buckets and accounts begin with."""
-        return folded(self.prefix)
-
-    @property
-    def requests_stream(self) -> str:
+        self.requests_stream: Final = f"{stem}_REQUESTS"
         """Work queue of requests."""
-        return f"{self.stem}_REQUESTS"
-
-    @property
-    def results_stream(self) -> str:
-        """Results."""
-        return f"{self.stem}_RESULTS"
-
-    @property
-    def validation_stream(self) -> str:
+        self.results_stream: Final = f"{stem}_RESULTS"
+        self.validation_stream: Final = f"{stem}_VALIDATION"
         """Rejected messages and rejected answers."""
-        return f"{self.stem}_VALIDATION"
-
-    @property
-    def audit_stream(self) -> str:
-        """Audit events."""
-        return f"{self.stem}_AUDIT"
-
-    @property
-    def dlq_stream(self) -> str:
+        self.audit_stream: Final = f"{stem}_AUDIT"
+        self.dlq_stream: Final = f"{stem}_DLQ"
         """Dead letters, and the server's advisories about exhausted deliveries."""
-        return f"{self.stem}_DLQ"
-
-    @property
-    def outcomes_stream(self) -> str:
+        self.outcomes_stream: Final = f"{stem}_OUTCOMES"
         """What remediations did."""
-        return f"{self.stem}_OUTCOMES"
-
-    @property
-    def recordings_stream(self) -> str:
+        self.recordings_stream: Final = f"{stem}_RECORDINGS"
         """Recorded analyses, if they are recorded."""
-        return f"{self.stem}_RECORDINGS"
-
-    @property
-    def journal_bucket(self) -> str:
+        self.journal_bucket: Final = f"{stem}_JOURNAL"
         """Steps of running requests; also the name of the object store for large steps."""
-        return f"{self.stem}_JOURNAL"
-
-    @property
-    def cancel_bucket(self) -> str:
-        """Cancel flags."""
-        return f"{self.stem}_CANCEL"
-
-    @property
-    def history_bucket(self) -> str:
+        self.cancel_bucket: Final = f"{stem}_CANCEL"
+        self.history_bucket: Final = f"{stem}_HISTORY"
         """Past results and outcomes per resource."""
-        return f"{self.stem}_HISTORY"
 
     def request(self, kind: RequestKind, lane: Lane | None = None) -> str:
         """Where to publish a request; without a lane the default one."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 
@@ -99,6 +99,21 @@ class JsonServer:
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
+
+
+class ServerClient:
+    """What talks to one server: connects with the first request, and closes the connections as a context manager."""
+
+    def __init__(self, server: JsonServer) -> None:
+        self._server = server
+
+    async def __aenter__(self) -> Self:
+        """Opens nothing yet."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes the connections."""
+        await self._server.aclose()
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:

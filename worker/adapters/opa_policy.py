@@ -14,7 +14,7 @@ from typing import Any, Self
 import structlog
 
 from schemas.analysis import Approval
-from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, ServerClient, TooLongError, UnreachableError
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.ports import PolicyDecision
 from worker.domain.verdict.approval.policy_answer import NoDecision, approval_decision, fail_closed
@@ -31,7 +31,7 @@ HINTS = {
 log = structlog.stdlib.get_logger(__name__)
 
 
-class OpaPolicy:
+class OpaPolicy(ServerClient):
     """Implements the Policy port. `url` is the server's base address, `decision` the path of the document.
 
     `timeout_seconds` bounds a decision by the wall clock, from the connection to the last byte. Within that time a
@@ -43,25 +43,15 @@ class OpaPolicy:
     ) -> None:
         self._path, self._document = f"/v1/data/{decision}", f"data.{decision.replace('/', '.')}"
         self._timeout_seconds = timeout_seconds
-        self._server = JsonServer(url, token=token, call_seconds=FIRST_SECONDS, max_bytes=MAX_ANSWER_BYTES)
-        self._problem = ""
+        super().__init__(JsonServer(url, token=token, call_seconds=FIRST_SECONDS, max_bytes=MAX_ANSWER_BYTES))
+        self.name = f"opa:{self._server.url}{self._path}"
+        """The address of the decision, for the audit."""
+        self.problem = ""
+        """What was wrong with the last answer; empty when it was a decision."""
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._server.aclose()
-
-    @property
-    def name(self) -> str:
-        """The address of the decision, for the audit."""
-        return f"opa:{self._server.url}{self._path}"
-
-    @property
-    def problem(self) -> str:
-        """What was wrong with the last answer; empty when it was a decision."""
-        return self._problem
 
     async def start(self) -> None:
         """Look whether the server is there. Never raises: it may come later."""
@@ -89,9 +79,9 @@ class OpaPolicy:
             return self._failed(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
         except (UnreachableError, ValueError, TypeError, RecursionError) as e:
             return self._failed(str(e) or type(e).__name__)
-        if self._problem:
+        if self.problem:
             log.info("policy_server_answers", server=self._server.url)
-        self._problem = ""
+        self.problem = ""
         return approval
 
     async def _ask(self, question: Mapping[str, Any]) -> ServerAnswer:
@@ -102,9 +92,9 @@ class OpaPolicy:
 
     def _failed(self, why: str) -> Approval:
         problem = f"the OPA server {self._server.url}: {why}"
-        if problem != self._problem:
+        if problem != self.problem:
             log.warning("policy_server_failed", server=self._server.url, error=why)
-        self._problem = problem
+        self.problem = problem
         return fail_closed(problem)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
-from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, ServerClient, TooLongError, UnreachableError
 from worker.domain.catalog.ranking import Vector, unit_vectors
 from worker.domain.cluster.fields import mapping, mappings
 from worker.domain.values.errors import EmbedderUnavailable
@@ -31,7 +31,7 @@ class EmbeddingRequestError(Exception):
         self.again, self.after = again, after
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(ServerClient):
     """Implements Embedder. `url` is the base address (`https://api.openai.com/v1`).
 
     `call_seconds` bounds one call, retries included. The API does not distinguish queries from passages.
@@ -46,27 +46,12 @@ class OpenAIEmbedder:
         call_seconds: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._model, self._call_seconds, self._sleep = model, call_seconds, sleep
-        self._server = JsonServer(url, token=key, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
-        self._dimensions = 0
-
-    @property
-    def name(self) -> str:
+        self.name = model
         """The name of the model on the server."""
-        return self._model
-
-    @property
-    def dimensions(self) -> int:
+        self.dimensions = 0
         """The length of a vector; 0 until the first one has arrived."""
-        return self._dimensions
-
-    async def __aenter__(self) -> Self:
-        """Opens nothing yet: the first texts connect."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
-        await self._server.aclose()
+        self._call_seconds, self._sleep = call_seconds, sleep
+        super().__init__(JsonServer(url, token=key, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES))
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> Sequence[Vector]:  # noqa: ARG002 - see class
         """One vector for each text. Raises EmbedderUnavailable."""
@@ -77,11 +62,11 @@ class OpenAIEmbedder:
             async with asyncio.timeout(self._call_seconds):
                 rows = await self._with_retries(plain)
         except TimeoutError as error:
-            raise EmbedderUnavailable(f"{self._model}: no answer within {self._call_seconds:g} s") from error
+            raise EmbedderUnavailable(f"{self.name}: no answer within {self._call_seconds:g} s") from error
         except EmbeddingRequestError as error:
-            raise EmbedderUnavailable(f"{self._model}: {error}") from error
-        vectors = unit_vectors(rows, len(plain), self._dimensions)
-        self._dimensions = len(vectors[0])
+            raise EmbedderUnavailable(f"{self.name}: {error}") from error
+        vectors = unit_vectors(rows, len(plain), self.dimensions)
+        self.dimensions = len(vectors[0])
         return vectors
 
     async def _with_retries(self, texts: list[str]) -> list[Any]:
@@ -97,7 +82,7 @@ class OpenAIEmbedder:
             await self._sleep(wait)
 
     async def _ask(self, texts: list[str]) -> list[Any]:
-        asked = {"model": self._model, "input": texts, "encoding_format": "float"}
+        asked = {"model": self.name, "input": texts, "encoding_format": "float"}
         try:
             answer = await self._server.post("/embeddings", asked)
         except UnreachableError as error:

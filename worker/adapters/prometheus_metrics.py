@@ -6,9 +6,9 @@ import asyncio
 import math
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
-from worker.adapters.json_server import JsonServer, ServerAnswer, TooLongError, UnreachableError
+from worker.adapters.json_server import JsonServer, ServerAnswer, ServerClient, TooLongError, UnreachableError
 from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
@@ -26,20 +26,12 @@ HINTS = {
 }
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(ServerClient):
     """`url` is the base address, with a prefix where there is one; `call_seconds` bounds one query."""
 
     def __init__(self, url: str, *, token: str = "", call_seconds: float = 10.0) -> None:
         self._call_seconds = call_seconds
-        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
-
-    async def __aenter__(self) -> Self:
-        """Connections are made with the first query."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
-        await self._server.aclose()
+        super().__init__(JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES))
 
     async def instant(self, query: str, at: datetime) -> Sequence[Series]:
         """The value of each series at a moment. Raises MetricsError."""

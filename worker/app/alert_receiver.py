@@ -25,7 +25,7 @@ from worker.domain.alerts.request import NAME_CHARS, alert_id, is_incident, requ
 from worker.domain.alerts.resource import address_of, resource_of
 from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
 from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_webhook
-from worker.domain.cluster.fields import mapping, mappings, text
+from worker.domain.cluster.fields import dig, mappings, name_of, text
 from worker.domain.cluster.owners import owner_chain
 from worker.domain.intake.decode import InvalidRequest, decode
 from worker.domain.values.errors import ClusterError, ClusterReason, ReportedError
@@ -154,19 +154,16 @@ class AlertReceiver:
                     raise
                 log.warning("nodes_unreadable", error=e.message)
                 listed = ()
-            table = {address: _name(node) for node in listed for address in _addresses(node)}
+            table = {address: name_of(node) for node in listed for address in _addresses(node)}
             self._nodes = self.clock.monotonic(), table
         name = self._nodes[1].get(host)
         return ObjectRef("Node", name) if name else None
 
 
-def _name(node: Manifest) -> str:
-    return text(mapping(node.get("metadata")).get("name"))
-
-
 def _addresses(node: Manifest) -> set[str]:
-    listed = mappings(mapping(node.get("status")).get("addresses"))
-    return {_name(node)} | {text(entry.get("address")) for entry in listed}
+    return {name_of(node)} | {
+        text(entry.get("address")) for entry in mappings(dig(node, "status", "addresses"))
+    }
 
 
 @asynccontextmanager

@@ -80,12 +80,7 @@ class WatchedModel:
     """Implements Model on another one, and makes of its failures what they mean for all requests."""
 
     def __init__(self, model: Model, health: ModelHealth) -> None:
-        self._model, self._health = model, health
-
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self._model.name
+        self.name, self._model, self._health = model.name, model, health
 
     async def ask(self, request: ModelRequest) -> Reply:
         """Ask the model. Raises GiveUp with a BLOCKING reason where the call of any other request would fail too."""

@@ -154,12 +154,7 @@ class MeteredModel:
     """Implements Model on another one. Its name, which becomes a label, is the configured one."""
 
     def __init__(self, model: Model, telemetry: Telemetry) -> None:
-        self._model, self._telemetry = model, telemetry
-
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self._model.name
+        self.name, self._model, self._telemetry = model.name, model, telemetry
 
     async def ask(self, request: ModelRequest) -> Reply:
         """Ask the model. Raises what it raises."""

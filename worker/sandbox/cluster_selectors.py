@@ -86,7 +86,7 @@ def field_test(
     own = FIELDS_BY_RESOURCE.get(resource, frozenset()).union(selectable)
     known = own | (METADATA_FIELDS if namespaced else {"metadata.name"})
     tests = []
-    for term in _split_terms(selector):
+    for term in filter(None, re.split(r"(?<!\\),", selector)):
         key, operator, value = _field_term(term, selector)
         if key not in known:
             raise _unsupported(key, own or not namespaced)
@@ -110,10 +110,6 @@ def _field_value(manifest: Manifest, key: str) -> str:
     if current is None:
         return FIELD_DEFAULTS.get(key, "")
     return str(current).lower() if isinstance(current, bool) else str(current)
-
-
-def _split_terms(selector: str) -> list[str]:
-    return [term for term in re.split(r"(?<!\\),", selector) if term]
 
 
 def _field_term(term: str, selector: str) -> tuple[str, str, str]:

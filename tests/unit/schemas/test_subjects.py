@@ -82,7 +82,7 @@ def test_every_name_carries_the_prefix():
     eu = Subjects("eu-1.rca")
     assert eu.requests_stream == "EU_1_RCA_REQUESTS"
     assert eu.request(RequestKind.INCIDENT) == "eu-1.rca.request.incident"
-    names = [getattr(eu, name) for name in dir(Subjects) if name.endswith(("_stream", "_bucket"))]
+    names = [getattr(eu, name) for name in vars(eu) if name.endswith(("_stream", "_bucket"))]
     assert 10 == len(names) == len(set(names))
     assert all(name.startswith("EU_1_RCA_") for name in names)
 

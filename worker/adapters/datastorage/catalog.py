@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -22,6 +22,7 @@ from worker.adapters.datastorage.apis import (
     WorkflowsApi,
 )
 from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
+from worker.adapters.json_server import ServerClient
 from worker.domain.catalog.in_memory import CatalogSnapshot
 from worker.domain.catalog.ranking import MeaningRanking
 from worker.domain.catalog.selection import for_final_choice, mismatches
@@ -46,7 +47,7 @@ class CachedSnapshot(NamedTuple):
     until: float
 
 
-class DataStorageCatalog:
+class DataStorageCatalog(ServerClient):
     """Implements the Catalog port. `url` is the base address; `call_seconds` bounds one call of the port.
 
     Workflows are cached for `cache_seconds` and never used after that. Newer servers have the three steps of DD-HAPI-017,
@@ -72,20 +73,13 @@ class DataStorageCatalog:
         self._client = DataStorageClient(
             url, CatalogUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
+        super().__init__(self._client.server)
         self._api: CatalogApi = WorkflowsApi()
         self._kept: dict[Hashable, CachedSnapshot] = {}
         self._meaning = MeaningRanking(embedder, monotonic) if embedder else None
         self._embedded: CatalogSnapshot | None = None
         self._reading = asyncio.Lock()
         self._failure = self._left_out = ""
-
-    async def __aenter__(self) -> Self:
-        """Opens nothing yet: the first look-up connects."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
 
     @property
     def problem(self) -> str:

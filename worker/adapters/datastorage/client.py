@@ -102,14 +102,10 @@ class DataStorageClient:
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
+        self.server = JsonServer(url, token=token, call_seconds=call_seconds, max_bytes=MAX_BODY_BYTES)
         self._failure, self._call_seconds = failure, call_seconds
         self._monotonic, self._sleep = monotonic, sleep
         self._breaker, self._last = Breaker(), ""
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._server.aclose()
 
     async def call(self, work: Callable[[Exchange], Awaitable[Result]]) -> Result:
         """The result of `work`, before the deadline. Raises the port's error."""
@@ -118,7 +114,7 @@ class DataStorageClient:
         self._breaker = started(self._breaker)
         try:
             async with asyncio.timeout(self._call_seconds):
-                found = await work(Exchange(self._server, self._sleep))
+                found = await work(Exchange(self.server, self._sleep))
         except TimeoutError as error:
             self._note(f"no answer within {self._call_seconds:g} s", None)
             raise self._failed(self._last) from error
@@ -136,7 +132,7 @@ class DataStorageClient:
         self._breaker = unavailable(self._breaker, self._monotonic(), RULE, after)
 
     def _failed(self, why: str) -> Exception:
-        return self._failure(f"DataStorage at {self._server.url}: {why}")
+        return self._failure(f"DataStorage at {self.server.url}: {why}")
 
 
 def _document(answer: ServerAnswer) -> Any:

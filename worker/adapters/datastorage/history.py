@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from schemas.outcome import ExecutionOutcome
 from worker.adapters.datastorage.client import DataStorageClient, Exchange, RequestFailedError
+from worker.adapters.json_server import ServerClient
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, sequence, text
 from worker.domain.values.errors import HistoryUnavailable
 from worker.domain.values.objects import ObjectRef
@@ -37,7 +38,7 @@ class CachedPast:
     until: float
 
 
-class DataStorageHistory:
+class DataStorageHistory(ServerClient):
     """Implements History. `url` is the base address; `call_seconds` bounds one look-up, retries included.
 
     Answers are cached for `cache_seconds`: an investigation looks twice.
@@ -59,14 +60,7 @@ class DataStorageHistory:
         self._client = DataStorageClient(
             url, HistoryUnavailable, token=token, call_seconds=call_seconds, monotonic=monotonic, sleep=sleep
         )
-
-    async def __aenter__(self) -> Self:
-        """Opens nothing yet: the first look-up connects."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
+        super().__init__(self._client.server)
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
         """Past remediations of this resource with this spec. Raises HistoryUnavailable."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from worker.adapters.kubernetes_cluster.api import ApiLimits, ApiReader, BodyTooLargeError
 from worker.adapters.kubernetes_cluster.auth import SERVICE_ACCOUNT, ClusterCredentials
@@ -16,6 +16,7 @@ from worker.adapters.kubernetes_cluster.discovery import Discovery
 from worker.adapters.kubernetes_cluster.failures import ExpiredListError
 from worker.adapters.kubernetes_cluster.paths import collection_path, container_name, object_path
 from worker.adapters.kubernetes_cluster.served import JSON
+from worker.domain.cluster.fields import dig, meta
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Keep, KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
 
@@ -219,17 +220,17 @@ class _Pages:
 
     def add(self, document: Manifest, size: int) -> None:
         """Takes a page in. Raises ClusterError UNAVAILABLE when it is not a list of objects."""
-        items, metadata = document.get("items"), document.get("metadata")
+        items = document.get("items")
         if items is None and str(document.get("kind")).endswith("List"):
             items = []
-        if not isinstance(items, list) or not all(_is_object(item) for item in items):
+        if not isinstance(items, list) or not all(isinstance(dig(item, "metadata"), dict) for item in items):
             raise ClusterError(ClusterReason.UNAVAILABLE, "the answer is not a list of Kubernetes objects")
         room = self._limit - self.read
         filled = {"apiVersion": self._info.api_version, "kind": self._info.kind}
         whole = ({**filled, **item} for item in items[:room])
         self.items += whole if self._keep is None else filter(None, map(self._keep, whole))
         self.read += len(items[:room])
-        self._token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+        self._token = str(meta(document).get("continue") or "")
         self._bytes_left -= size
         if len(items) > room:
             self.stop()
@@ -261,10 +262,6 @@ class _Pages:
         """End the list; it is not complete."""
         self.done = True
         self.complete = False
-
-
-def _is_object(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("metadata"), dict)
 
 
 def _selectors(query: ListQuery) -> list[tuple[str, str | int]]:

@@ -24,6 +24,7 @@ from worker.adapters.kubernetes_cluster.served import (
     matching,
     resource_list,
 )
+from worker.domain.cluster.fields import mappings
 from worker.domain.cluster.kinds import built_in
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import KindInfo, Manifest
@@ -126,9 +127,7 @@ class Discovery:
         return found, [silent for group in groups for silent in group.silent]
 
     async def _search_each(self, wanted: str, document: Manifest) -> tuple[list[KindInfo], Sequence[str]]:
-        listed = document.get("groups")
-        groups = [group for group in listed if isinstance(group, dict)] if isinstance(listed, list) else []
-        versions = [group_versions(group) for group in groups[:MAX_GROUPS]]
+        versions = [group_versions(group) for group in mappings(document.get("groups"))[:MAX_GROUPS]]
         preferred = ["v1", *(served[0] for served in versions if served)]
         failures: dict[str, ClusterError] = {}
         for batch in (preferred, [version for served in versions for version in served[1:]]):

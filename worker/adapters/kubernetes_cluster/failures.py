@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from worker.domain.cluster.fields import dig, meta
 from worker.domain.values.errors import ClusterError, ClusterReason
 
 MAX_MESSAGE_CHARS = 300
@@ -28,17 +29,13 @@ def failure_of(status: int, body: bytes) -> ClusterError:
     Only a Status object that names the object says that it is not there: any proxy can answer 404.
     """
     document = _status_object(body)
-    said = (
-        document.get("message")
-        or f"{status} from a server that is not a Kubernetes API server: {_start(body)}"
-    )
-    message = short(str(said))
+    start = re.sub(r"<[^<>]*>", " ", body[:400].decode("utf-8", "replace"))  # of a page of HTML or text
+    foreign = f"{status} from a server that is not a Kubernetes API server: {start}"
+    message = short(str(document.get("message") or foreign))
     if status == 404:
         return _not_found(document, body, message)
     if status == 410:
-        metadata = document.get("metadata")
-        token = metadata.get("continue") if isinstance(metadata, dict) else None
-        return ExpiredListError(message, token if isinstance(token, str) else "")
+        return ExpiredListError(message, str(meta(document).get("continue") or ""))
     if status in FORBIDDEN:
         return ClusterError(ClusterReason.FORBIDDEN, message)
     if status in CALLERS_FAULT and document:
@@ -59,17 +56,11 @@ def short(text: str) -> str:
 
 
 def _not_found(document: dict[str, Any], body: bytes, message: str) -> ClusterError:
-    details = document.get("details")
-    if isinstance(details, dict) and details.get("name"):
+    if dig(document, "details", "name"):
         return ClusterError(ClusterReason.NOT_FOUND, message)
     if document or body.strip() == NOT_SERVED:
         return ClusterError(ClusterReason.UNKNOWN_KIND, "the cluster does not serve this resource")
     return ClusterError(ClusterReason.UNAVAILABLE, message)
-
-
-def _start(body: bytes) -> str:
-    """The first words of a page of HTML or text."""
-    return re.sub(r"<[^<>]*>", " ", body[:400].decode("utf-8", "replace"))
 
 
 def _status_object(body: bytes) -> dict[str, Any]:

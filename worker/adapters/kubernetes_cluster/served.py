@@ -6,11 +6,12 @@ Shapes follow APIResourceList and APIGroupList (meta/v1), and APIGroupDiscoveryL
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from worker.adapters.kubernetes_cluster.paths import GROUP, LABEL
+from worker.domain.cluster.fields import dig, mappings, name_of, sequence
 from worker.domain.values.objects import KindInfo, Manifest
 
 JSON = "application/json"
@@ -42,14 +43,14 @@ class ServedGroup:
 
 def group_versions(group: Manifest) -> list[str]:
     """Group versions that an APIGroup lists, the preferred one first."""
-    entries: list[Any] = [group.get("preferredVersion"), *_objects(group.get("versions"))]
+    entries: list[Any] = [group.get("preferredVersion"), *mappings(group.get("versions"))]
     names = (entry.get("groupVersion") for entry in entries if isinstance(entry, dict))
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def resource_list(document: Manifest, api_version: str) -> tuple[Served, ...]:
     """The resources of an APIResourceList that can be read."""
-    entries = [_served(resource, api_version) for resource in _objects(document.get("resources"))]
+    entries = [_served(resource, api_version) for resource in mappings(document.get("resources"))]
     return tuple(entry for entry in entries if entry)
 
 
@@ -60,20 +61,19 @@ def aggregated_groups(document: Manifest) -> list[ServedGroup] | None:
     """
     if document.get("kind") != "APIGroupDiscoveryList":
         return None
-    return [_group(item) for item in _objects(document.get("items"))[:MAX_GROUPS]]
+    return [_group(item) for item in mappings(document.get("items"))[:MAX_GROUPS]]
 
 
 def _group(item: Manifest) -> ServedGroup:
-    metadata = item.get("metadata")
-    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    name = name_of(item)
     versions: list[tuple[Served, ...]] = []
     silent: list[str] = []
-    for version in _objects(item.get("versions")):
+    for version in mappings(item.get("versions")):
         label = str(version.get("version"))
         if not LABEL.fullmatch(label) or (name and not GROUP.fullmatch(name)):
             continue
         api_version = f"{name}/{label}" if name else label
-        resources = [_aggregated(entry, api_version) for entry in _objects(version.get("resources"))]
+        resources = [_aggregated(entry, api_version) for entry in mappings(version.get("resources"))]
         versions.append(tuple(entry for entry in resources if entry))
         if version.get("freshness") == "Stale":
             silent.append(api_version)
@@ -82,11 +82,10 @@ def _group(item: Manifest) -> ServedGroup:
 
 def _aggregated(entry: Manifest, api_version: str) -> Served | None:
     """An APIResourceDiscovery, read as the APIResource it stands for."""
-    kind = entry.get("responseKind")
     resource = {
         **entry,
         "name": entry.get("resource"),
-        "kind": kind.get("kind") if isinstance(kind, dict) else None,
+        "kind": dig(entry, "responseKind", "kind"),
         "namespaced": entry.get("scope") == "Namespaced",
         "singularName": entry.get("singularResource"),
     }
@@ -117,9 +116,5 @@ def matching(wanted: str, served: Iterable[Served]) -> list[KindInfo]:
     return list(by_group.values())
 
 
-def _objects(value: Any) -> Sequence[Manifest]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
-
-
 def _texts(value: Any) -> Iterator[str]:
-    return (item for item in value if isinstance(item, str)) if isinstance(value, list) else iter(())
+    return (item for item in sequence(value) if isinstance(item, str))

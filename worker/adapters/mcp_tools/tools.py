@@ -238,7 +238,10 @@ class _Mounted:
             tool = listed.get(name)
             if tool is None:
                 self._refused[name] = "is not a tool of this server"
-            elif not _only_reads(tool) and name not in self._server.vouched:
+            elif (
+                not (tool.annotations and tool.annotations.read_only_hint)
+                and name not in self._server.vouched
+            ):
                 self._refused[name] = (
                     "is not marked read-only by its server; RCA_MCP__READ_ONLY_TOOLS vouches for it"
                 )
@@ -284,10 +287,6 @@ async def _listed(client: Client, wanted: Sequence[str]) -> dict[str, types.Tool
         if cursor is None or len(found) == len(wanted):
             break
     return found
-
-
-def _only_reads(tool: types.Tool) -> bool:
-    return tool.annotations is not None and tool.annotations.read_only_hint is True
 
 
 def _answer(result: types.CallToolResult) -> ExternalAnswer:

@@ -56,17 +56,9 @@ class Evaluator:
         self._process: Process | None = None
         self._asked: dict[str, str] = {}
 
-    async def start(self) -> None:
-        """Load the policy. Raises PolicyUnusable."""
-        await self._running()
-
-    async def close(self) -> None:
-        """End the process."""
-        await self._end()
-
     async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
         """The decision on one input. Raises PolicyUnusable when there is none, and says why."""
-        process = await self._running()
+        process = await self.start()
         with _translated():
             line = _line({"queries": self._asked, "input": dict(policy_input)})
             if len(line) > MAX_INPUT_BYTES:
@@ -75,11 +67,11 @@ class Evaluator:
             approval = decision(answer["values"], self._asked, _action(policy_input))
             return Evaluated(approval, answer["seconds"])
 
-    async def _running(self) -> Process:
-        """The process, started and loaded. Raises PolicyUnusable."""
+    async def start(self) -> Process:
+        """Start the process and load the policy, unless it is there already. Raises PolicyUnusable."""
         if self._process is not None and self._process.returncode is None:
             return self._process
-        await self._end()
+        await self.close()
         policy = {
             "modules": dict(self._sources.modules),
             "data": dict(self._sources.data),
@@ -93,7 +85,7 @@ class Evaluator:
                 answer = await self._ask(process, line, self._bounds.start_seconds)
                 self._asked = questions(answer["rules"])
         except PolicyUnusable:
-            await self._end()
+            await self.close()
             raise
         return process
 
@@ -114,7 +106,7 @@ class Evaluator:
             raise PolicyUnusable(f"its answer is longer than {MAX_ANSWER_BYTES} bytes") from None
         finally:
             if not answered.endswith(b"\n"):
-                code = await self._end(hung=not process.stdout.at_eof())
+                code = await self.close(hung=not process.stdout.at_eof())
         if not answered.endswith(b"\n"):
             raise PolicyUnusable(self._death(code))
         answer: dict[str, Any] = json.loads(answered)
@@ -129,7 +121,7 @@ class Evaluator:
             return f"it needed more than {self._bounds.memory_bytes // 1024**2} MiB of memory"
         return f"the evaluator ended with code {code}"
 
-    async def _end(self, *, hung: bool = False) -> int | None:
+    async def close(self, *, hung: bool = False) -> int | None:
         """End the process if there is one. Its exit code, negative for a signal.
 
         Without its input the process ends by itself. `kill` on one that is about to end would take its exit code away

@@ -68,17 +68,13 @@ def submit(
     5 rejected by the worker.
     """
     with reported():  # outside of the event loop: Ctrl-C ends the reading of a terminal
-        body = _read(file)
+        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         if new_id:
             body = with_new_ids(body)
         if not unchecked or dry_run:
             _validate(body, kind_of(recovery=recovery), say_valid=dry_run, as_json=json_output)
     if not dry_run:
         run(_submit(body, kind_of(recovery=recovery), timeout if wait else None, as_json=json_output))
-
-
-def _read(file: Path) -> bytes:
-    return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
 
 
 def with_new_ids(body: bytes) -> bytes:

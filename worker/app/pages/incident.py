@@ -39,7 +39,8 @@ class IncidentPage:
 
 def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent] = ()) -> IncidentPage:
     """The page of a result. `events` are its audit events, oldest first; without them it has no timeline."""
-    cited, confirming, cause = _cited(result), _confirming(result), _cause_text(result)
+    cited, cause = _cited(result), _cause_text(result)
+    confirming = set(result.corroboration.evidence) if result.corroboration else set()
     return IncidentPage(
         key=key,
         result=result,
@@ -64,10 +65,6 @@ def tone_of(result: AnalysisResult) -> str:
 def _cited(result: AnalysisResult) -> set[str]:
     cause = result.root_cause_analysis
     return {id_ for claim in (cause.causal_claims if cause else ()) for id_ in claim.evidence}
-
-
-def _confirming(result: AnalysisResult) -> set[str]:
-    return set(result.corroboration.evidence) if result.corroboration else set()
 
 
 def _cause_text(result: AnalysisResult) -> str:

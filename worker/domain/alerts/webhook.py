@@ -28,10 +28,11 @@ class Alert(BaseModel):
     status: Literal["firing", "resolved"]
     labels: dict[str, str]
     annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: AwareDatetime = Field(alias="startsAt")
+    began: AwareDatetime = Field(alias="startsAt")
+    """When it began to fire."""
     fingerprint: str = ""
 
-    @field_validator("starts_at")
+    @field_validator("began")
     @classmethod
     def _a_real_date(cls, value: datetime) -> datetime:
         if not EARLIEST < value < LATEST:
@@ -50,11 +51,6 @@ class Alert(BaseModel):
     def name(self) -> str:
         """The name of the alerting rule."""
         return self.labels.get("alertname", "")
-
-    @property
-    def began(self) -> datetime:
-        """When it began to fire."""
-        return self.starts_at
 
 
 class Webhook(BaseModel):

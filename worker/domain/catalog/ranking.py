@@ -168,12 +168,8 @@ class QueryVectors:
         self._call_seconds, self._rest_seconds = call_seconds, rest_seconds
         self._kept: OrderedDict[str, Vector] = OrderedDict()
         self._rests_until = -math.inf
-        self._problem = ""
-
-    @property
-    def problem(self) -> str:
+        self.problem = ""
         """Why queries have no vectors at the moment; empty when they have them."""
-        return self._problem
 
     async def of(self, query: SearchQuery) -> Vector | None:
         """The vector of a query; None when it has no keywords or the embedder gives none. Never raises."""
@@ -189,16 +185,16 @@ class QueryVectors:
             async with asyncio.timeout(self._call_seconds):
                 [vector] = await self._embedder.embed([text], query=True)
         except TimeoutError:
-            self._problem = f"{self._embedder.name} gave no vector within {self._call_seconds:g} s"
+            self.problem = f"{self._embedder.name} gave no vector within {self._call_seconds:g} s"
         except EmbedderUnavailable as error:
-            self._problem = str(error)
+            self.problem = str(error)
         else:
             return self._keep(text, tuple(vector))
         self._rests_until = self._monotonic() + self._rest_seconds
         return None
 
     def _keep(self, text: str, vector: Vector) -> Vector:
-        self._problem, self._kept[text] = "", vector
+        self.problem, self._kept[text] = "", vector
         if len(self._kept) > KEPT_QUERIES:
             self._kept.popitem(last=False)
         return vector

@@ -36,7 +36,8 @@ def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
     """
     items = joined_starts(items)
     newest = range(len(items) - 1, -1, -1)
-    leading = frozenset({_group(item): index for index, item in enumerate(items)}.values())
+    groups = [(item.type, item.reason, item.about.kind, item.about.namespace) for item in items]
+    leading = frozenset({group: index for index, group in enumerate(groups)}.values())
     ranked = sorted(newest, key=lambda index: (not items[index].warning, index not in leading))
     room, shown = max_tokens, set[int]()
     for index in ranked:
@@ -62,7 +63,3 @@ def joined_starts(items: Sequence[Happening]) -> list[Happening]:
         else:
             kept.append(item)
     return kept
-
-
-def _group(item: Happening) -> tuple[str, ...]:
-    return item.type, item.reason, item.about.kind, item.about.namespace

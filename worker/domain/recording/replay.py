@@ -67,7 +67,8 @@ async def replay(bundle: Bundle, changes: Changes) -> Replayed:
     try:
         rules, request = RULES.validate_python(bundle.rules), _request(bundle)
         rules = replace(rules, limits=changes.limits or rules.limits)
-        past = () if changes.live else _steps(bundle)
+        steps = () if changes.live else enumerate(bundle.steps, start=1)
+        past = [Step(number, step.kind, step.run, step.data.encode(), step.notes) for number, step in steps]
         nowhere: Any = _StandIn(past=past)
         run = Run(
             request,
@@ -111,13 +112,6 @@ def _outside(bundle: Bundle, player: Player, changes: Changes) -> Outside:
     if not changes.model:
         there["clock"] = _StandIn()  # nothing is waited for: the answers are there
     return taped(Outside(jitter=lambda: 0.0, **there), player)
-
-
-def _steps(bundle: Bundle) -> tuple[Step, ...]:
-    return tuple(
-        Step(number, step.kind, step.run, step.data.encode(), step.notes)
-        for number, step in enumerate(bundle.steps, start=1)
-    )
 
 
 @dataclass(frozen=True)

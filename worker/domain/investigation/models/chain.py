@@ -54,6 +54,8 @@ class ModelChain:
     ) -> None:
         if not models:
             raise ValueError("a chain needs a model")
+        self.name = models[0].name
+        """The model that is asked first."""
         self._models, self._clock, self._notice = tuple(models), clock, notice
         self._rule = rule or BreakerRule()
         self._breakers = [Breaker() for _ in models]
@@ -62,11 +64,6 @@ class ModelChain:
             for model in models
             if max_concurrent is not None
         }
-
-    @property
-    def name(self) -> str:
-        """The model that is asked first."""
-        return self._models[0].name
 
     def problem(self) -> str:
         """Why no model can be reached, as of the last calls; empty if one of them may answer. Rate limits do not count."""

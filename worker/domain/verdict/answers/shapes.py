@@ -100,7 +100,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
         outcome=snake(reading.name(root.get("investigationoutcome", "outcome"), "investigation_outcome")),
         rationale=reading.text(root.get("rationale", "reasoning"), "rationale") or choice.rationale,
         confidence=_own_confidence(causes, root, reading, chosen=choice.selected is not None),
-        asks_for_human=any(_asks_for_human(source) for source in (root, *causes)),
+        asks_for_human=any(_is_said(source.get(name)) for source in (root, *causes) for name in _HUMAN_FLAGS),
         warnings=reading.texts(root.get("warnings"), "warnings"),
         context_used=_context(root.get("contextused"), reading),
         recovery_analysis=_recovery_tree(root.get("recoveryanalysis"), "recovery_analysis", reading),
@@ -173,10 +173,6 @@ def _no_surer(
         return chosen
     reading.notes.append(f"the answer's own confidence {lowest:g} is lower than the workflow's: it was taken")
     return replace(chosen, confidence=lowest)
-
-
-def _asks_for_human(source: Fields) -> bool:
-    return any(_is_said(source.get(name)) for name in _HUMAN_FLAGS)
 
 
 def _is_said(value: Any) -> bool:
