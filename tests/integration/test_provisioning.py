@@ -188,18 +188,15 @@ async def test_an_update_keeps_what_is_not_ours(case):
     assert (config.max_bytes, config.max_age) == (10**9, 30 * 86_400)
 
 
-async def test_what_is_kept_for_long_is_compressed_and_stays_readable(case):
-    """Also a stream that was made without compression."""
-    subjects = case.subjects
+async def test_compression_is_switched_off_and_what_was_stored_stays_readable(case):
+    """nats-server 2.15 can lose compressed blocks when it is killed."""
     config = (await case.js.stream_info("RCA_AUDIT")).config
-    await case.js.update_stream(config.evolve(compression="none"))
+    await case.js.update_stream(config.evolve(compression="s2"))
     stored = await case.js.publish("rca.audit.request.accepted", b"event")
-    found = notable(await provision(case.nc, wanted(subjects, ack_wait_seconds=2)))
+    found = notable(await provision(case.nc, wanted(case.subjects, ack_wait_seconds=2)))
     assert [Difference("RCA_AUDIT", Action.UPDATED, "compression")] == found
     assert b"event" == (await case.js.get_msg("RCA_AUDIT", seq=stored.seq)).data
-    infos = await case.js.streams_info()
-    kept = {info.config.name for info in infos if info.config.compression == "s2"}
-    assert {f"RCA_{name}" for name in ("AUDIT", "DLQ", "OUTCOMES", "RESULTS", "VALIDATION")} == kept
+    assert not {info.config.compression for info in await case.js.streams_info()} - {None, "none"}
 
 
 async def test_a_consumer_is_updated_without_losing_fields_the_client_does_not_know(case):

@@ -109,7 +109,8 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
     return [
         _stream(s.requests_stream, s.request_subjects(), replicas, **queue),
         *(
-            # The server compresses a block when it is full: a fifth of the disk, where messages are much alike.
+            # No compression: after a kill -9, nats-server 2.15 could not read a compressed block ("s2: unsupported
+            # input"). Its copy of the stream was gone, or it led the stream and could not write to it.
             _stream(
                 name,
                 patterns,
@@ -117,7 +118,7 @@ def _streams(s: Subjects, replicas: int, max_requests: int) -> list[Wanted]:
                 max_age=age,
                 duplicate_window=DAY,
                 discard=discard,
-                compression="s2",
+                compression="none",
             )
             for name, patterns, age, discard in kept
         ),
