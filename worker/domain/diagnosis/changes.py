@@ -132,14 +132,12 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
     if since is None or not failing:
         return
     used = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).config_maps
-    manifest = facts.get(workload)
-    failed = _unavailable_since(manifest) if manifest and not has_progressed(manifest) else None
     for name in used:
         found = facts.get(ref_to("ConfigMap", name, workload.namespace))
         when = changed(found) if found else None
         if found is None or when is None or when <= since + SAME_CLOCK:
             continue
-        if not _followed(when, failed, facts.now):
+        if not failed_after(facts, workload, pod, when):
             continue
         yield Diagnosis(
             cause=Cause.BAD_CONFIGURATION_CHANGE,
@@ -153,9 +151,15 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
         )  # fmt: skip
 
 
-def _followed(change: datetime, failed: datetime | None, now: datetime | None) -> bool:
-    """Whether the failure came after the change, and not long after; as far as known."""
-    end = failed or now
+def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change: datetime) -> bool:
+    """Whether the failure of a pod came after the change, and not long after; as far as known."""
+    unready = condition(pod, "Ready") if holds(pod, "Ready", "False") else {}
+    began = moment(unready.get("lastTransitionTime"))
+    if began is not None and began + SLACK < change:
+        return False  # it was failing before
+    manifest = facts.get(workload)
+    failed = _unavailable_since(manifest) if manifest and not has_progressed(manifest) else None
+    end = failed or facts.now
     return end is None or (change <= end + SLACK and end - change <= LATELY)
 
 

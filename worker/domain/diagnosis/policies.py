@@ -8,9 +8,17 @@ from typing import Any
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.changes import failed_after
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.services import port_of
-from worker.domain.diagnosis.structure import container_specs, created, labels_of, ref_to, template_since
+from worker.domain.diagnosis.structure import (
+    changed,
+    container_specs,
+    created,
+    labels_of,
+    ref_to,
+    template_since,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 
@@ -18,46 +26,60 @@ def blocking_findings(
     facts: ClusterFacts, workload: ObjectRef, client: Manifest, service: Manifest, servers: Sequence[Manifest]
 ) -> Iterator[Diagnosis]:
     """Policies that refuse the way from a pod to the pods behind a Service it depends on."""
-    ports = _target_ports(service, servers)
-    if servers:
-        place = reference(servers[0]).namespace
-        for policy in _selecting(facts, place, servers[0], "Ingress"):
-            if not _admits(facts, policy, "ingress", "from", client, ports, place):
-                told = f"{reference(servers[0])} may not be reached from {reference(client)}"
-                yield from _finding(facts, policy, workload, client, told)
-    home = reference(client).namespace
-    for policy in _selecting(facts, home, client, "Egress"):
-        if servers and not _admits(facts, policy, "egress", "to", servers[0], ports, home):
-            told = f"{reference(client)} may not reach {reference(servers[0])}"
-            yield from _finding(facts, policy, workload, client, told)
+    if not servers:
+        return
+    server, ports = servers[0], _target_ports(service, servers)
+    ways = (
+        (
+            server,
+            "Ingress",
+            "from",
+            client,
+            f"{reference(server)} may not be reached from {reference(client)}",
+        ),
+        (client, "Egress", "to", server, f"{reference(client)} may not reach {reference(server)}"),
+    )
+    for pod, direction, peers, peer, told in ways:
+        home = reference(pod).namespace
+        selecting = _selecting(facts, home, pod, direction)
+        # policies add up: what one of them admits is admitted
+        if not any(
+            _admits(facts, policy, direction.lower(), peers, peer, ports, home) for policy in selecting
+        ):
+            yield from _findings(facts, selecting, workload, client, told)
 
 
 def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> Iterator[Diagnosis]:
     """Egress policies that leave a pod without DNS."""
-    home = reference(client).namespace
-    for policy in _selecting(facts, home, client, "Egress"):
-        rules = mappings(dig(policy, "spec", "egress"))
-        if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
-            told = f"{reference(client)} may not ask any DNS server"
-            yield from _finding(facts, policy, workload, client, told)
+    selecting = _selecting(facts, reference(client).namespace, client, "Egress")
+    rules = [rule for policy in selecting for rule in mappings(dig(policy, "spec", "egress"))]
+    if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
+        told = f"{reference(client)} may not ask any DNS server"
+        yield from _findings(facts, selecting, workload, client, told)
 
 
-def _finding(
-    facts: ClusterFacts, policy: Manifest, workload: ObjectRef, client: Manifest, what: str
+def _findings(
+    facts: ClusterFacts, policies: Sequence[Manifest], workload: ObjectRef, client: Manifest, what: str
 ) -> Iterator[Diagnosis]:
-    since, made = template_since(facts, workload, client), created(policy)
-    if since is not None and made is not None and made <= since:
-        return  # the workload has worked under this policy before, as far as times tell
-    ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
-    yield Diagnosis(
-        cause=Cause.NETWORK_POLICY,
-        object=ref,
-        sentence=f"{ref} admits no rule for it: {what}.",
-        strength=Strength.DIRECT,
-        remedies=frozenset({Remedy.FIX_NETWORK_POLICY}),
-        signals=("NetworkPolicyBlocked", "CrashLoopBackOff"),
-        reads=(ref, reference(client)),
-    )
+    """The policies that changed before the failure, while the workload was as it is: it worked without them."""
+    since = template_since(facts, workload, client)
+    older = [p for p in policies if since is not None and (made := created(p)) is not None and made <= since]
+    for policy in older or policies:  # beside an older one, a new policy closes nothing
+        when = changed(policy)
+        if when is not None and (
+            (since is not None and when <= since) or not failed_after(facts, workload, client, when)
+        ):
+            continue
+        ref = ref_to("NetworkPolicy", text(meta(policy).get("name")), text(meta(policy).get("namespace")))
+        yield Diagnosis(
+            cause=Cause.NETWORK_POLICY,
+            object=ref,
+            sentence=f"{ref} admits no rule for it: {what}.",
+            strength=Strength.DIRECT,
+            remedies=frozenset({Remedy.FIX_NETWORK_POLICY}),
+            signals=("NetworkPolicyBlocked", "CrashLoopBackOff"),
+            reads=(ref, reference(client)),
+        )
 
 
 def _selecting(facts: ClusterFacts, namespace: str, pod: Manifest, direction: str) -> list[Manifest]:

@@ -144,6 +144,14 @@ async def test_changes_before_the_template_after_the_failure_or_long_ago_prove_n
     assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
 
 
+async def test_a_change_after_the_pods_had_begun_to_fail_proves_nothing():
+    api = configured("2026-06-04T15:00:00Z")
+    api[0]["status"].pop("conditions")
+    assert (await findings(*api, about=api[0]))[0].cause is Cause.BAD_CONFIGURATION_CHANGE
+    api[2]["status"]["conditions"][0]["lastTransitionTime"] = "2026-06-01T00:00:00Z"
+    assert (await findings(*api, about=api[0]))[0].cause is Cause.CRASH_ON_START
+
+
 async def test_a_change_that_is_seen_only_after_a_restart_is_stale_configuration():
     api = configured("2026-06-04T15:00:00Z")
     api[2]["status"] = running()

@@ -180,6 +180,47 @@ async def test_policies_that_admit_it_or_that_were_there_before(spec):
     assert {f.cause for f in found} == {Cause.CRASH_ON_START}
 
 
+DENY = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+TO_DNS = {
+    "podSelector": {},
+    "policyTypes": ["Egress"],
+    "egress": [{"ports": [{"port": 53, "protocol": "UDP"}]}],
+}
+TO_DB = {
+    "podSelector": {},
+    "policyTypes": ["Egress"],
+    "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "db"}}}]}],
+}
+FROM_API = {"podSelector": {}, "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "api"}}}]}]}
+
+
+async def test_what_one_of_several_policies_admits_is_admitted():
+    policies = [policy(f"p{n}", **spec) for n, spec in enumerate((DENY, TO_DNS, TO_DB, FROM_API))]
+    found = await findings(*talking(), *policies, about=talking()[0])
+    assert {f.cause for f in found} == {Cause.CRASH_ON_START}
+    found = await findings(*talking(), *policies[:3], about=talking()[0])
+    assert {f.object.name for f in found if f.cause is Cause.NETWORK_POLICY} == {"p0"}
+
+
+async def test_a_policy_under_which_the_workload_was_available_for_long():
+    api = talking()
+    down = {"type": "Available", "status": "False", "lastTransitionTime": "2026-06-04T15:20:00Z"}
+    api[0]["status"]["conditions"] = [down]
+    shut = policy(podSelector={}, policyTypes=["Ingress"], born="2026-06-01T16:00:00Z")
+    found = await findings(*api, shut, about=api[0])
+    assert {f.cause for f in found} == {Cause.CRASH_ON_START}
+
+
+async def test_beside_an_older_policy_only_its_own_change_closes_the_way():
+    old = policy("old", podSelector={}, policyTypes=["Ingress"], born="2026-01-01T00:00:00Z")
+    new = policy("new", podSelector={}, policyTypes=["Ingress"])
+    found = await findings(*talking(), old, new, about=talking()[0])
+    assert {f.cause for f in found} == {Cause.CRASH_ON_START}
+    old["metadata"]["managedFields"] = [{"manager": "kubectl", "time": "2026-06-04T15:00:00Z"}]
+    found = await findings(*talking(), old, new, about=talking()[0])
+    assert {f.object.name for f in found if f.cause is Cause.NETWORK_POLICY} == {"old"}
+
+
 async def test_a_policy_that_leaves_no_way_to_the_dns():
     api = workload()
     shut = policy(podSelector={}, policyTypes=["Egress"], egress=[{"ports": [{"port": 443}]}])
