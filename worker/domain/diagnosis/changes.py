@@ -12,22 +12,23 @@ from datetime import datetime, timedelta
 from worker.domain.cluster.fields import dig, mapping, moment, name_of, reference, text
 from worker.domain.cluster.pods import containers, pod_failing
 from worker.domain.cluster.references import references_of
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.structure import (
+    SLACK,
     Rollout,
-    chain_of,
     changed,
     condition,
-    created,
     has_progressed,
     holds,
+    made_by,
     observed,
     pods_of,
     ref_to,
     rollout_of,
     template_since,
+    unavailable_since,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -35,7 +36,6 @@ SOON = timedelta(hours=1)
 LATELY = timedelta(
     hours=48
 )  # a changed ConfigMap takes effect with the next start, which may be a while later
-SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
 
@@ -48,7 +48,7 @@ def change_findings(
     rollout = rollout_of(facts, workload)
     if (
         rollout is not None
-        and _made_by(facts, sick[0], rollout.newest)
+        and made_by(facts, sick[0], rollout.newest)
         and rollout.touches(container=_failing_container(sick[0]))
     ):
         strength = rollout_strength(facts, workload, rollout)
@@ -62,15 +62,6 @@ def _failing_container(pod: Manifest) -> str:
     return next((c.name for c in containers(pod) if c.failing), "")
 
 
-def _made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
-    """Whether a revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
-    made = reference(revision)
-    if made.kind == "ReplicaSet":
-        return any(named(ref) == named(made) for ref in chain_of(facts, pod))
-    written = text(dig(pod, "metadata", "labels", "controller-revision-hash"))
-    return written in {"", made.name, made.name.rpartition("-")[2]}
-
-
 def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
     """How clearly the newest revision failed while the one before worked; None when that is not known."""
     if _both_run(facts, workload, rollout):
@@ -82,17 +73,17 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
         return Strength.DIRECT
     if _half_way(manifest, rollout):
         return Strength.TIMED
-    began, failed = created(rollout.newest), _unavailable_since(manifest)
+    began, failed = rollout.began, unavailable_since(manifest)
     if began is None or failed is None:
         return None
-    return Strength.TIMED if began - SLACK <= failed <= began + SOON else None
+    return Strength.TIMED if failed <= began + SOON else None
 
 
 def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
     """Whether pods of the revision before are well while all of the newest one fail: the same surroundings, other templates."""
     pods = pods_of(facts, workload)
-    newest = [pod_failing(p) for p in pods if _made_by(facts, p, rollout.newest)]
-    previous = [pod_failing(p) for p in pods if _made_by(facts, p, rollout.previous)]
+    newest = [pod_failing(p) for p in pods if made_by(facts, p, rollout.newest)]
+    previous = [pod_failing(p) for p in pods if made_by(facts, p, rollout.previous)]
     return bool(newest) and all(newest) and not all(previous)
 
 
@@ -100,13 +91,6 @@ def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
     """Whether the controller of a StatefulSet states that all pods ran with the revision before and not with this one."""
     stated = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     return tuple(stated) == (name_of(rollout.previous), name_of(rollout.newest))
-
-
-def _unavailable_since(manifest: Manifest) -> datetime | None:
-    """Since when a workload has been unavailable: before that it was available."""
-    if not holds(manifest, "Available", "False"):
-        return None
-    return moment(condition(manifest, "Available").get("lastTransitionTime"))
 
 
 def _bad_rollout(
@@ -158,7 +142,7 @@ def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change
     if began is not None and began + SLACK < change:
         return False  # it was failing before
     manifest = facts.get(workload)
-    failed = _unavailable_since(manifest) if manifest and not has_progressed(manifest) else None
+    failed = unavailable_since(manifest) if manifest and not has_progressed(manifest) else None
     end = failed or facts.now
     return end is None or (change <= end + SLACK and end - change <= LATELY)
 
@@ -166,11 +150,7 @@ def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change
 def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> int:
     """The revision to go back to when what fails came with the newest one and changed there; 0 when that is not so."""
     rollout = rollout_of(facts, workload)
-    if (
-        rollout is None
-        or not rollout.touches(container=container)
-        or not _made_by(facts, pod, rollout.newest)
-    ):
+    if rollout is None or not rollout.touches(container=container) or not made_by(facts, pod, rollout.newest):
         return 0
     return rollout.revision if rollout_strength(facts, workload, rollout) is not None else 0
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from worker.domain.cluster.changes import revision_number
 from worker.domain.cluster.fields import dig, name_of
 from worker.domain.diagnosis.actions import ProposedAction, misfit
 from worker.domain.diagnosis.causes import Diagnosis, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.search import Searched, ambiguous, search, standing
-from worker.domain.diagnosis.structure import chain_of, gitops_managed
+from worker.domain.diagnosis.structure import chain_of, gitops_managed, revisions
 from worker.domain.values.objects import ObjectRef
 
 
@@ -67,7 +68,9 @@ def judge(facts: ClusterFacts, searched: Searched, claim: Claim) -> ClaimVerdict
         return ClaimVerdict(None, matching[0].sentence, matching[0])
     action = claim.action
     reasons = [
-        misfit(action, f, _replicas(facts, f.object), gitops=gitops_managed(facts, *f.subjects))
+        misfit(
+            _undo(facts, f, action), f, _replicas(facts, f.object), gitops=gitops_managed(facts, *f.subjects)
+        )
         for f in matching
     ]
     fitting = [f for f, reason in zip(matching, reasons, strict=True) if not reason]
@@ -112,6 +115,12 @@ def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
             if name_of(manifest) == ref.name:
                 found |= {named(owner) for owner in chain_of(facts, manifest)}
     return found
+
+
+def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:
+    """The action with the revision it goes back to: without one, or with 0, that before the newest, as `kubectl` does."""
+    found = () if action.revision else revisions(facts, finding.object)
+    return replace(action, revision=revision_number(found[-2])) if len(found) > 1 else action
 
 
 def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:

@@ -32,6 +32,7 @@ WORKLOADS = frozenset(
     {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob"}
 )
 MAX_DEPTH = 5
+SLACK = timedelta(minutes=2)  # clocks of API server, controllers and nodes differ
 
 
 def ref_to(kind: str, name: str, namespace: str = "", api_version: str = "") -> ObjectRef:
@@ -181,11 +182,12 @@ def memory_limit(container: Container) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The two newest revisions of a workload that differ. `lines` name the fields that differ."""
+    """The newest revision of a workload and the one to go back to. `lines` name the fields that differ, since `began`."""
 
     newest: Manifest
     previous: Manifest
     lines: tuple[str, ...]
+    began: datetime | None
 
     @property
     def revision(self) -> int:
@@ -210,17 +212,44 @@ class Rollout:
 
 
 def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
-    """What the last rollout of a workload changed; None without an earlier revision, or when only marks differ."""
+    """What changed since the revision before the newest, or since the one that still runs well beside it.
+
+    None without an earlier revision, when only marks differ, or when the workload was unavailable before.
+    """
+    found = [(r, template) for r in revisions(facts, workload) if (template := template_of(r))]
+    well = [pod for pod in pods_of(facts, workload) if not pod_failing(pod)] if len(found) > 1 else []
+    ran = [entry for entry in found[:-1] if any(made_by(facts, pod, entry[0]) for pod in well)]
+    for previous, before in reversed(ran or found[:-1]):
+        if lines := _telling(differences(before, found[-1][1])):
+            began = created(found[found.index((previous, before)) + 1][0])
+            failed = unavailable_since(facts.get(workload))
+            if began is not None and failed is not None and failed < began - SLACK:
+                return None
+            return Rollout(found[-1][0], previous, tuple(lines), began)
+    return None
+
+
+def unavailable_since(manifest: Manifest | None) -> datetime | None:
+    """Since when a workload has been unavailable: before that it was available."""
+    down = condition(manifest, "Available") if holds(manifest, "Available", "False") else {}
+    return moment(down.get("lastTransitionTime"))
+
+
+def revisions(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
+    """The revisions of a workload, oldest first; none for a kind that keeps none."""
     kind = {"Deployment": "ReplicaSet", "Rollout": "ReplicaSet"}.get(workload.kind, "ControllerRevision")
     if workload.kind not in {"Deployment", "Rollout", "StatefulSet", "DaemonSet"}:
-        return None
-    revisions = revisions_of(workload, facts.list(kind, workload.namespace).items)
-    found = [(revision, template) for revision in revisions if (template := template_of(revision))]
-    if len(found) < 2:
-        return None
-    (previous, before), (newest, after) = found[-2:]
-    lines = _telling(differences(before, after))
-    return Rollout(newest, previous, tuple(lines)) if lines else None
+        return []
+    return list(revisions_of(workload, facts.list(kind, workload.namespace).items))
+
+
+def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
+    """Whether a revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
+    made = reference(revision)
+    if made.kind == "ReplicaSet":
+        return any(named(ref) == named(made) for ref in chain_of(facts, pod))
+    written = text(dig(pod, "metadata", "labels", "controller-revision-hash"))
+    return written in {"", made.name, made.name.rpartition("-")[2]}
 
 
 def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:

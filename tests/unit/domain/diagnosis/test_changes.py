@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.manifests import crashing, obj, replica_set, running
-from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, workload
+from tests.unit.domain.diagnosis.small_clusters import claim, findings, judged, pod_of, waiting, workload
 from worker.domain.cluster.fields import reference
 from worker.domain.diagnosis.causes import Cause, Remedy, Strength
 from worker.domain.diagnosis.corroborate import Doubt
@@ -46,6 +46,46 @@ async def test_the_revision_before_still_runs_well():
     old = pod_of(api[3], "api", status=running())
     found = (await findings(*api, old, about=api[0]))[0]
     assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+
+
+def twice_broken(**status):
+    """A Deployment whose second and third revision fail, the third with a status of its pod; `ready` still runs the first."""
+    api = rolled_out(reason="ProgressDeadlineExceeded", new="shop/app:3")
+    api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "3"
+    api[2]["status"] = status or api[2]["status"]
+    between = replica_set(api[0], "yy", 2, image="shop/app:2")
+    return [*api, between, pod_of(api[3], "api", status=running())]
+
+
+@pytest.mark.parametrize("status", [{}, waiting("ImagePullBackOff", "manifest unknown")])
+async def test_the_revision_that_still_runs_is_the_one_to_go_back_to(status):
+    api = twice_broken(**status)
+    for revision, right in ((1, True), (2, False), (0, False), (None, False)):
+        wanted = claim(api[0], "RollbackDeployment", revision=revision)
+        assert (await judged(*api, about=api[0], claim=wanted)).borne_out is right
+
+
+async def test_a_rollout_of_what_was_down_before_is_not_to_blame():
+    api = twice_broken(**waiting("ImagePullBackOff", "manifest unknown"))[:-1]
+    api[0]["status"]["conditions"] += [
+        {"type": "Available", "status": "False", "lastTransitionTime": "2026-06-03T10:00:00Z"}
+    ]
+    found = (await findings(*api, about=api[0]))[0]
+    assert (found.cause, found.remedies) == (Cause.IMAGE, {Remedy.FIX_IMAGE})
+
+
+async def test_a_restart_hides_no_rollout():
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    again = replica_set(api[0], "bb", 3, image="shop/app:2")
+    again["spec"]["template"]["metadata"]["annotations"] = {"kubectl.kubernetes.io/restartedAt": "x"}
+    api = [*api, again, pod_of(again, "api", status=crashing(), image="shop/app:2")]
+    wanted = claim(api[0], "RollbackDeployment", revision=1)
+    assert (await judged(*api, about=api[-1], claim=wanted)).borne_out
+
+
+async def test_no_revision_means_the_one_before_the_newest():
+    api = rolled_out(failed_at="2026-06-04T15:05:00Z")
+    assert (await judged(*api, about=api[0], claim=claim(api[0], "RollbackDeployment", revision=0))).borne_out
 
 
 @pytest.mark.parametrize("revision", [2, 7])
