@@ -17,10 +17,12 @@ from worker.domain.values.workflows import Workflow
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 R = Remedy
 NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
+    (r"^(?:decrease|reduce|lower|shrink|disable|suspend|pause|stop|add taint|taint)\b", frozenset()),
+    (r"^restart (?!kubelet|node|container runtime)", frozenset({R.RESTART})),
     (r"pull secret|registry (?:secret|credential)", frozenset({R.REFRESH_PULL_SECRET})),
     (r"(?:rotate|refresh|renew) (?:credential|secret|password)", frozenset({R.ROTATE_CREDENTIALS})),
     (r"connection", frozenset({R.RAISE_CONNECTIONS})),
-    (r"git|revert commit", frozenset({R.REVERT_SOURCE})),
+    (r"\bgit|revert commit", frozenset({R.REVERT_SOURCE})),
     (r"memory", frozenset({R.INCREASE_MEMORY})),
     (r"\bcpu", frozenset({R.INCREASE_CPU})),
     (r"rollback|roll back|undo rollout", frozenset({R.ROLL_BACK})),

@@ -135,6 +135,11 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
         )  # fmt: skip
 
 
+def lately(facts: ClusterFacts, change: datetime) -> bool:
+    """Whether a change is young enough to matter now."""
+    return facts.now is None or facts.now - change <= LATELY
+
+
 def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change: datetime) -> bool:
     """Whether the failure of a pod came after the change, and not long after; as far as known."""
     unready = condition(pod, "Ready") if holds(pod, "Ready", "False") else {}
@@ -165,7 +170,9 @@ def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Mani
         sources = dict.fromkeys(m.source for m in mounts_of(pod, "ConfigMap") if not m.path)
         for found in map(facts.get, sources):
             when = changed(found) if found else None
-            if found is not None and when is not None and started is not None and when > started + SLACK:
+            if found is None or when is None or started is None or when <= started + SLACK:
+                continue
+            if lately(facts, when):
                 yield Diagnosis(
                     cause=Cause.STALE_CONFIGURATION,
                     object=workload,

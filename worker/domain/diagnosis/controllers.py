@@ -14,6 +14,7 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.structure import (
     condition,
+    created,
     holds,
     labels_of,
     owner_of,
@@ -122,7 +123,10 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
     reason = text(failed.get("reason"))
     owner = owner_of(manifest)
     also = (owner,) if owner else ()
-    if reason == "DeadlineExceeded":
+    if failed and owner and _succeeded_since(facts, owner, manifest):
+        told = f"{ref} failed: {reason}, and a later one of {owner} succeeded"
+        yield _finding(Cause.JOB, ref, told, (), (reason,), also, Strength.SYMPTOM)
+    elif reason == "DeadlineExceeded":
         worked = any(c.running or c.last for p in pods_of(facts, ref) for c in containers(p))
         remedies = {Remedy.EXTEND_DEADLINE} if worked else set()
         yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, ("DeadlineExceeded",), also)
@@ -137,6 +141,13 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
                     f"{ref} does not end: container {on[0].name} still runs after {done[0].name} has finished"
                 )
                 yield _finding(Cause.JOB, ref, told, also=(reference(pod),))
+
+
+def _succeeded_since(facts: ClusterFacts, owner: ObjectRef, job: Manifest) -> bool:
+    """Whether a younger Job of the same owner is complete: what failed before is a record of what was."""
+    siblings = [j for j in facts.list("Job", owner.namespace).items if owner_of(j) == owner]
+    made = created(job)
+    return made is not None and any(holds(j, "Complete") and (created(j) or made) > made for j in siblings)
 
 
 def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:

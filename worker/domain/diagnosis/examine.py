@@ -11,7 +11,7 @@ from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
-from worker.domain.diagnosis.changes import change_findings, stale_findings
+from worker.domain.diagnosis.changes import change_findings, lately, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import FailingPod, running_findings
@@ -19,7 +19,9 @@ from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes,
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
 from worker.domain.diagnosis.structure import (
+    changed,
     condition,
+    created,
     holds,
     labels_of,
     owner_of,
@@ -110,7 +112,7 @@ def workload(
         sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
     manifest = facts.get(ref) if ref.kind != "Pod" else None
     found = list(_of_pods(facts, ref, sick, [first] if first else [], signal=signal))
-    found += list(_of_workload(facts, ref, manifest, sick))
+    found += list(_of_workload(facts, ref, manifest, sick, signal=signal))
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
     edges += [Edge(Relation.NODE, daemon) for pod in sick[:1] for daemon in _node_agents(facts, pod)]
     if not found:
@@ -181,12 +183,14 @@ def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator
 
 
 def _of_workload(
-    facts: ClusterFacts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest]
+    facts: ClusterFacts, ref: ObjectRef, manifest: Manifest | None, sick: Sequence[Manifest], *, signal: bool
 ) -> Iterator[Diagnosis]:
     if manifest is not None:
-        idle = services.idle_finding(manifest, ref)
-        if idle:
+        idle, when = services.idle_finding(manifest, ref), changed(manifest)
+        if idle and (signal or when in {None, created(manifest)} or lately(facts, when)):
             yield idle
+        elif idle:  # its dependents have lived without it
+            yield replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())
         if _missing_pods(facts, ref, manifest):
             yield from creation.creation_findings(facts, ref)
         if ref.kind == "Job":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 
-from worker.domain.cluster.fields import dig, mappings, name_of, reference, text
+from worker.domain.cluster.fields import dig, mappings, moment, name_of, reference, text
 from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy
@@ -29,6 +30,8 @@ MACHINE_BROKEN = frozenset(
 USE = re.compile(r"was using ([0-9.]+[A-Za-z]*)(?:, request is ([0-9.]+[A-Za-z]*))?")
 OWN_LIMIT = re.compile(r"exceeds the (?:total )?limit|usage exceeds", re.IGNORECASE)
 LOW_ON = re.compile(r"low on resource: ([\w-]+)")
+HEALTHY_IF_TRUE = re.compile(r"(?<!Not)(?:Ready|Healthy|Available|Voter|Running|Enabled)$")
+EVICTED_LATELY = timedelta(hours=6)
 LEAST = 64 * 2**20  # bytes above its request from which on a pod counts as the one that used a node up
 
 
@@ -55,8 +58,12 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
 
 
 def _is_problem(entry: dict[str, object]) -> bool:
-    """Problem detectors add conditions whose healthy state is False and whose reason then begins with `No` or `Is`."""
-    return not text(entry.get("reason")).startswith(("No", "Is"))
+    """Whether a condition that is True is a problem: not if its name or reason says that True is healthy.
+
+    Names of node agents of EKS and k3s end like `KernelReady`, reasons of problem detectors begin with `No` or `Is`.
+    """
+    healthy = HEALTHY_IF_TRUE.search(text(entry.get("type")))
+    return not healthy and not text(entry.get("reason")).startswith(("No", "Is"))
 
 
 def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) -> Iterator[Diagnosis]:
@@ -144,7 +151,9 @@ def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
 def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that pod."""
     listed = facts.list("Pod").items
-    there = [p for p in listed if evicted(p) and dig(p, "spec", "nodeName") in {node.name, None}]
+    there = [
+        p for p in listed if _evicted_lately(facts, p) and dig(p, "spec", "nodeName") in {node.name, None}
+    ]
     worst = max(there, key=_above_request, default=None)
     if worst is None or _above_request(worst) < LEAST:
         return None
@@ -158,6 +167,13 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
         signals=("Evicted",),
         reads=(node, reference(worst)),
     )
+
+
+def _evicted_lately(facts: ClusterFacts, pod: Manifest) -> bool:
+    """Whether the pod was evicted and its conditions do not say that this was long ago: such pods are kept for days."""
+    times = [moment(c.get("lastTransitionTime")) for c in mappings(dig(pod, "status", "conditions"))]
+    last = max((at for at in times if at), default=None)
+    return evicted(pod) and (facts.now is None or last is None or facts.now - last <= EVICTED_LATELY)
 
 
 def _uses(pod: Manifest) -> str:

@@ -79,20 +79,21 @@ def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
     """Why containers of a pod end, or run without being ready."""
     for container in sick_containers(failing.pod):
         ended = container.terminated or container.last
-        if text(ended.get("reason")) == "OOMKilled" and _recent(failing.facts, container, ended):
+        recent = _recent(failing.facts, container, ended)
+        if text(ended.get("reason")) == "OOMKilled" and recent:
             yield _out_of_memory(failing, container)
-        elif container.failing and ended and not container.done:
+        elif container.failing and ended and not container.done and (recent or not container.running):
             yield _ended(failing, container)
         elif container.running and not container.ready:
             yield _unready(failing, container)
 
 
 def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
-    """Whether the end still matters: lately for a container that fails, just now for one that is well again."""
+    """Whether the end still matters: lately for a container that is down, just now for one that runs again."""
     at = moment(ended.get("finishedAt"))
     if facts.now is None or at is None:
         return container.failing
-    return facts.now - at <= (RECENT if container.failing else JUST_NOW)
+    return facts.now - at <= (JUST_NOW if container.running else RECENT)
 
 
 def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:

@@ -60,15 +60,15 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
         return
     used = _used_by_node(facts) or {}
     found = [_obstacles(pod, node, used) for node in nodes.items]
+    workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
+    kinds = [o.kinds for o in workers]
     for blocked in found:
-        if blocked.kinds == {Obstacle.TAINT}:
+        if blocked.kinds == {Obstacle.TAINT} and {Obstacle.SHORTAGE} not in kinds:
             what = f"taint {blocked.taints[0]}"
             yield _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
         elif blocked.kinds == {Obstacle.CORDON}:
             yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
-    workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
-    kinds = [o.kinds for o in workers]
-    if {Obstacle.TAINT} in kinds or {Obstacle.CORDON} in kinds:
+    if ({Obstacle.TAINT} in kinds and {Obstacle.SHORTAGE} not in kinds) or {Obstacle.CORDON} in kinds:
         return
     if workers and all(Obstacle.MISMATCH in k for k in kinds):
         why = "no node has the labels that its selector or affinity requires"

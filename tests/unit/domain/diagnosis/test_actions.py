@@ -66,6 +66,18 @@ def test_an_action_on_something_else_does_not_fit():
     assert misfit(action, finding(remedies=frozenset({Remedy.INCREASE_MEMORY})))
 
 
+@pytest.mark.parametrize(
+    "action_type", ["DecreaseMemoryLimits", "reduce_cpu", "LowerHPAMax", "TaintNode", "DisableHPA"]
+)
+def test_names_of_opposite_actions(action_type):
+    assert remedies_of(action_type) == frozenset()
+
+
+@pytest.mark.parametrize("action_type", ["RestartMemoryCache", "RestartConfigServer", "RestartDigitalShop"])
+def test_a_restart_is_a_restart_whatever_it_restarts(action_type):
+    assert remedies_of(action_type) == {Remedy.RESTART}
+
+
 async def test_what_a_gitops_tool_owns_is_changed_at_its_source():
     api = workload(status=waiting("ErrImagePull", "not found"))
     wrong = await judged(*api, about=api[0], claim=claim(api[0], "GitRevertCommit"))

@@ -199,6 +199,13 @@ async def test_a_change_that_is_seen_only_after_a_restart_is_stale_configuration
     assert (found.cause, found.remedies) == (Cause.STALE_CONFIGURATION, {Remedy.RESTART})
 
 
+async def test_a_change_of_long_ago_makes_no_stale_configuration():
+    api = configured("2026-06-02T10:00:00Z")
+    api[2]["status"] = running()
+    api[2]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2026-06-01T15:00:00Z"
+    assert await findings(*api, about=api[0]) == ()
+
+
 async def test_what_could_not_be_read_keeps_the_order_of_changes_from_bearing_an_answer_out():
     from tests.fakes.memory_cluster import MemoryCluster
     from worker.domain.diagnosis.corroborate import corroborate

@@ -138,6 +138,21 @@ async def test_jobs_that_failed():
     assert (await first(broken, about=broken)).signals == ("BackoffLimitExceeded",)
 
 
+async def test_a_job_that_failed_before_a_later_one_succeeded():
+    nightly = obj("CronJob", "n", api_version="batch/v1", spec={})
+    late = job("n-1", **failed("DeadlineExceeded"))
+    done = job("n-2", conditions=[{"type": "Complete", "status": "True"}])
+    for one, when in ((late, "2026-06-01T01:00:00Z"), (done, "2026-06-02T01:00:00Z")):
+        one["metadata"] |= obj("Job", "n", owner=nightly)["metadata"] | {
+            "name": one["metadata"]["name"],
+            "creationTimestamp": when,
+        }
+    worked = pod("n-1-x", owner=late, status=running())
+    extend = claim(late, "ExtendJobDeadline")
+    assert (await judged(nightly, late, worked, about=nightly, claim=extend)).borne_out
+    assert not (await judged(nightly, late, done, worked, about=nightly, claim=extend)).borne_out
+
+
 async def test_what_killed_the_pods_of_a_job_says_more():
     broken = job(**failed("BackoffLimitExceeded"))
     status = {**crashing("OOMKilled", 137), "phase": "Failed"}

@@ -113,6 +113,17 @@ async def test_a_dependency_that_is_scaled_to_zero():
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
+async def test_a_dependency_that_was_scaled_to_zero_long_ago_supports_no_action():
+    api, db = client(), workload("db")[:2]
+    db[0]["spec"]["replicas"] = 0
+    db[0]["metadata"]["managedFields"] = [{"subresource": "scale", "time": "2026-06-04T15:00:00Z"}]
+    db[0]["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"
+    up = claim(db[0], "ScaleReplicas", replicas=2)
+    assert (await judged(*api, *db, service("db"), about=api[0], claim=up)).borne_out
+    db[0]["metadata"]["managedFields"][0]["time"] = "2026-04-01T00:00:00Z"
+    assert not (await judged(*api, *db, service("db"), about=api[0], claim=up)).borne_out
+
+
 async def test_a_selector_that_matches_nothing():
     db = workload("db", status=running())
     lost = service("db", selector={"app": "dbb"})

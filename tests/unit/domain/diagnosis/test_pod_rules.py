@@ -38,6 +38,16 @@ async def test_an_old_kill_says_nothing_about_a_container_that_is_well():
     assert await findings(*api, about=api[0]) == ()
 
 
+async def test_an_old_kill_says_nothing_about_a_container_that_runs_and_is_not_ready():
+    status = crashing("OOMKilled", 137)
+    status["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-06-04T09:00:00Z"}}
+    ended = status["containerStatuses"][0]["lastState"]["terminated"]
+    api = workload(status=status, **LIMITED)
+    assert (await first(*api, about=api[0])).cause is Cause.OUT_OF_MEMORY
+    ended["finishedAt"] = "2026-06-04T09:00:00Z"
+    assert (await first(*api, about=api[0])).cause is Cause.NOT_READY
+
+
 async def test_a_kill_without_a_time_counts_while_the_container_fails():
     api = workload(status=crashing("OOMKilled", 137), resources={"limits": {"memory": "64Mi"}})
     del api[2]["status"]["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"]

@@ -30,6 +30,13 @@ async def test_a_taint_that_alone_keeps_the_pod_away():
     assert wrong.doubt is Doubt.ACTION_DOES_NOT_FIT
 
 
+async def test_a_node_for_others_is_not_to_blame_where_the_pod_may_run_and_there_is_no_room():
+    api = pending(resources={"requests": {"cpu": "12"}})
+    gpu = node("gpu", taints=[{"key": "gpu", "effect": "NoSchedule"}], allocatable={"cpu": "64", "memory": "9Gi", "pods": "9"})  # fmt: skip
+    found = await findings(*api, gpu, node(), about=api[0])
+    assert [(f.object, f.remedies) for f in found] == [(reference(api[0]), {Remedy.ADD_CAPACITY})]
+
+
 async def test_a_cordon_that_alone_keeps_the_pod_away():
     api, cordoned = pending(), node(unschedulable=True)
     assert (await first(*api, cordoned, about=api[0])).remedies == {Remedy.UNCORDON}
@@ -225,6 +232,7 @@ async def test_a_released_volume():
         ({"type": "DiskPressure", "status": "True"}, {Remedy.CLEAN_NODE}),
         ({"type": "MemoryPressure", "status": "True"}, {Remedy.CORDON}),
         ({"type": "KernelDeadlock", "status": "True", "reason": "DockerHung"}, {Remedy.CORDON, Remedy.DRAIN}),
+        ({"type": "DisksNotReady", "status": "True", "reason": "Broken"}, set()),
         ({"type": "NTPProblem", "status": "True", "reason": "NTPIsDown"}, set()),
     ],
 )  # fmt: skip
@@ -239,6 +247,8 @@ async def test_a_healthy_node_says_nothing():
         conditions=[
             {"type": "Ready", "status": "True"},
             {"type": "Quiet", "status": "True", "reason": "NoProblem"},
+            {"type": "KernelReady", "status": "True", "reason": "KernelIsReady"},
+            {"type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner"},
         ]
     )
     assert await findings(well, about=well) == ()
@@ -275,6 +285,19 @@ async def test_the_pod_that_used_a_node_up_is_the_culprit():
     up = claim(greedy[0], "ScaleReplicas", replicas=9)
     verdict = await judged(*greedy, hog, victim, node(), about=victim, claim=up)
     assert verdict.doubt is Doubt.ACTION_DOES_NOT_FIT
+
+
+async def test_who_was_evicted_long_ago_did_not_use_the_node_up_now():
+    told = "The node was low on resource: memory. Container app was using 9Gi, request is 0."
+    greedy = workload("greedy", status=running())
+    hog = evicted("greedy-aa-p9", told, owner=greedy[1])
+    full = node(conditions=[{"type": "MemoryPressure", "status": "True"}])
+    for when, blamed in (
+        ("2026-06-04T15:00:00Z", {"greedy", "node-1"}),
+        ("2026-05-20T10:00:00Z", {"node-1"}),
+    ):
+        hog["status"]["conditions"] = [{"type": "DisruptionTarget", "lastTransitionTime": when}]
+        assert {f.object.name for f in await findings(*greedy, hog, full, about=full)} == blamed
 
 
 async def test_a_pod_that_exceeded_its_own_disk_limit():
