@@ -88,16 +88,18 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     cordoned = {
         text(meta(n).get("name")) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True
     }
-    pods = [
-        p
-        for p in facts.list("Pod", ref.namespace).items
-        if selects(dig(manifest, "spec", "selector"), labels_of(p))
-    ]
+    pods = counted_pods(facts, manifest)
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
     yield _finding(Cause.DISRUPTION_BUDGET, ref, told + (", and a cordoned node still runs its pods" if blocked else ""), remedies,
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
+
+
+def counted_pods(facts: ClusterFacts, budget: Manifest) -> list[Manifest]:
+    """The pods that a budget counts."""
+    rule, listed = dig(budget, "spec", "selector"), facts.list("Pod", reference(budget).namespace).items
+    return [pod for pod in listed if selects(rule, labels_of(pod))]
 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:

@@ -54,11 +54,6 @@ class ClaimVerdict:
 def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVerdict:
     """Judge a claim by what stands after a search from the signal's resource."""
     searched = search(facts, signal)
-    return judge(facts, searched, claim)
-
-
-def judge(facts: ClusterFacts, searched: Searched, claim: Claim) -> ClaimVerdict:
-    """The same for a search that has been done."""
     stand = standing(searched.findings)
     blamed = _names_of(facts, claim.object)
     matching = [f for f in stand if any(named(s) in blamed for s in f.subjects)]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, reference, text
 from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
-from worker.domain.cluster.selectors import selects
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
 from worker.domain.diagnosis.changes import change_findings, lately, stale_findings
@@ -23,7 +22,6 @@ from worker.domain.diagnosis.structure import (
     condition,
     created,
     holds,
-    labels_of,
     owner_of,
     pods_behind,
     pods_of,
@@ -269,12 +267,8 @@ def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exa
 
 def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.budget_findings(facts, ref, manifest))
-    pods = [
-        p
-        for p in facts.list("Pod", ref.namespace).items
-        if selects(dig(manifest, "spec", "selector"), labels_of(p))
-    ]
-    roots = dict.fromkeys(root_of(facts, p) for p in pods if pod_failing(p))
+    sick = [p for p in controllers.counted_pods(facts, manifest) if pod_failing(p)]
+    roots = dict.fromkeys(root_of(facts, p) for p in sick)
     return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots), sick=bool(found))
 
 

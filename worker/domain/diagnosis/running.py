@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.events import Happening
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, reference, text, whole
 from worker.domain.cluster.pods import Container
@@ -13,7 +14,14 @@ from worker.domain.cluster.quantities import quantity
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import rollback_revision
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import memory_limit, observed, ref_to, rollout_of, sick_containers
+from worker.domain.diagnosis.structure import (
+    container_specs,
+    memory_limit,
+    observed,
+    ref_to,
+    rollout_of,
+    sick_containers,
+)
 from worker.domain.values.objects import Manifest, ObjectRef
 
 RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
@@ -124,13 +132,10 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
 
 def _lowered(previous: Manifest, container: Container) -> bool:
     """Whether the revision before gave the container more memory, or no limit."""
-    spec = dig(previous, "spec", "template", "spec") or dig(previous, "data", "spec", "template", "spec")
-    for former in dig(spec, "containers") or []:
-        if dig(former, "name") == container.name:
-            before, now = (
-                quantity(dig(former, "resources", "limits", "memory")),
-                quantity(memory_limit(container)),
-            )
+    for former in container_specs(mapping(template_of(previous).get("spec"))):
+        if former.get("name") == container.name:
+            before = quantity(dig(former, "resources", "limits", "memory"))
+            now = quantity(memory_limit(container))
             return before is None or (now is not None and before > now)
     return False
 

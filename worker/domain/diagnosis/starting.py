@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 
+from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
 from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import References, references_of
@@ -189,8 +190,7 @@ def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[
 
 
 def _names_in(revision: Manifest) -> set[str]:
-    template = dig(revision, "spec", "template", "spec") or dig(revision, "data", "spec", "template", "spec")
-    used = references_of(mapping(template))
+    used = references_of(mapping(template_of(revision).get("spec")))
     return {*used.config_maps, *used.secrets, *used.claims}
 
 
