@@ -82,8 +82,11 @@ risk_factors contains {"score": 60, "reason": reason} if {
 
 # Cannot be undone by doing the opposite: approval in every environment.
 risk_factors contains {"score": 80, "reason": reason} if {
-	some word in {"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink"}
-	startswith(action, word)
+	some word in {
+		"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink",
+		"drop", "destroy", "truncate", "erase", "prune", "reimage",
+	}
+	word in split(action, "_")
 	not restores_configuration
 	reason := sprintf("%v is hard to undo", [action])
 }
@@ -205,6 +208,11 @@ replicas_checked if {
 	some name, origin in input.parameter_origins
 	contains(lower(name), "replica")
 	origin == "code"
+}
+
+takes_capacity if {
+	some word in {"decrease", "reduce", "lower", "downscale"}
+	word in split(action, "_")
 }
 
 takes_capacity if {

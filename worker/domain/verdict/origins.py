@@ -37,21 +37,30 @@ def parameter_origins(
 ) -> dict[str, ParameterOrigin]:
     """The origin of each parameter. `finding` bears the answer out; without one, code has nothing to check against.
 
-    A value equal to the catalog's default is the catalog's, whoever wrote it down.
+    A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes nothing for the
+    better here, given or left out, is the model's choice: it chose the workflow.
     """
     if accepted.workflow is None:
         return {}
     check = _Check(accepted, finding, facts) if finding else None
     origins = {}
-    for name, value in accepted.parameters.items():
-        declared = accepted.workflow.parameter(name)
+    for name, value in _values(accepted).items():
+        harmless = check is None or not check.misses(name.upper(), value)
         if target_part(name) or (check is not None and check.holds(name.upper(), value)):
-            origins[name] = ParameterOrigin.CODE
-        elif _is_default(declared, value):
-            origins[name] = ParameterOrigin.CATALOG_DEFAULT
+            origin = ParameterOrigin.CODE
+        elif harmless and _is_default(accepted.workflow.parameter(name), value):
+            origin = ParameterOrigin.CATALOG_DEFAULT
         else:
-            origins[name] = ParameterOrigin.MODEL
+            origin = ParameterOrigin.MODEL
+        if name in accepted.parameters or not harmless:
+            origins[name] = origin
     return origins
+
+
+def _values(accepted: Accepted) -> dict[str, Any]:
+    """The values with which the workflow would run, defaults included."""
+    declared = accepted.workflow.parameters if accepted.workflow else ()
+    return {p.name: p.default for p in declared if p.default is not None} | dict(accepted.parameters)
 
 
 def _is_default(declared: Parameter | None, value: Any) -> bool:
@@ -78,28 +87,42 @@ class _Check:
         return named or ("REVISION" in name and value == self.finding.revision) or self.grows(name, value)
 
     def grows(self, name: str, value: Any) -> bool:
-        """Whether the value is more than what the target has now, and at most the double."""
+        """Whether the value is more than what the target has now, and at most the double; of nothing, one."""
+        now, wanted = self.now(name), quantity(value)
+        return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
+
+    def misses(self, name: str, value: Any) -> bool:
+        """Whether the value is known to mend nothing: it names another container, or a size that does not grow."""
+        if "CONTAINER" in name:
+            return bool(self.containers()) and value not in self.containers()
+        if not isinstance(value, str) and "REPLICA" not in name and "FACTOR" not in name:
+            return False  # a number whose unit is not known
+        now, wanted = self.now(name), quantity(value)
+        return now is not None and wanted is not None and wanted <= now
+
+    def now(self, name: str) -> float | None:
+        """What the target has now of the size that the parameter sets; None if it sets none, or if that is not known."""
         workflow = self.accepted.workflow
         remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
         for remedy in remedies:
             if remedy in RESOURCES and RESOURCES[remedy].upper() in name:
-                now = 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy]))
-                return _grown(now, quantity(value))
+                return 1.0 if "FACTOR" in name else quantity(self.limit(RESOURCES[remedy]))
             word, path = FIELDS.get(remedy, ("", ()))
             if word and word in name:
-                now = quantity(dig(self.facts.get(self.target), *path))
-                return _grown(now, quantity(value), least=remedy is Remedy.SCALE_UP)
-        return False
+                return quantity(dig(self.facts.get(self.target), *path))
+        return None
 
     def limit(self, resource: str) -> Any:
         """The limit of the container that the answer names, or of the only one."""
-        given = [value for name, value in self.accepted.parameters.items() if "CONTAINER" in name.upper()]
+        given = [value for name, value in _values(self.accepted).items() if "CONTAINER" in name.upper()]
         specs = self.specs()
         chosen = [spec for spec in specs if spec.get("name") in given] if given else specs
         return dig(chosen[0], "resources", "limits", resource) if len(chosen) == 1 else None
 
     def containers(self) -> set[str]:
-        """The containers that something is wrong with; without any, the only one."""
+        """The container that the finding is about, else those that something is wrong with; without any, the only one."""
+        if self.finding.container:
+            return {self.finding.container}
         pods = pods_of(self.facts, self.target)
         sick = {container.name for pod in pods for container in sick_containers(pod)}
         names = {str(spec.get("name")) for spec in self.specs()}
@@ -108,10 +131,3 @@ class _Check:
     def specs(self) -> list[dict[str, Any]]:
         manifest = self.facts.get(self.target)
         return container_specs(pod_spec_of(manifest)) if manifest and name_of(manifest) else []
-
-
-def _grown(now: float | None, value: float | None, *, least: bool = False) -> bool:
-    """`least`: one more is always allowed, also where there is none now."""
-    if now is None or value is None:
-        return False
-    return now < value <= max(now * MAX_GROWTH, now + 1 if least else 0)

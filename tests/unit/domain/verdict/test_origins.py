@@ -48,9 +48,18 @@ ONE, TWO = (container("app"),), (container("app"), container("proxy", "64Mi"))
 
 
 async def origins(
-    action, remedy, parameters, target=API, made=ONE, replicas=2, defaults: Any = None, finding=True
+    action,
+    remedy,
+    parameters,
+    target=API,
+    made=ONE,
+    replicas=2,
+    defaults: Any = None,
+    finding=True,
+    container="",
 ):
-    declared = tuple(Parameter(name, default=(defaults or {}).get(name)) for name in parameters)
+    names = dict.fromkeys([*parameters, *(defaults or {})])
+    declared = tuple(Parameter(name, default=(defaults or {}).get(name)) for name in names)
     workflow = Workflow("w", action, parameters=declared)
     accepted = Accepted(
         Answer("It fails.", "high"),
@@ -62,7 +71,14 @@ async def origins(
         target=target,
         parameters=parameters,
     )
-    found = Diagnosis(Cause.OUT_OF_MEMORY, target, "It fails.", remedies=frozenset({remedy}), revision=3)
+    found = Diagnosis(
+        Cause.OUT_OF_MEMORY,
+        target,
+        "It fails.",
+        remedies=frozenset({remedy}),
+        revision=3,
+        container=container,
+    )
     cluster = MemoryCluster(objects(*made, replicas=replicas))
     return await Investigator(cluster).conclude(
         ClusterFacts(), lambda known: parameter_origins(accepted, found if finding else None, known)
@@ -128,3 +144,37 @@ async def test_revisions_and_targets_are_checked():
     given = {"TARGET_RESOURCE_NAME": "api", "TO_REVISION": 3}
     assert set((await origins("RollbackDeployment", Remedy.ROLL_BACK, given)).values()) == {CODE}
     assert await origins("RollbackDeployment", Remedy.ROLL_BACK, {"TO_REVISION": 9}) == {"TO_REVISION": MODEL}
+
+
+@pytest.mark.parametrize(
+    ("default", "origin"),
+    [
+        ({"MEMORY_LIMIT": "128Mi"}, {"MEMORY_LIMIT": MODEL}),
+        ({"MEMORY_LIMIT": "256Mi"}, {"MEMORY_LIMIT": MODEL}),
+        ({"MEMORY_LIMIT": "4Gi"}, {}),
+        ({"MEMORY_LIMIT_MI": 128}, {}),
+        ({"MEMORY_FACTOR": 0.5}, {"MEMORY_FACTOR": MODEL}),
+        ({"MEMORY_FACTOR": 2}, {}),
+        ({"CONTAINER": "proxy"}, {"CONTAINER": MODEL}),
+        ({"CONTAINER": "app"}, {}),
+        ({"WAIT_SECONDS": 5}, {}),
+    ],
+)
+async def test_a_default_that_mends_nothing_here_is_the_choice_of_the_model(default, origin):
+    """Left out or written down, the workflow would run with it."""
+    assert await origins("IncreaseMemory", Remedy.INCREASE_MEMORY, {}, defaults=default) == origin
+    given = await origins("IncreaseMemory", Remedy.INCREASE_MEMORY, default, defaults=default)
+    assert (MODEL in given.values()) == bool(origin)
+
+
+async def test_an_autoscaler_is_not_lowered_by_a_default():
+    given = await origins("PatchHPA", Remedy.RAISE_AUTOSCALER, {}, HPA, defaults={"MAX_REPLICAS": 5})
+    assert given == {"MAX_REPLICAS": MODEL}
+
+
+async def test_the_container_is_the_one_that_the_finding_is_about():
+    for name, origin in (("proxy", CODE), ("app", MODEL)):
+        given = await origins(
+            "IncreaseMemory", Remedy.INCREASE_MEMORY, {"CONTAINER_NAME": name}, made=TWO, container="proxy"
+        )
+        assert given == {"CONTAINER_NAME": origin}
