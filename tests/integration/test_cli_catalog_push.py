@@ -14,7 +14,7 @@ from tests import processes
 from tests.commands import rca
 from tests.pipeline import CATALOG
 from worker.adapters.file_catalog import FileCatalog
-from worker.app.cli.catalog import push_directory
+from worker.app.cli.catalog import push as push_command
 from worker.app.settings.groups import CatalogSettings
 from worker.app.supervisor import Supervisor
 from worker.app.wiring.outside import open_catalog
@@ -43,7 +43,8 @@ def push(url, directory, monkeypatch, capsys):
     monkeypatch.setenv("RCA_CATALOG__DATABASE_URL", url)
 
     async def run(source=directory, *, dry_run=False, prune=False, as_json=False):
-        code = await push_directory(source, dry_run=dry_run, prune=prune, as_json=as_json)
+        command = push_command.__wrapped__  # the coroutine function, without a process of its own
+        code = await command(source, dry_run=dry_run, prune=prune, json_output=as_json)
         return code, *capsys.readouterr()
 
     return run

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, counted, print_json, progress, run, session
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json, progress, session
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
     from worker.app.auditing import Auditing
-    from worker.domain.audit.findings import AuditFinding, ChainReport, Report
+    from worker.domain.audit.findings import AuditFinding, Report
 
 NOTHING = "no event and no result of the request {request} is stored: they have expired, or the key is wrong"
 SHOWN = 20
@@ -31,7 +31,8 @@ RequestKey = Annotated[
 
 
 @audit.command()
-def verify(
+@asynchronous
+async def verify(
     *,
     key: Annotated[
         list[Path] | None,
@@ -86,30 +87,45 @@ def verify(
         ),
     ] = None,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Find events that were changed, dropped, moved, added or cut off, and results that differ from the trail.
 
     Also reports a stream that was emptied, receives messages of other streams, or has lower limits than provisioned. Exit
     code 1 if there are findings; each request is listed with its first bad event.
     """
+    from worker.adapters.audit_archive import AuditArchive
+    from worker.app.auditing import check_archive, check_file, public_keys, read_heads
+
     if file and archive:
         raise typer.BadParameter(
             "--file verifies an archive alone, --archive with the stream: give one of them"
         )
-    source = _Source(file, archive, head, heads, _utc(kept_since), _utc(exported_at))
-    run(_verify(key or [], source, request=request, as_json=json_output))
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where events are read from: a file or an archive, or the stream with or without an archive."""
-
-    file: Path | None
-    archive: Path | None
-    head: str
-    heads: Path | None
-    kept_since: datetime | None
-    exported_at: datetime | None
+    request = _key(request)
+    asked: dict[str, Any] = {"only": request, "heads": read_heads(heads) if heads else []}
+    known = public_keys(key or [])
+    if file is None:
+        async with _auditing() as auditing:
+            with progress("reading events") as show:
+                stored = AuditArchive(archive) if archive else None
+                report = await auditing.check(known, archive=stored, head=head, progress=show, **asked)
+    else:
+        check, unit = (
+            (partial(check_archive, head=head), "events")
+            if file.is_dir()
+            else (partial(check_file, kept_since=_utc(kept_since)), "bytes")
+        )
+        with progress(f"verifying {unit}") as show:
+            report = check(file, known, exported_at=_utc(exported_at), progress=show, **asked)
+    if not report.events and (file or not report.findings):
+        if request:
+            raise ReportedError(NOTHING.format(request=request))
+        if file:
+            raise ReportedError(f"{file} holds no audit events; `rca audit export` writes such files")
+    if json_output:
+        print_json({"good": report.good, **asdict(report)})
+    else:
+        _print(report)
+    return 0 if report.good else EXIT_ERROR
 
 
 def _utc(time: datetime | None) -> datetime | None:
@@ -124,45 +140,9 @@ def _key(text: str) -> str:
     return read_key(text)
 
 
-async def _verify(keys: Sequence[Path], source: _Source, *, request: str, as_json: bool) -> int:
-    request = _key(request)
-    report = await _report(keys, source, request)
-    if not report.events and (source.file or not report.findings):
-        if request:
-            raise ReportedError(NOTHING.format(request=request))
-        if source.file:
-            raise ReportedError(f"{source.file} holds no audit events; `rca audit export` writes such files")
-    if as_json:
-        print_json({"good": report.good, **asdict(report)})
-    else:
-        _print(report)
-    return 0 if report.good else EXIT_ERROR
-
-
-async def _report(keys: Sequence[Path], source: _Source, request: str) -> Report:
-    from worker.adapters.audit_archive import AuditArchive
-    from worker.app.auditing import check_archive, check_file, public_keys, read_heads
-
-    known, file = public_keys(keys), source.file
-    heads = read_heads(source.heads) if source.heads else []
-    if file is None:
-        archive = AuditArchive(source.archive) if source.archive else None
-        async with _auditing() as auditing:
-            with progress("reading events") as show:
-                return await auditing.check(
-                    known, only=request, archive=archive, head=source.head, heads=heads, progress=show
-                )
-    check, unit = (
-        (partial(check_archive, head=source.head), "events")
-        if file.is_dir()
-        else (partial(check_file, kept_since=source.kept_since), "bytes")
-    )
-    with progress(f"verifying {unit}") as show:
-        return check(file, known, only=request, exported_at=source.exported_at, heads=heads, progress=show)
-
-
 @audit.command()
-def export(
+@asynchronous
+async def export(
     *,
     request: RequestKey = "",
     to: Annotated[
@@ -173,7 +153,7 @@ def export(
             file_okay=False,
         ),
     ] = None,
-) -> None:
+) -> int:
     """Print all events as they are stored, one per line, or keep an archive of events and results.
 
     `rca audit verify --file` verifies both. With --to, run it regularly, for example once a day: it continues where the last
@@ -181,7 +161,7 @@ def export(
     """
     if to and request:
         raise typer.BadParameter("an archive has all requests: leave out --request")
-    run(_archive(to) if to else _export(request=request))
+    return await (_archive(to) if to else _export(request=request))
 
 
 async def _archive(directory: Path) -> int:
@@ -225,9 +205,8 @@ def _print(report: Report) -> None:
     if (more := len(report.findings) - SHOWN) > 0:
         typer.echo(f"and {more:,} more; --json prints all")
     for chain in report.notable[:SHOWN]:
-        typer.echo(
-            f"{_shown(chain.request_key)}: {chain.status}, {counted(chain.events, 'event')}{_head(chain)}"
-        )
+        head = f", head {chain.head}" if chain.head else ""
+        typer.echo(f"{_shown(chain.request_key)}: {chain.status}, {counted(chain.events, 'event')}{head}")
     events, requests = counted(report.events, "event"), counted(report.requests, "request")
     chains = ", ".join(f"{count:,} {status}" for status, count in report.chains.items()) or "none"
     again = f" ({report.republished:,} published again)" if report.republished else ""
@@ -253,10 +232,6 @@ def _line(finding: AuditFinding) -> str:
     return (
         f"{_shown(finding.request_key)}: event {finding.sequence}: {finding.problem}: {finding.detail}{chain}"
     )
-
-
-def _head(chain: ChainReport) -> str:
-    return f", head {chain.head}" if chain.head else ""
 
 
 def _shown(text: str) -> str:

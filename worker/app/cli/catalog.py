@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,10 +16,10 @@ from worker.app.cli.console import (
     Json,
     asynchronous,
     counted,
+    one_line,
     print_json,
     progress,
     reported,
-    run,
     waiting_for,
 )
 
@@ -95,8 +95,6 @@ async def list_workflows(directory: Directory, *, json_output: Json = False) -> 
 
 def _line(first: str, workflow: Workflow) -> str:
     """A workflow on one line of a terminal, after `first`."""
-    from worker.domain.untrusted.evidence import one_line
-
     return one_line(f"{first} {workflow.workflow_id} {workflow.version} {workflow.description}", LINE_CHARS)
 
 
@@ -104,7 +102,8 @@ def _line(first: str, workflow: Workflow) -> str:
 
 
 @catalog.command()
-def search(
+@asynchronous
+async def search(
     directory: Directory,
     query: Annotated[
         str,
@@ -121,16 +120,8 @@ def search(
     min_confidence: Annotated[float, typer.Option(help="Lowest match quality.", min=0, max=1)] = 0.7,
     max_results: Annotated[int, typer.Option(help="How many workflows to show.", min=1, max=100)] = 10,
     json_output: Json = False,
-) -> None:
-    """Search as the model does. If nothing matches, print how many workflows each label excludes."""
-    labels = dict(pair.partition("=")[::2] for pair in label or ())
-    limits = {"min_confidence": min_confidence, "max_results": max_results}
-    run(_search(directory, query, labels, limits, as_json=json_output))
-
-
-async def _search(
-    directory: Path, text: str, labels: Mapping[str, str], limits: Mapping[str, Any], *, as_json: bool
 ) -> int:
+    """Search as the model does. If nothing matches, print how many workflows each label excludes."""
     from worker.adapters.file_catalog import FileCatalog
     from worker.app.settings import load
     from worker.app.wiring.embedders import open_embedder
@@ -144,31 +135,31 @@ async def _search(
         workflows = await FileCatalog.open(directory, embedder=embedder)
         known = signal_types_of(await workflows.actions(SelectionContext()))
         try:
-            query, context = parse_query(text, known), _context(labels)
+            parsed, context = parse_query(query, known), _context(label or ())
         except ValueError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_USAGE
-        query = replace(query, **limits)
+        asked = replace(parsed, min_confidence=min_confidence, max_results=max_results)
         async with waiting_for(f"vectors of {counted(len(workflows), 'workflow')}"):
             await workflows.embed_missing()
-        page = await workflows.search(query, context)
+        page = await workflows.search(asked, context)
     if workflows.meaning_problem:
         typer.echo(f"ranked by words: {workflows.meaning_problem}", err=True)
-    shown = shown_search(query, page, [], sorted(known))
-    if as_json:
+    shown = shown_search(asked, page, [], sorted(known))
+    if json_output:
         print_json(shown)
     else:
         _print_page(page, shown.get("notes", ()))
     return 0
 
 
-def _context(labels: Mapping[str, str]) -> SelectionContext:
-    """The context of an incident with these labels. Raises ValueError for an unknown name."""
+def _context(labels: Sequence[str]) -> SelectionContext:
+    """The context of an incident with these labels (`name=value`). Raises ValueError for an unknown name."""
     from worker.domain.catalog.selection import label_name
     from worker.domain.values.workflows import BUSINESS_LABELS, SelectionContext
 
     values: dict[str, Any] = {}
-    for name, value in labels.items():
+    for name, _, value in (pair.partition("=") for pair in labels):
         label = label_name(name)
         if label == "component":
             api_version, _, kind = value.rpartition("/")
@@ -194,22 +185,18 @@ def _print_page(page: SearchPage, notes: Sequence[str]) -> None:
 
 
 @catalog.command()
-def push(
+@asynchronous
+async def push(
     directory: Directory,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Disable workflows without a file.")] = False,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Write all workflows into the database of RCA_CATALOG__DATABASE_URL. Creates its tables if they are missing.
 
     Exit code 1 if a worker would refuse the directory (nothing is written then), or if vectors are missing.
     """
-    run(push_directory(directory, dry_run=dry_run, prune=prune, as_json=json_output))
-
-
-async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json: bool) -> int:
-    """What `rca catalog push` does."""
     from worker.adapters.file_catalog import read_directory
     from worker.adapters.postgres_catalog import push as write
     from worker.app.settings import ConfigurationError, load
@@ -224,7 +211,7 @@ async def push_directory(directory: Path, *, dry_run: bool, prune: bool, as_json
     workflows = list(found.workflows.values())
     with progress("writing workflows") as show:
         done = await write(url, workflows, found.actions, prune=prune, dry_run=dry_run, progress=show)
-    if as_json:
+    if json_output:
         print_json({**asdict(done), "dry_run": dry_run})
     else:
         _print_pushed(done, dry_run=dry_run)

@@ -158,6 +158,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def one_line(text: str, limit: int) -> str:
+    """A text from outside for a terminal: on one line, with nothing in it that can control the terminal."""
+    from worker.domain.untrusted.evidence import one_line as shown
+
+    return shown(text, limit)
+
+
 def print_json(document: Any) -> None:
     """For scripts. Only ASCII, so that nothing in it can control the terminal, and half a character is no error."""
     typer.echo(json.dumps(document, indent=2))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import Case, CaseCatalog, Json, print_json, run
+from worker.app.cli.console import Case, CaseCatalog, Json, asynchronous, print_json
 from worker.app.cli.requests import exit_code, kind_of, print_outcome
 from worker.domain.values.errors import ReportedError
 
@@ -35,7 +35,8 @@ NO_MODEL = (
 )
 
 
-def demo(
+@asynchronous
+async def demo(
     case_dir: Case = None,
     *,
     recovery: Annotated[
@@ -44,17 +45,11 @@ def demo(
     catalog: CaseCatalog = None,
     output: Annotated[Path | None, typer.Option(help="Write the run to this file, as JSON.")] = None,
     json_output: Json = False,
-) -> None:
+) -> int:
     """Analyse an example incident here and now, with an embedded NATS server, cluster and worker.
 
     Uses the model of RCA_LLM__MODEL if one is set, else the offline analyst (rules, no language model, no network).
     """
-    run(_demo(case_dir, recovery=recovery, catalog=catalog, output=output, as_json=json_output))
-
-
-async def _demo(
-    case_dir: Path | None, *, recovery: bool, catalog: Path | None, output: Path | None, as_json: bool
-) -> int:
     from rich.console import Console
     from rich.text import Text
 
@@ -62,7 +57,7 @@ async def _demo(
     from worker.app.embedded import CaseDirectory, example_case, open_services
 
     logs.configure("error", json_lines=False)
-    console = Console(highlight=False, stderr=as_json)
+    console = Console(highlight=False, stderr=json_output)
     case = CaseDirectory(case_dir) if case_dir else example_case()
     body = case.request(recovery=recovery)
     if output and not output.parent.is_dir():
@@ -83,7 +78,7 @@ async def _demo(
     document = _document(case, body, outcome, shown.events)
     if output:
         await asyncio.to_thread(output.write_text, json.dumps(document, indent=2) + "\n")
-    if as_json:
+    if json_output:
         print_json(document)
     else:
         _print(console, outcome, body, kind_of(recovery=recovery))

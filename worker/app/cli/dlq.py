@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, print_json, run, session, waiting_for
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, one_line, print_json, session, waiting_for
 
 if TYPE_CHECKING:
     from worker.adapters.nats.stored import StoredLetter
@@ -76,15 +76,17 @@ async def show(letter: LetterId, *, json_output: Json = False) -> int:
 
 
 @dlq.command()
-def replay(letters: LetterIds, *, json_output: Json = False) -> None:
+@asynchronous
+async def replay(letters: LetterIds, *, json_output: Json = False) -> int:
     """Publish requests again, after you have fixed the cause. The new result replaces the failed one."""
-    run(_each(letters, lambda operations: operations.replay, "replayed", as_json=json_output))
+    return await _each(letters, lambda operations: operations.replay, "replayed", as_json=json_output)
 
 
 @dlq.command()
-def drop(letters: LetterIds, *, json_output: Json = False) -> None:
+@asynchronous
+async def drop(letters: LetterIds, *, json_output: Json = False) -> int:
     """Delete dead letters. Their failed results stay."""
-    run(_each(letters, lambda operations: operations.drop, "deleted", as_json=json_output))
+    return await _each(letters, lambda operations: operations.drop, "deleted", as_json=json_output)
 
 
 async def _each(
@@ -140,8 +142,6 @@ def _remediation_id(letter: StoredLetter) -> str:
 
 def _shown(text: str, limit: int = SHOWN_CHARS) -> str:
     """For a terminal: nothing that a sender wrote can control it."""
-    from worker.domain.untrusted.evidence import one_line
-
     return one_line(text, limit).encode("utf-8", "replace").decode() or "-"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, print_json, waiting_for
+from worker.app.cli.console import EXIT_ERROR, Json, asynchronous, counted, one_line, print_json, waiting_for
 
 if TYPE_CHECKING:
     from worker.app.doctor import Examination
@@ -57,8 +57,6 @@ def _print(row: Examination) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from worker.domain.untrusted.evidence import one_line
 
     style = {"ok": "green", "warning": "yellow", "fault": "bold red"}[row.level]
     table = Table.grid(padding=(0, 1))

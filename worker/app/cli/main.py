@@ -21,8 +21,7 @@ from worker.app.cli.outcomes import outcomes
 from worker.app.cli.permissions import permissions
 from worker.app.cli.policy import policy
 from worker.app.cli.replay import record, replay
-from worker.app.cli.report_page import report
-from worker.app.cli.requests import cancel, show, submit
+from worker.app.cli.requests import cancel, report, show, submit
 from worker.app.cli.sandbox import sandbox
 from worker.app.cli.snapshot import snapshot
 from worker.app.cli.spec_hash import spec_hash

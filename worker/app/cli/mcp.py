@@ -53,7 +53,7 @@ async def mcp(
     from worker.app import logs
     from worker.app.settings import ConfigurationError, load
     from worker.app.wiring.mounted import NEEDS_MCP
-    from worker.app.wiring.served import open_served
+    from worker.app.wiring.outside import open_served
 
     try:
         from worker.app import mcp_server

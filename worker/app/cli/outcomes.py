@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import Json, asynchronous, counted, print_json, session, waiting_for
+from worker.app.cli.console import Json, asynchronous, counted, one_line, print_json, session, waiting_for
 
 if TYPE_CHECKING:
     from worker.domain.verdict.approval.track_record import OutcomeReport
@@ -100,8 +100,6 @@ def _document(found: OutcomeReport) -> dict[str, Any]:
 
 def _lines(found: OutcomeReport) -> Iterator[str]:
     """The report for people, at most 80 columns wide."""
-    from worker.domain.untrusted.evidence import one_line
-
     if found.groups:
         yield _row("environment", "corroborated", {name: name.replace("_", " ") for name in NUMBERS})
     action = None

@@ -15,6 +15,7 @@ from worker.app.cli.console import (
     Json,
     asynchronous,
     counted,
+    one_line,
     print_json,
     session,
     waiting_for,
@@ -177,8 +178,6 @@ def _print(
     found: tuple[ChangedFact, ...],
     fields: list[str],
 ) -> None:
-    from worker.domain.untrusted.evidence import one_line
-
     changed = ", ".join(f"{name} {value}" for name, value in wanted.names.items())
     about = f"{bundle.key}: {_line(bundle)}; {f'with {changed}' if changed else 'as it was'}"
     typer.echo(one_line(about, 2 * VALUE_CHARS))

@@ -1,8 +1,9 @@
-"""`rca submit`, `rca show` and `rca cancel`: one request, as a gateway or an operator handles it."""
+"""`rca submit`, `rca show`, `rca cancel` and `rca report`: one request, as a gateway or an operator handles it."""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import sys
 import uuid
@@ -17,7 +18,9 @@ from worker.app.cli.console import (
     EXIT_ERROR,
     Json,
     asynchronous,
+    one_line,
     print_json,
+    progress,
     reported,
     run,
     session,
@@ -210,8 +213,6 @@ def _print_errors(heading: str, errors: Iterable[FieldError]) -> None:
 
 
 def _line(text: str) -> str:
-    from worker.domain.untrusted.evidence import one_line
-
     return one_line(text, ERROR_CHARS)
 
 
@@ -299,3 +300,59 @@ async def cancel(
 def _what(key: str) -> str:
     stem, _, attempt = key.partition(".")
     return f"attempt {attempt} of the recovery {stem}" if attempt else f"the incident {stem}"
+
+
+# -- report
+
+
+class Format(enum.StrEnum):
+    """How a report is written."""
+
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+@asynchronous
+async def report(
+    key: Key,
+    *,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="Markdown or one self-contained HTML file; by default as the name of FILE ends."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file.", metavar="FILE")
+    ] = None,
+    timeline: Annotated[
+        bool, typer.Option("--timeline/--no-timeline", help="Include a timeline from the audit trail.")
+    ] = True,
+) -> int:
+    """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
+
+    All text is escaped, secrets were removed before it was stored. Exit code 1 if there is no result.
+    """
+    from worker.app.auditing import Auditing
+    from worker.app.operations import Operations, read_key
+    from worker.app.pages import as_html, as_markdown, incident_page
+
+    if output and not output.parent.is_dir():
+        raise typer.BadParameter(f"{output.parent} is not a directory", param_hint="--output")
+    key = read_key(key)
+    async with session("rca-report") as opened:
+        result = await Operations(opened.nc, opened.subjects).result(key)
+        if result is None:
+            raise ReportedError(f"{key} has no result (yet): `rca show {key}` prints its state")
+        with progress("reading audit events") as show:
+            auditing = Auditing(opened.nc, opened.subjects)
+            events = await auditing.events_of(key, show) if timeline else []
+    page = incident_page(key, result, events)
+    by_name = Format.HTML if output and output.suffix.lower() in {".html", ".htm"} else Format.MARKDOWN
+    written = as_html(page) if (form or by_name) is Format.HTML else as_markdown(page)
+    if output:
+        await asyncio.to_thread(output.write_text, written, encoding="utf-8")
+        typer.echo(f"written to {output}", err=True)
+    else:
+        typer.echo(written, nl=False)
+    return 0

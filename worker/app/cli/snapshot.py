@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worker.app.cli.console import Json, asynchronous, counted, print_json, waiting_for
+from worker.app.cli.console import Json, asynchronous, counted, one_line, print_json, waiting_for
 from worker.domain.values.errors import ReportedError
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ async def snapshot(
     from worker.app.settings import load
     from worker.app.wiring.outside import open_cluster
     from worker.domain.recording.snapshot import incident_of, take_snapshot
-    from worker.domain.untrusted.evidence import one_line
 
     directory = output or Path(f"snapshot-{namespace[0]}")
     if directory.exists():

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.console import Json, print_json, reported
+from worker.app.cli.console import Json, one_line, print_json, reported
 from worker.domain.values.errors import ReportedError
 
 NAME_CHARS = 253
@@ -26,7 +26,6 @@ def spec_hash(
     FILE holds the resource, and after it the ConfigMaps that its pods use. One that is missing counts as absent.
     """
     from worker.domain.cluster.spec_hash import canonical_hash, config_map_names
-    from worker.domain.untrusted.evidence import one_line
     from worker.sandbox.cluster_files import objects_of
 
     with reported():

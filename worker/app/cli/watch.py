@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from worker.app.cli.console import Json, asynchronous, session
+from worker.app.cli.console import Json, asynchronous, one_line, session
 from worker.app.cli.requests import EXIT_DEAD_LETTER
 
 if TYPE_CHECKING:
@@ -173,7 +173,6 @@ def _in_flight(board: Board, now: datetime) -> Table:
     from rich.text import Text
 
     from worker.app.steps import step_of, work_after
-    from worker.domain.untrusted.evidence import one_line
 
     runs = list(board.in_flight.values())
     title = f"\nIn flight ({len(runs):,})"
