@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from worker.domain.values.errors import MetricsError
-from worker.domain.values.series import Series
+from worker.domain.values.ports import Series
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tests.fakes import prometheus
 from tests.fakes.prometheus import LABELS, failure, success
 from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.domain.values.errors import MetricsError
-from worker.domain.values.series import Series
+from worker.domain.values.ports import Series
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from worker.adapters.json_server import JsonServer, ServerAnswer, ServerClient, 
 from worker.domain.cluster.fields import dig, mapping, mappings, sequence, strings, text
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
-from worker.domain.values.series import Series
+from worker.domain.values.ports import Series
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_SERIES = 1_000

@@ -21,8 +21,15 @@ from aiohttp import web
 
 from schemas.taxonomy import RequestKind
 from worker.app.http_server import listening
-from worker.domain.alerts.request import NAME_CHARS, alert_id, is_incident, request_of, storm_request
-from worker.domain.alerts.resource import address_of, resource_of
+from worker.domain.alerts.request import (
+    NAME_CHARS,
+    address_of,
+    alert_id,
+    is_incident,
+    request_of,
+    resource_of,
+    storm_request,
+)
 from worker.domain.alerts.storm import Decision, StormRule, Stormwatch
 from worker.domain.alerts.webhook import Alert, InvalidWebhook, Webhook, read_webhook
 from worker.domain.cluster.fields import dig, mappings, name_of, text

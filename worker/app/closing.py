@@ -1,9 +1,13 @@
-"""The ways a message ends: answered, rejected, or dead-lettered. What became of it is published before it is settled."""
+"""The ways a message ends: answered, rejected, or dead-lettered. What became of it is published before it is settled.
+
+Outcomes that executors publish end here too: each is checked once, and a bad one is rejected like a bad request.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Mapping
 
 import structlog
 from pydantic import ValidationError
@@ -19,14 +23,15 @@ from schemas.failure import (
     ValidationFailure,
     excerpt,
 )
-from schemas.subjects import OUTCOMES
+from schemas.subjects import OUTCOMES, Subjects
 from worker.app.metrics import WorkerMetrics
 from worker.domain.intake.accepted import AcceptedRequest
-from worker.domain.intake.decode import InvalidRequest
+from worker.domain.intake.decode import InvalidRequest, decode_outcome
 from worker.domain.journal.run import Run, dead_letter_step, unanswered
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
-from worker.domain.values.delivery import ACK, Delivery, Settlement, term
+from worker.domain.values.delays import ADVISORY_RETRY_SECONDS
+from worker.domain.values.delivery import ACK, Delivery, Settlement, retry, term
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Clock, Events, Step
 from worker.domain.values.step_kinds import BEGIN, DEAD_LETTERED, END
@@ -198,3 +203,22 @@ def _letter(
         deliveries=delivery.deliveries if deliveries is None else deliveries,
         error=error,
     )
+
+
+class OutcomeCheck:
+    """Implements `delivery.MessageHandler`. A good outcome stays where it is: analyses read it from its stream."""
+
+    def __init__(self, closing: Closing, subjects: Subjects) -> None:
+        self._closing, self._subjects = closing, subjects
+
+    async def __call__(self, body: bytes, headers: Mapping[str, str], delivery: Delivery) -> Settlement:
+        """Settle an outcome: done when it is good, or when its rejection is published."""
+        del headers
+        read = decode_outcome(body, delivery.subject, self._subjects)
+        if not isinstance(read, InvalidRequest):
+            return ACK
+        try:
+            return await self._closing.reject(read, body, delivery)
+        except Unavailable as e:
+            log.warning("broker_unavailable", error=short(e))
+            return retry(ADVISORY_RETRY_SECONDS)

@@ -32,8 +32,8 @@ from worker.app.wiring.outside import (
     open_datastorage,
     open_policy,
     open_prometheus,
+    read_signer,
 )
-from worker.app.wiring.signing import read_signer
 from worker.app.wiring.tracing import endpoint, new_tracer
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.investigation.models.chain import provider_of

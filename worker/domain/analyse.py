@@ -48,7 +48,7 @@ from worker.domain.values.ports import Outside, PolicyDecision
 from worker.domain.values.step_kinds import OPENING, RESULT
 from worker.domain.verdict.answers.answer import UnreadableAnswer
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER
-from worker.domain.verdict.answers.reply import answer_text, read_reply
+from worker.domain.verdict.answers.parse import answer_text, read_reply
 from worker.domain.verdict.approval.policy import merge_approval, observed, policy_facts, policy_input
 from worker.domain.verdict.checks.cause import doubts
 from worker.domain.verdict.checks.facts import FactFinder

@@ -12,7 +12,6 @@ from typing import Any
 
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_admission import admitted
-from worker.sandbox.cluster_events import CORE, GROUPED, to_core, to_grouped
 from worker.sandbox.cluster_failure import ApiFailure, bad_request
 from worker.sandbox.cluster_files import LogKey, find_logs, read_objects
 from worker.sandbox.cluster_kinds import Resource, ResourceTable
@@ -24,6 +23,19 @@ START_RESOURCE_VERSION = 1000
 
 Key = tuple[str, str]
 """Namespace (empty for cluster scope) and name."""
+
+# Events have two API forms, which are views of the same objects. Names of fields: in core/v1, in events.k8s.io/v1.
+CORE, GROUPED = "v1", "events.k8s.io/v1"
+RENAMED = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+RENAMED_BACK = {grouped: core for core, grouped in RENAMED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +179,21 @@ def _read_token(token: str) -> Key | None:
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise bad_request(f"continue key is not valid: {type(error).__name__}") from error
     return str(namespace), str(name)
+
+
+def to_grouped(event: Manifest) -> Manifest:
+    """A core/v1 Event as events.k8s.io/v1 shows it."""
+    return {**_rename(event, RENAMED), "apiVersion": GROUPED}
+
+
+def to_core(event: Manifest) -> Manifest:
+    """An events.k8s.io/v1 Event as core/v1 shows it."""
+    core = {**_rename(event, RENAMED_BACK), "apiVersion": CORE}
+    for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
+        core.setdefault(name, None)
+    core.setdefault("source", {})
+    return core
+
+
+def _rename(event: Manifest, names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in event.items()}

@@ -15,8 +15,8 @@ from tests.fakes.scripted import CONTEXT, RECEIVED, World, answer, chosen, incid
 from worker.domain.cluster.fields import reference
 from worker.domain.cluster.spec_hash import composite, config_map_hash, fingerprint
 from worker.domain.values.errors import ClusterReason, MetricsError
+from worker.domain.values.ports import Series
 from worker.domain.values.remediations import PastRemediation
-from worker.domain.values.series import Series
 
 API, CONFIG = (next(m for m in shop() if m["kind"] == kind) for kind in ("Deployment", "ConfigMap"))
 HASH = composite(fingerprint(API), {"api-config": config_map_hash(CONFIG)})

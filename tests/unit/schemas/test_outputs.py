@@ -137,7 +137,7 @@ def test_a_failure_bounds_its_excerpt_and_has_an_error():
 
 
 def test_every_problem_of_an_answer_has_a_code():
-    from worker.domain.verdict.problems import ProblemKind
+    from worker.domain.verdict.answers.answer import ProblemKind
 
     assert {f"answer_{kind}" for kind in ProblemKind} == {
         c for c in ValidationCode if c.startswith("answer_")

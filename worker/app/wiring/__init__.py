@@ -24,14 +24,13 @@ from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.admission import Admission
 from worker.app.broker import make_broker, missing_tls
-from worker.app.closing import Closing
+from worker.app.closing import Closing, OutcomeCheck
 from worker.app.handler import Ports, RequestHandler
 from worker.app.intake import NATS, Handlers, Intake, Need
 from worker.app.link import BrokerLink
 from worker.app.metrics import WorkerMetrics
 from worker.app.model_health import ModelHealth, WatchedModel
 from worker.app.open_files import FileBudget, FileWatch, raise_limit
-from worker.app.outcome_check import OutcomeCheck
 from worker.app.provisioning import wanted_streams
 from worker.app.server_clock import ServerClock
 from worker.app.settings import ConfigurationError, Settings
@@ -54,10 +53,10 @@ from worker.app.wiring.outside import (
     open_prometheus,
     own_history,
     own_track_records,
+    read_signer,
     within_scope,
 )
 from worker.app.wiring.rules import analysis_rules, handler_rules
-from worker.app.wiring.signing import read_signer
 from worker.app.wiring.tracing import open_tracer, records_content
 from worker.domain.analyse import Analysis
 from worker.domain.investigation.models.chain import ModelChain

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 
 from schemas.subjects import Subjects
 from worker.adapters.datastorage import DataStorageCatalog, DataStorageHistory
+from worker.adapters.ed25519_keys import KeyUnusable, read_signing_key
 from worker.adapters.file_catalog import FileCatalog
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.adapters.nats.history import NatsHistory
@@ -24,6 +25,7 @@ from worker.adapters.prometheus_metrics import PrometheusMetrics
 from worker.adapters.rego_policy import Bounds, PolicyUnusable, RegorusPolicy, read_files
 from worker.app.settings import ConfigurationError, Settings
 from worker.app.settings.groups import (
+    AuditSettings,
     CatalogSettings,
     HistorySettings,
     KubernetesSettings,
@@ -31,12 +33,14 @@ from worker.app.settings.groups import (
     PrometheusSettings,
 )
 from worker.app.supervisor import Supervisor
+from worker.app.wiring.clock import SystemClock
 from worker.app.wiring.embedders import open_embedder
 from worker.domain.cluster.kinds import canonical_kind
 from worker.domain.cluster.scope import Scope, ScopedCluster
+from worker.domain.investigation.toolbox.served import ServedTools
 from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS, WATCH_SECONDS
 from worker.domain.values.errors import CatalogUnavailable, ClusterError
-from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy
+from worker.domain.values.ports import Catalog, Clock, Cluster, Embedder, Policy, Signer
 from worker.domain.values.workflows import SelectionContext
 
 EXAMPLE = (
@@ -255,3 +259,21 @@ async def open_prometheus(settings: PrometheusSettings, stack: AsyncExitStack) -
         return None
     token, seconds = settings.token.get_secret_value(), settings.call_seconds
     return await stack.enter_async_context(PrometheusMetrics(settings.url, token=token, call_seconds=seconds))
+
+
+def read_signer(settings: AuditSettings) -> Signer | None:
+    """The signer, if a key is named. Raises ConfigurationError."""
+    if settings.signing_key_file is None:
+        return None
+    try:
+        return read_signing_key(settings.signing_key_file)
+    except KeyUnusable as e:
+        raise ConfigurationError(f"RCA_AUDIT__SIGNING_KEY_FILE: {e}") from e
+
+
+async def open_served(settings: Settings, stack: AsyncExitStack) -> ServedTools:
+    """The tools, ready to be called. Raises CatalogUnavailable, ClusterError."""
+    catalog = await open_catalog(settings.catalog, stack, Supervisor())
+    cluster = within_scope(await open_cluster(settings, stack), settings.kubernetes)
+    history = await open_datastorage(settings.history, stack)
+    return ServedTools(cluster, catalog.catalog, SystemClock(), history)

@@ -22,10 +22,10 @@ from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.conversation import ModelRequest, Reply, ToolCall, ToolResult, ToolTurn, Turn
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.ports import AuditRecord, Clock, Events, Signer, Step
+from worker.domain.verdict.answers.answer import ProblemKind
 from worker.domain.verdict.answers.form import SUBMIT_RESULT
-from worker.domain.verdict.answers.reply import answer_text
+from worker.domain.verdict.answers.parse import answer_text
 from worker.domain.verdict.outcome import review_reason
-from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import Attempt, Rejected
 
 EVENT_NAMESPACE = uuid.UUID("6f1f6c5e-9f3b-5d57-9a49-0b6f0f8f3c1d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worker.domain.values.conversation import Reply, ToolCall, ToolResult, ToolTurn, Turn, UserTurn
-from worker.domain.verdict.answers.reply import is_final, submissions
+from worker.domain.verdict.answers.parse import is_final, submissions
 from worker.domain.verdict.judge import correction_message
 from worker.domain.verdict.verdict import Rejected, Verdict
 

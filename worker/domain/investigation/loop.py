@@ -54,11 +54,10 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry
 from worker.domain.values.limits import Limits, Spent, exhausted, must_wrap_up, seconds_for_call
 from worker.domain.values.ports import Clock, JournalRun, Model
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS, TRIED
-from worker.domain.verdict.answers.answer import Unreadable
-from worker.domain.verdict.answers.reply import answer_text, is_final
+from worker.domain.verdict.answers.answer import Problem, ProblemKind, Unreadable
+from worker.domain.verdict.answers.parse import answer_text, is_final
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.outcome import Stop
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, Verdict
 
 STOPS = {

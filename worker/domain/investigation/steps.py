@@ -22,8 +22,7 @@ from worker.domain.values.conversation import Reply, ToolTurn
 from worker.domain.values.errors import JournalGap
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import CLAIM, LLM, TOOLS
-from worker.domain.verdict.answers.answer import Unreadable
-from worker.domain.verdict.problems import Problem
+from worker.domain.verdict.answers.answer import Problem, Unreadable
 from worker.domain.verdict.verdict import Accepted
 
 T = TypeVar("T")

@@ -49,7 +49,7 @@ from worker.domain.values.step_kinds import (
     TRIED,
     UNREADABLE,
 )
-from worker.domain.verdict.answers.reply import answer_text, is_final
+from worker.domain.verdict.answers.parse import answer_text, is_final
 from worker.domain.verdict.approval.policy import merge_approval, observed
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Ending, conclude

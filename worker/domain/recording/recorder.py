@@ -16,8 +16,7 @@ from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.journal.run import Run
 from worker.domain.journal.steps import done
 from worker.domain.recording.bundle import Bundle, RecordedCall, SavedStep, Versions, encode_within
-from worker.domain.recording.ports import PORTS, Taped, taped
-from worker.domain.recording.tape import Recorder, masked
+from worker.domain.recording.tape import PORTS, Recorder, Taped, masked, taped
 from worker.domain.untrusted.redaction.redact import redact_json
 from worker.domain.values.errors import Unavailable
 from worker.domain.values.ports import Outside, Step

@@ -18,9 +18,8 @@ from worker.domain.analyse import Analysis
 from worker.domain.intake.accepted import AcceptedRequest
 from worker.domain.journal.run import Run
 from worker.domain.recording.bundle import Bundle, BundleError
-from worker.domain.recording.ports import PORTS, REQUIRED, Taped, taped
 from worker.domain.recording.recorder import RULES
-from worker.domain.recording.tape import Player
+from worker.domain.recording.tape import PORTS, REQUIRED, Player, Taped, taped
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import GiveUp, JournalGap, ReportedError, Retry

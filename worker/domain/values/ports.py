@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from worker.domain.values.external_tools import ExternalAnswer, ExternalTool
     from worker.domain.values.objects import KindInfo, Listing, ListQuery, LogQuery, Manifest, ObjectRef
     from worker.domain.values.remediations import Past, PastRemediation, TrackRecord
-    from worker.domain.values.series import Series
     from worker.domain.values.workflow_search import SearchPage, SearchQuery
     from worker.domain.values.workflows import ActionSummary, SelectionContext, Workflow, WorkflowPage
 
@@ -90,6 +89,14 @@ class TrackRecords(Protocol):
     """
 
     def of(self, action_type: str, environment: str) -> TrackRecord | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One time series: its labels, and (Unix seconds, value) in order of time. Values may be NaN or infinite."""
+
+    labels: Mapping[str, str]
+    points: tuple[tuple[float, float], ...]
 
 
 class Metrics(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.workflows import Workflow
-from worker.domain.verdict.answers.answer import Answer
+from worker.domain.verdict.answers.answer import Answer, Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.cause import (
     check_affected,
@@ -21,7 +21,7 @@ from worker.domain.verdict.checks.cause import (
     check_outcome,
     check_signal_type,
 )
-from worker.domain.verdict.checks.claims import check_claims
+from worker.domain.verdict.checks.evidence import check_claims
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import ResolvedObject, TargetChoice
@@ -34,7 +34,6 @@ from worker.domain.verdict.checks.workflow import (
     check_target,
     known_alternatives,
 )
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected, Verdict
 
 MAX_SHOWN_PROBLEMS = 24

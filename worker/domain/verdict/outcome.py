@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from schemas.analysis import ApprovalFactor, HumanReviewReason, Status
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.verdict.answers.answer import InvestigationOutcome
+from worker.domain.verdict.answers.answer import InvestigationOutcome, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence
-from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Rejected, Verdict
 
 DEFAULT_MIN_CONFIDENCE = 0.7

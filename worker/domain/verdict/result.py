@@ -6,12 +6,13 @@ redacted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from schemas import analysis
+from schemas.analysis import Approval
 from schemas.enrichment import DetectedLabels
 from schemas.evidence import EXCERPT_BYTES, AlignmentVerdict, EvidenceItem
 from schemas.failure import excerpt
@@ -25,7 +26,6 @@ from worker.domain.untrusted.redaction.redact import redact, redact_json
 from worker.domain.values.limits import Spent, usage_of
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.verdict.approval.policy import decided_environment
-from worker.domain.verdict.approval.text import without_secrets
 from worker.domain.verdict.checks.workflow import repeats
 from worker.domain.verdict.corroboration import Corroborated
 from worker.domain.verdict.outcome import Conclusion, WorkflowFate
@@ -265,3 +265,17 @@ def _flag(value: object) -> bool | None:
 
 def _text(value: object) -> str:
     return redact(value[:TEXT_CHARS]) if isinstance(value, str) else ""
+
+
+def without_secrets(approval: Approval, redact: Callable[[str], str]) -> Approval:
+    """The same approval with every reason, factor and risk factor redacted."""
+    factors = (f.model_copy(update={"detail": redact(f.detail)}) for f in approval.factors)
+    risks = (f.model_copy(update={"reason": redact(f.reason)}) for f in approval.risk_factors)
+    return approval.model_copy(
+        update={
+            "reasons": tuple(map(redact, approval.reasons)),
+            "factors": tuple(factors),
+            "risk_factors": tuple(risks),
+            "would_reasons": tuple(map(redact, approval.would_reasons)),
+        }
+    )

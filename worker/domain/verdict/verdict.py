@@ -12,8 +12,7 @@ from schemas.evidence import CausalClaim
 from schemas.taxonomy import Severity
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Workflow
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, InvestigationOutcome
-from worker.domain.verdict.problems import Problem
+from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, InvestigationOutcome, Problem
 
 NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOutcome.PROBLEM_RESOLVED})
 

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from schemas.incident import request_digest
 from schemas.taxonomy import RequestKind
-from worker.domain.alerts.request import alert_id, is_incident, request_of, storm_request
-from worker.domain.alerts.resource import address_of, resource_of
+from worker.domain.alerts.request import (
+    address_of,
+    alert_id,
+    is_incident,
+    request_of,
+    resource_of,
+    storm_request,
+)
 from worker.domain.alerts.storm import KEPT, Decision, Storm, StormRule, Stormwatch
 from worker.domain.alerts.webhook import MAX_ALERTS, Alert, InvalidWebhook, read_webhook
 from worker.domain.intake.decode import Decoded, decode

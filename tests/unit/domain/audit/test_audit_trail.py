@@ -30,7 +30,7 @@ from worker.domain.values.conversation import (
     UserTurn,
 )
 from worker.domain.values.limits import Spent, usage_of
-from worker.domain.verdict.problems import Problem, ProblemKind
+from worker.domain.verdict.answers.answer import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Attempt, Rejected
 
 SECRET = "ghp_FAKE0123456789abcdefghijklmnopqrstuv"

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from tests.fakes.messages import NOON
+from worker.domain.audit.check import TrailStream, stream_findings
 from worker.domain.audit.findings import ChainProblem
-from worker.domain.audit.trail_stream import TrailStream, stream_findings
 
 AGE = timedelta(days=90)
 WANT = {"subjects": ["rca.audit.>"], "max_age": 90, "discard": "new"}

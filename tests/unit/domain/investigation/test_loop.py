@@ -31,10 +31,9 @@ from worker.domain.values.conversation import (
 )
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer, Unreadable
+from worker.domain.verdict.answers.answer import Answer, Problem, ProblemKind, Unreadable
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, SUBMIT_RESULT
 from worker.domain.verdict.outcome import Stop
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 TARGET = ObjectRef("Deployment", "api", "shop")

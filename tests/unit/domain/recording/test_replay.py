@@ -32,10 +32,9 @@ from tests.fakes.scripted import (
     shop,
 )
 from worker.domain.recording.bundle import BundleError, RecordedCall
-from worker.domain.recording.ports import CALLS, Taped
 from worker.domain.recording.recorder import RecordedAnalysis
 from worker.domain.recording.replay import Changes, replay
-from worker.domain.recording.tape import Player, Recorder
+from worker.domain.recording.tape import CALLS, Player, Recorder, Taped
 from worker.domain.values.errors import (
     ClusterError,
     ExternalToolError,
@@ -48,8 +47,8 @@ from worker.domain.values.errors import (
 )
 from worker.domain.values.limits import Limits
 from worker.domain.values.objects import LogQuery, ObjectRef
+from worker.domain.values.ports import Series
 from worker.domain.values.remediations import TrackRecord
-from worker.domain.values.series import Series
 
 READ_LOGS = ("get_pod_logs", {"pod": "api-7d9-x2x", "namespace": "shop", "previous": True})
 QUERY = ("query_prometheus", {"query": "up"})

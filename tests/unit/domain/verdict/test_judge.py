@@ -29,12 +29,13 @@ from worker.domain.verdict.answers.answer import (
     AnsweredAlternative,
     AnsweredWorkflow,
     InvestigationOutcome,
+    Problem,
+    ProblemKind,
 )
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.facts import lookup_context
 from worker.domain.verdict.checks.targets import Existence
 from worker.domain.verdict.judge import correction_message, judge
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 UNREADABLE, RCA, UNKNOWN = ProblemKind.UNREADABLE, ProblemKind.RCA, ProblemKind.WORKFLOW_UNKNOWN

@@ -5,9 +5,9 @@ import pytest
 from tests.fakes.messages import NOON
 from tests.fakes.verdicts import answer, chosen, facts
 from worker.domain.values.remediations import PastRemediation
+from worker.domain.verdict.answers.answer import ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.judge import judge
-from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 FAILED = PastRemediation("rr-1", NOON, "restart-v1", "RestartWorkload", "CrashLoopBackOff", outcome="failed")

@@ -7,10 +7,9 @@ from schemas.analysis import Status
 from schemas.taxonomy import Severity
 from tests.fakes.memory_catalog import workflow
 from tests.fakes.verdicts import DEPLOYMENT, answer
-from worker.domain.verdict.answers.answer import InvestigationOutcome
+from worker.domain.verdict.answers.answer import InvestigationOutcome, Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.outcome import ApprovalRule, Ending, Stop, WorkflowFate, conclude
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.verdict import Accepted, Rejected
 
 REVIEW = Status.NEEDS_HUMAN_REVIEW

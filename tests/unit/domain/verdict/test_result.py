@@ -16,9 +16,8 @@ from tests.fakes.verdicts import CONFIG, DEPLOYMENT, POD, REPLICA_SET, answer, c
 from worker.domain.investigation.prompt import PROMPT_VERSION
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.values.limits import Spent
-from worker.domain.verdict.answers.answer import AnsweredAlternative
+from worker.domain.verdict.answers.answer import AnsweredAlternative, Problem, ProblemKind
 from worker.domain.verdict.outcome import Ending, conclude
-from worker.domain.verdict.problems import Problem, ProblemKind
 from worker.domain.verdict.result import Ingredients, build
 from worker.domain.verdict.verdict import Accepted, Attempt, InvestigationOutcome, Rejected, actionable
 

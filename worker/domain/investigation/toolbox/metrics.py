@@ -21,7 +21,7 @@ from worker.domain.investigation.toolbox.tool import (
 )
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import MetricsError
-from worker.domain.values.series import Series
+from worker.domain.values.ports import Series
 from worker.domain.values.tokens import RESULT_TOKENS, fits
 
 NAME = "query_prometheus"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.problems import Problem, ProblemKind
 
 
 class InvestigationOutcome(enum.StrEnum):
@@ -122,3 +121,23 @@ class UnreadableAnswer(Exception):  # noqa: N818 - a state of the answer
         super().__init__(message)
         self.reason = reason
         self.problem = Problem(ProblemKind.UNREADABLE, "", f"{message} {HOW_TO_ANSWER}")
+
+
+class ProblemKind(enum.StrEnum):
+    """Kinds of problems, in the order in which they decide the reason for human review."""
+
+    UNREADABLE = "unreadable"
+    RCA = "rca"
+    WORKFLOW_UNKNOWN = "workflow_unknown"
+    WORKFLOW_MISMATCH = "workflow_mismatch"
+    PARAMETERS = "parameters"
+    FORBIDDEN = "forbidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an answer is rejected: a path in it (`selected_workflow.parameters.NEW_SIZE`), and how to correct it."""
+
+    kind: ProblemKind
+    path: str
+    message: str

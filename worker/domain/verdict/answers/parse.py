@@ -1,4 +1,4 @@
-"""Reads a model's final answer from its text: tolerant about form, never about content.
+"""Reads a model's final answer: what it submitted through the tool, else its text. Tolerant about form, never about content.
 
 `parse_answer` accepts every shape that models really write and maps it onto one type. It never invents a value and never
 chooses between two: a truncated object, two different answers, or two values for one key are rejected, and the model is
@@ -8,19 +8,20 @@ here and rejected there).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from worker.domain.values.conversation import Finish
+from worker.domain.values.conversation import Finish, Reply, ToolCall
 from worker.domain.verdict.answers.answer import (
     Answer,
     Unreadable,
     UnreadableAnswer,
 )
-from worker.domain.verdict.answers.encoded import unwrapped
-from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain
+from worker.domain.verdict.answers.fields import Contradiction, Fields, clean, plain, unwrapped
+from worker.domain.verdict.answers.form import SUBMIT_RESULT
 from worker.domain.verdict.answers.json_text import JsonFaultKind, same_value
 from worker.domain.verdict.answers.shapes import AnswerShape, shape_of, to_answer
 from worker.domain.verdict.answers.text import JsonInText, Scan, outside, scan, stated_in_lines
@@ -60,6 +61,7 @@ _LOOKS = (
         "The answer is not JSON (it looks like YAML or like sections of text).",
     ),
 )
+ONLY_THOUGHTS = "The reply holds {count} characters of reasoning and no answer. Reasoning is never read: put the answer into the reply."
 
 
 def parse_answer(text: str | None, finish: Finish) -> Answer:
@@ -298,3 +300,51 @@ def _with_prose(answer: Answer, text: str, found: _Part, seen: Scan) -> Answer:
     half = MAX_PROSE_CHARS // 2
     note = f"the middle of the prose was cut: {len(prose) - 2 * half} characters"
     return replace(answer, prose=f"{prose[:half]}\n[...]\n{prose[-half:]}", notes=(*answer.notes, note))
+
+
+def is_final(reply: Reply) -> bool:
+    """Whether the reply is a final answer: it submits one, or it calls no tool at all."""
+    return not reply.tool_calls or bool(submissions(reply))
+
+
+def submissions(reply: Reply) -> tuple[ToolCall, ...]:
+    """The calls by which the reply submits an answer."""
+    return tuple(call for call in reply.tool_calls if call.name == SUBMIT_RESULT)
+
+
+def answer_text(reply: Reply) -> str:
+    """The answer as it was given, for people: the text of the reply, and what it submitted as JSON."""
+    given = (json.dumps(dict(call.arguments), ensure_ascii=False) for call in submissions(reply))
+    return "\n".join(part for part in (reply.text, *given) if part.strip())
+
+
+def read_reply(reply: Reply) -> Answer:
+    """Read the answer in a final reply.
+
+    Raises:
+        UnreadableAnswer: when no complete answer can be read; its problem tells the model why, and how to answer.
+
+    """
+    given = submissions(reply)
+    if not given:
+        if reply.thinking_chars and not reply.text.strip() and reply.finish is not Finish.REFUSAL:
+            raise UnreadableAnswer(Unreadable.IN_THOUGHT, ONLY_THOUGHTS.format(count=reply.thinking_chars))
+        return parse_answer(reply.text, reply.finish)
+    first = given[0]
+    for call in given:
+        if call.problem and reply.finish is Finish.LENGTH:
+            raise UnreadableAnswer(
+                Unreadable.TRUNCATED, "The answer was cut off at the token limit: be shorter."
+            )
+        if call.problem:
+            raise UnreadableAnswer(
+                Unreadable.BROKEN_JSON, f"The submitted answer cannot be read: {call.problem}."
+            )
+        if not same_value(dict(call.arguments), dict(first.arguments)):
+            raise contradictory(
+                Contradiction(f"{len(given)} different answers are submitted: submit exactly one")
+            )
+    if len(json.dumps(dict(first.arguments))) > MAX_TEXT_CHARS:
+        raise UnreadableAnswer(Unreadable.TOO_LONG, f"The answer is longer than {MAX_TEXT_CHARS} characters.")
+    answer = read_submission(first.arguments)
+    return replace(answer, prose=reply.text.strip() or answer.prose)

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer, AnsweredWorkflow
-from worker.domain.verdict.answers.claims import read_claims
-from worker.domain.verdict.answers.encoded import unwrapped
+from worker.domain.verdict.answers.answer import Answer, AnsweredClaim, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.answers.fields import (
+    MAX_ITEMS,
     Contradiction,
     Fields,
     Reading,
@@ -27,9 +26,9 @@ from worker.domain.verdict.answers.fields import (
     plain,
     single,
     snake,
+    unwrapped,
 )
 from worker.domain.verdict.answers.workflow import SELECTED, read_choice, states_choice
-from worker.domain.verdict.problems import ProblemKind
 
 _RCA = ("rootcauseanalysis", "rca")
 _RCA_TEXT = ("rcasummary", "rootcausesummary", "rootcauseassessment", "analysissummary", "rootcause")
@@ -44,6 +43,12 @@ _HUMAN_FLAGS = (
 _TARGET_PATH = "root_cause_analysis.affectedResource"
 _NO_NAMESPACE = frozenset({"null", "none", "n/a", "<none>", "-"})
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_CHAIN = ("causalchain", "causalclaims", "chainofcauses")
+_CLAIM_TEXT = ("claim", "statement", "text", "step", "cause", "description", "summary")
+_CLAIM_IDS = ("evidence", "evidenceids", "evidenceid", "cites", "citations", "sources", "ids")
+_CHAIN_PATH = "root_cause_analysis.causal_chain"
+_EVIDENCE_ID = re.compile(r"(?<![A-Za-z0-9])[Ee]([0-9]{1,6})(?![A-Za-z0-9])")
+_IN_BRACKETS = re.compile(r"[(\[]\s*(?:see\s+)?E[0-9]{1,6}(?:(?:\s*[,;&]\s*|\s+and\s+)E[0-9]{1,6})*\s*[)\]]")
 
 
 class AnswerShape(enum.Enum):
@@ -253,3 +258,38 @@ def _recovery_tree(value: Any, what: str, reading: Reading) -> dict[str, Any] | 
     tree: dict[str, Any] = reading.tree(value, what)
     tree.pop("differs_from_previous", None)
     return tree
+
+
+def read_claims(sources: list[Fields], reading: Reading) -> tuple[AnsweredClaim, ...]:
+    """The causal chain in the first of the objects that has one.
+
+    A step is an object with a claim and ids, or a sentence, which may cite ids in brackets: `The pod was killed (E3, E5).`
+    """
+    found = next((value for source in sources if not is_nothing(value := source.get(*_CHAIN))), None)
+    items = found if isinstance(found, list) else [] if found is None else [found]
+    if len(items) > MAX_ITEMS:
+        reading.notes.append(f"{_CHAIN_PATH} was cut at {MAX_ITEMS} items")
+    claims = (_claim(item, reading) for item in items[:MAX_ITEMS])
+    return tuple(claim for claim in claims if claim.text)
+
+
+def _claim(item: Any, reading: Reading) -> AnsweredClaim:
+    fields = Fields(item if isinstance(item, Mapping) else {"claim": item})
+    text, cited = reading.text(fields.get(*_CLAIM_TEXT), _CHAIN_PATH), fields.get(*_CLAIM_IDS)
+    return AnsweredClaim(text, _ids(_IN_BRACKETS.findall(text) if cited is None else _texts(cited)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of a value: itself, or those of its items; an item may be an object with an id."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(Fields(value).get("id", *_CLAIM_IDS))
+    elif isinstance(value, list):
+        for item in value[:MAX_ITEMS]:
+            yield from _texts(item)
+
+
+def _ids(texts: Iterable[str]) -> tuple[str, ...]:
+    found = (f"E{int(number)}" for text in texts for number in _EVIDENCE_ID.findall(text))
+    return tuple(dict.fromkeys(found))[:MAX_ITEMS]

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.taxonomy import normalize_risk
 from worker.domain.untrusted.evidence import one_line
-from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import AnsweredAlternative, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.answers.fields import (
     MAX_ID_CHARS,
     MAX_ITEMS,
@@ -23,7 +23,6 @@ from worker.domain.verdict.answers.fields import (
     single,
 )
 from worker.domain.verdict.answers.json_text import same_value
-from worker.domain.verdict.problems import ProblemKind
 
 SELECTED = ("selectedworkflow", "recommendedworkflow", "chosenworkflow", "workflow")
 RANKED = ("strategies", "recommendations", "remediationrecommendations")

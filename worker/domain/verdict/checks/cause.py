@@ -9,12 +9,11 @@ from schemas.taxonomy import Severity, SignalType, normalize_severity
 from worker.domain.enrichment.enrich import FirstLook
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
-from worker.domain.verdict.answers.answer import Answer, InvestigationOutcome
+from worker.domain.verdict.answers.answer import Answer, InvestigationOutcome, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor, sentence, sentences
 from worker.domain.verdict.checks.facts import VerdictFacts
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import Existence, ResolvedObject, within_scope
-from worker.domain.verdict.problems import ProblemKind
 from worker.domain.verdict.verdict import NOTHING_TO_DO, Accepted, Verdict
 
 RCA_PATH = "root_cause_analysis"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from schemas.analysis import ApprovalFactor
 from worker.domain.catalog.parameter_values import SHOWN_CHARS
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.verdict.answers.answer import Problem, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor
-from worker.domain.verdict.problems import Problem, ProblemKind
 
 PARAMETERS_PATH = "selected_workflow.parameters"
 

@@ -19,9 +19,9 @@ from worker.domain.catalog.selection import component_of, covers_kind
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import WILDCARD, Parameter, Workflow
+from worker.domain.verdict.answers.answer import ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.report import CheckReport
-from worker.domain.verdict.problems import ProblemKind
 
 DEPLOYMENT: Final = "Deployment"
 KIND_PARAMETER: Final = "TARGET_RESOURCE_KIND"

@@ -28,7 +28,7 @@ from worker.domain.values.workflows import (
     Workflow,
     action_name,
 )
-from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow
+from worker.domain.verdict.answers.answer import Answer, AnsweredAlternative, AnsweredWorkflow, ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode
 from worker.domain.verdict.checks.evidence import is_reported
 from worker.domain.verdict.checks.facts import VerdictFacts, lookup_context
@@ -42,7 +42,6 @@ from worker.domain.verdict.checks.targets import (
     target_part,
     within_scope,
 )
-from worker.domain.verdict.problems import ProblemKind
 
 WORKFLOW_PATH = "selected_workflow"
 SHOWN_CHARS = 120

@@ -23,7 +23,7 @@ from worker.domain.investigation.toolbox.metrics import (
 from worker.domain.investigation.toolbox.tool import ToolProblem
 from worker.domain.investigation.toolbox.tools import offered_tools
 from worker.domain.values.errors import MetricsError
-from worker.domain.values.series import Series
+from worker.domain.values.ports import Series
 from worker.domain.values.tokens import RESULT_TOKENS, estimate_tokens
 
 NOW = datetime(2026, 6, 4, 15, 33, 5, tzinfo=UTC)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.answers import CANONICAL, answer_with, content, read, workflow_with
-from worker.domain.verdict.answers.encoded import OBJECTS, VALUES, embedded, unwrapped
-from worker.domain.verdict.answers.fields import plain
+from worker.domain.verdict.answers.fields import OBJECTS, VALUES, embedded, plain, unwrapped
 from worker.domain.verdict.answers.shapes import to_answer
 
 FULL = answer_with(

@@ -9,9 +9,8 @@ import pytest
 
 from tests.fakes.answers import CANONICAL, answer_with, content, read, unreadable, workflow_with
 from worker.domain.values.conversation import Finish
-from worker.domain.verdict.answers.answer import HOW_TO_ANSWER, Unreadable, UnreadableAnswer
+from worker.domain.verdict.answers.answer import HOW_TO_ANSWER, ProblemKind, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.parse import parse_answer
-from worker.domain.verdict.problems import ProblemKind
 
 JSON = json.dumps(CANONICAL)
 PRETTY = json.dumps(CANONICAL, indent=2)

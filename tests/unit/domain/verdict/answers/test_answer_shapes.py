@@ -14,9 +14,9 @@ from worker.domain.verdict.answers.answer import (
     Answer,
     AnsweredAlternative,
     AnsweredWorkflow,
+    ProblemKind,
     Unreadable,
 )
-from worker.domain.verdict.problems import ProblemKind
 
 CAUSE = CANONICAL["root_cause_analysis"]
 TARGET = ObjectRef("Deployment", "orders-api", "shop", "apps/v1")

@@ -12,7 +12,7 @@ from tests.fakes.memory_model import calls
 from worker.domain.values.conversation import CallUsage, Finish, Reply, ToolCall
 from worker.domain.verdict.answers.answer import InvestigationOutcome, Unreadable, UnreadableAnswer
 from worker.domain.verdict.answers.form import INCIDENT_ANSWER, RECOVERY_ANSWER, SUBMIT_RESULT
-from worker.domain.verdict.answers.reply import answer_text, is_final, read_reply
+from worker.domain.verdict.answers.parse import answer_text, is_final, read_reply
 
 FORM = {
     "analysis": "The limit was lowered; E3 shows the kills.",

@@ -8,6 +8,7 @@ from tests.fakes.memory_catalog import labels, target_parameters, workflow
 from tests.fakes.verdicts import CONFIG, DEPLOYMENT, NODE, POD, REPLICA_SET, resolved
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.workflows import Parameter
+from worker.domain.verdict.answers.answer import ProblemKind
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.targets import (
     Existence,
@@ -16,7 +17,6 @@ from worker.domain.verdict.checks.targets import (
     other_target,
     within_scope,
 )
-from worker.domain.verdict.problems import ProblemKind
 
 CHAIN = resolved(POD, REPLICA_SET, DEPLOYMENT)
 NAMED = {

@@ -6,10 +6,10 @@ from schemas.safety import RegoPolicy, SafetyConstraints, SafetyContext
 from tests.fakes.memory_catalog import target_parameters, workflow
 from worker.domain.values.remediations import FailedExecution
 from worker.domain.values.workflows import Parameter, ParameterType, action_name
+from worker.domain.verdict.answers.answer import ProblemKind
 from worker.domain.verdict.approval.factors import FactorCode, factor
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.checks.workflow import check_safety, forbids, names_action, repeats
-from worker.domain.verdict.problems import ProblemKind
 
 
 @pytest.mark.parametrize(

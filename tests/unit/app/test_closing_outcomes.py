@@ -11,9 +11,8 @@ from tests.fakes import samples
 from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_nats import MemoryEvents
 from tests.fakes.scripted import DELIVERY
-from worker.app.closing import Closing
+from worker.app.closing import Closing, OutcomeCheck
 from worker.app.metrics import WorkerMetrics
-from worker.app.outcome_check import OutcomeCheck
 from worker.domain.values.delivery import ACK, Fate
 
 SUBJECTS = Subjects()

@@ -8,8 +8,7 @@ from schemas.evidence import ClaimSupport
 from tests.fakes.verdicts import DEPLOYMENT, answer, facts, resolved
 from worker.domain.untrusted.evidence import Evidence, EvidenceKind
 from worker.domain.verdict.answers.answer import AnsweredClaim
-from worker.domain.verdict.checks.claims import check_claims
-from worker.domain.verdict.checks.evidence import decides, reported
+from worker.domain.verdict.checks.evidence import check_claims, decides, reported
 from worker.domain.verdict.checks.report import CheckReport
 from worker.domain.verdict.judge import judge
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nkeys import PREFIX_BYTE_ACCOUNT
 
 from tests.fakes.nats_accounts import Operator, key
-from worker.app.credentials import MAX_BYTES, security
+from worker.app.broker import MAX_FILE_BYTES, security
 from worker.app.settings import ConfigurationError
 from worker.app.settings.groups import NatsSettings
 
@@ -67,7 +67,7 @@ def test_files_that_cannot_be_read_are_named_with_their_variable(tmp_path, file,
     assert f"{name}: cannot read /none: No such file or directory" == refusal(**{field: "/none"})
     assert f"{name}: cannot read {tmp_path}: Is a directory" == refusal(**{field: tmp_path})
     assert refusal(**{field: file(b"\xff\xfe")}).endswith("is not UTF-8 text")
-    assert refusal(**{field: file(b"x" * (MAX_BYTES + 1))}).endswith("is larger than 1000000 bytes")
+    assert refusal(**{field: file(b"x" * (MAX_FILE_BYTES + 1))}).endswith("is larger than 1000000 bytes")
 
 
 @pytest.mark.parametrize("field", ["cert_file", "key_file"])
