@@ -196,7 +196,7 @@ DRILLS = (
     Drill(
         "full",
         "three times 56 requests of 300 KB for a store of 16 MiB",
-        "those above the limit refused at the door, lost 0 of those accepted, journal deleted",
+        "those above the limit refused when published, lost 0 of those accepted, journal deleted",
         streams.store_full,
     ),
     Drill(

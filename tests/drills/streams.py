@@ -216,7 +216,7 @@ async def store_full(
         and left < JOURNAL_LEFT_BYTES
         and account.clean
         and not account.dead,
-        f"{refused} of {rounds * requests} requests of 300 KB refused at the door, {accepted} accepted and answered, "
+        f"{refused} of {rounds * requests} requests of 300 KB refused when published, {accepted} accepted and answered, "
         f"{left:.0f} bytes of journal left for each, readiness afterwards {one_word(said)}, {lost_and_twice(account)}",
     )
 
