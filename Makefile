@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install ## Analyse the example incident on an embedded NATS, cluster and analyst
 	@$(BIN)/rca demo
 
-# Quick tests first, then the others; none runs twice. Which test is which: tests/conftest.py.
+# Quick tests first, then the others; none runs twice. tests/conftest.py says which tests are quick.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS)
 QUICK := -m "not process and not slow"
 OTHERS := -m "process or slow"
@@ -57,10 +57,10 @@ format: install ## Let ruff format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-schemas: install ## Write schemas/v1 anew from the models
+schemas: install ## Generate schemas/v1 from the models
 	$(BIN)/python -m schemas.export
 
-bench: install ## Measure what an incident costs, beside what it may cost (5 min; ROUNDS=5 for medians)
+bench: install ## Measure what an incident costs, and compare it with the targets (5 min; ROUNDS=5 for medians)
 	$(BIN)/python -m tests.bench --rounds $(ROUNDS)
 
 bench-parts: install ## Measure the parts one by one, PostgreSQL and the quality of searches
@@ -74,10 +74,10 @@ eval: install ## Score the rules of diagnosis, variants of the incidents, and th
 drills: install ## Kill, freeze, cut off and flood real processes; print the table (20 min)
 	$(BIN)/python -m tests.drills
 
-soak: install ## A steady stream for 12 min: does a worker grow or leak?
+soak: install ## Run a steady load for 12 min: does a worker grow or leak?
 	$(BIN)/python -m tests.drills soak
 
-lock: ## Resolve all dependencies anew into the hash-locked files (needs uv)
+lock: ## Resolve all dependencies again into the hash-locked files (needs uv)
 	@command -v $(UV) >/dev/null || { echo "uv is not installed: pip install uv, or make lock UV=/path/to/uv"; exit 1; }
 	$(RESOLVE) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(RESOLVE) -c requirements.lock --extra mcp --extra otel --extra postgres pyproject.toml -o deploy/requirements-image.lock

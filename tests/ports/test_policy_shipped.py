@@ -53,7 +53,7 @@ SHIPPED = {
     "medium risk": ({"declared_risk": "medium"}, "does not declare restart_deployment as low risk"),
     "no declared risk in staging": ({"declared_risk": "", "environment": "staging"}, None),
     "high risk in staging": ({"declared_risk": "high", "environment": "staging"}, "as high risk"),
-    "high risk by the model": ({"estimated_risk": "high"}, "analysis itself estimates the risk as high"),
+    "high risk by the model": ({"estimated_risk": "high"}, "model estimates the risk as high"),
     "not quite sure in production": ({"confidence": 0.85}, None),
     "long downtime": ({"estimated_downtime_seconds": 120}, "may take 120 s, more than 60 s"),
     "scaling up": ({"action_type": "ScaleUp"}, None),

@@ -1,11 +1,11 @@
-# Whether a human must approve a remediation before it is executed.
+# Decides whether a human must approve a remediation before it is executed.
 #
-# Each rule below adds one risk factor: a score from 0 to 100 and a reason for the person on call. Approval is required
-# if one factor scores `approval_score` or more; the others are shown for information. To change a decision, change a
-# score; to add one, add a rule.
+# Each rule below adds a risk factor: a score from 0 to 100, and a reason for the approver. Approval is required if a
+# factor scores `approval_score` or more; the others are shown for information. To change a decision, change a score; to
+# add one, add a rule.
 #
 # The worker can make a decision stricter, never looser: its own approval factors (`input.approval_factors`) require
-# approval whatever is written here.
+# approval, whatever these rules say.
 #
 # Conditions are written so that a missing field of `input` leads to approval: `not confident`, not `confidence < 0.8`.
 
@@ -29,7 +29,7 @@ reasons contains factor.reason if {
 
 # --- Doubts about the analysis: in every environment ---------------------------------------------------------------
 
-# Information: what the cluster confirms is right whatever a text says, and nothing else passes.
+# For information: text decides nothing. An answer that the cluster confirms may pass, and no other answer may.
 risk_factors contains {"score": 40, "reason": "some of the evidence reads like instructions to the analysis"} if {
 	input.injection_detected == true
 }
@@ -38,15 +38,15 @@ risk_factors contains {"score": 100, "reason": "it is not known whether evidence
 	not is_boolean(input.injection_detected)
 }
 
-# Rules ask the cluster itself, not its texts: is the blamed object in such a state, is it tied to the signal, does the
-# action fit? What they do not bear out may be right all the same; a person decides.
+# The worker's rules check in the cluster, not in texts: is the affected object in a state that causes this, is it
+# connected to the signal, does the action fit? An answer that they do not confirm may still be right: a human decides.
 risk_factors contains {"score": 70, "reason": reason} if {
 	not corroborated
 	doubt := object.get(object.get(input, "corroboration", {}), "reason", "")
 	reason := trim_right(sprintf("The state of the cluster does not confirm the answer. %v", [doubt]), " ")
 }
 
-# What the model alone chose within the bounds of the catalog. Values that the worker computes or checks are not its own.
+# Values that the model alone chose within the bounds of the catalog. Values that the worker sets or checks do not count.
 risk_factors contains {"score": 60, "reason": reason} if {
 	some name, origin in object.get(input, "parameter_origins", {})
 	not origin in {"code", "catalog_default"}
@@ -80,7 +80,7 @@ risk_factors contains {"score": 60, "reason": reason} if {
 	some reason in object.get(input, "risk_factors", [])
 }
 
-# Cannot be undone by doing the opposite: approval in every environment.
+# Actions without an inverse need approval in every environment.
 risk_factors contains {"score": 80, "reason": reason} if {
 	some word in {
 		"delete", "remove", "purge", "wipe", "format", "restore", "recreate", "defrag", "shrink",
@@ -122,7 +122,7 @@ risk_factors contains {"score": 60, "reason": "a stateful workload in production
 	count(kinds & stateful_kinds) == 0
 }
 
-# Takes capacity away, whatever else the catalog says: fewer replicas, pods that are moved, a node that takes no new ones.
+# Actions that take capacity away, whatever the catalog declares: fewer replicas, evicted pods, a cordoned node.
 risk_factors contains {"score": 70, "reason": reason} if {
 	is_production
 	takes_capacity
@@ -135,7 +135,7 @@ risk_factors contains {"score": 60, "reason": reason} if {
 	reason := sprintf("%v may take %v s, more than %v s in production", [action, input.estimated_downtime_seconds, max_downtime_seconds])
 }
 
-risk_factors contains {"score": 60, "reason": "the analysis itself estimates the risk as high"} if {
+risk_factors contains {"score": 60, "reason": "the model estimates the risk as high"} if {
 	is_production
 	input.estimated_risk == "high"
 }
@@ -151,7 +151,7 @@ risk_factors contains {"score": 60, "reason": "an earlier remediation of this in
 	recovery_attempt >= 1
 }
 
-# Any other change in production: what the operator declares as low risk in the catalog may run without approval.
+# In production, only what the operator declares as low risk in the catalog may run without approval.
 risk_factors contains {"score": 50, "reason": reason} if {
 	is_production
 	not input.declared_risk == "low"
@@ -172,7 +172,7 @@ risk_factors contains {"score": 30, "reason": "a PodDisruptionBudget limits how 
 	detected("pdbProtected")
 }
 
-risk_factors contains {"score": 20, "reason": "a HorizontalPodAutoscaler changes the number of replicas too"} if {
+risk_factors contains {"score": 20, "reason": "a HorizontalPodAutoscaler also changes the number of replicas"} if {
 	detected("hpaEnabled")
 }
 
@@ -187,10 +187,10 @@ non_production := {
 
 is_production if not lower(object.get(input, "environment", "")) in non_production
 
-# What the cause lies in, and what the workflow changes: mostly the same.
+# The kinds of the affected object and of the object that the workflow changes: often the same.
 kinds := {kind | some name in {"affected_resource", "remediation_target"}; kind := input[name].kind}
 
-# Brings back an object without data of its own, other than from a backup.
+# Restoring a ConfigMap loses no data, unlike restoring a backup.
 restores_configuration if {
 	startswith(action, "restore_config")
 	kinds == {"ConfigMap"}
@@ -203,7 +203,7 @@ takes_capacity if {
 	not replicas_checked
 }
 
-# The worker checks the number of replicas only where it grows.
+# The worker checks a number of replicas only if it grows.
 replicas_checked if {
 	some name, origin in input.parameter_origins
 	contains(lower(name), "replica")

@@ -1,11 +1,11 @@
-# An action passes by itself only where it has proved itself: an example to start from.
+# An example to start from: an action runs without approval only after it has often helped.
 #
-# `input.track_record` says how often this type of action was proposed in this environment, and how often it is known to have
-# helped ("succeeded") or not to have helped ("failed"). It is null while the worker does not know: then nothing below is
-# defined, and approval is required.
+# `input.track_record` says how often this type of action was proposed in this environment, and how often it is known to
+# have helped (`succeeded`) or not to have helped (`failed`). It is null while the worker does not know. Then the
+# conditions below are undefined, and approval is required.
 #
-# Put it beside approval.rego: both decide, and the stricter decision counts. Start with RCA_POLICY__MODE=observe; proposals
-# that people approve and execute build up the track record in either mode.
+# Put it beside approval.rego: both decide, and the stricter decision counts. Start with RCA_POLICY__MODE=observe:
+# proposals that humans approve and execute build up the track record in either mode.
 
 package aianalysis.approval
 
@@ -13,7 +13,7 @@ import rego.v1
 
 min_successes := 10
 
-# One failure is accepted for so many successes.
+# How many successes make up for one failure.
 successes_for_failure := 10
 
 default require_approval := true
@@ -27,7 +27,7 @@ enough_successes if input.track_record.succeeded >= min_successes
 
 few_failures if input.track_record.failed * successes_for_failure <= input.track_record.succeeded
 
-# --- What the person who approves is told --------------------------------------------------------------------------
+# --- Reasons for the approver --------------------------------------------------------------------------------------
 
 reasons contains "the track record of this action is not known" if not input.track_record.succeeded >= 0
 

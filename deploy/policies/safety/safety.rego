@@ -1,8 +1,8 @@
-# Which actions are safe enough to run without a person: an example to start from.
+# An example to start from: which actions are safe enough to run without approval.
 #
-# The limits stand in limits.yaml: actions by priority, downtime by environment. An action that `validate_action` is not
-# true for needs approval, and so does one that `requires_approval` is true for. What is not in the limits is not allowed:
-# a look-up of it is undefined, and so is everything that depends on it.
+# limits.yaml holds the limits: actions by priority, downtime by environment. An action needs approval unless
+# `validate_action` is true for it, or if `requires_approval` is. An action, priority or environment without a limit is
+# not allowed, because its look-up is undefined.
 #
 # Put it beside approval.rego, with limits.yaml: both decide, and the stricter decision counts.
 
@@ -32,7 +32,7 @@ requires_approval(action) if {
 	not data.risk_scores[action.risk_level] < data.risk_for_approval
 }
 
-# --- What the person who approves is told --------------------------------------------------------------------------
+# --- Reasons for the approver --------------------------------------------------------------------------------------
 
 reasons contains sprintf("%v is not among the actions allowed for %v", [input.action.action, input.priority]) if {
 	not allowed(input.action)
