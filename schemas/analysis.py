@@ -58,7 +58,7 @@ class AffectedResource(Message):
     namespace: Text = ""
     """Its namespace, empty for cluster scope."""
     api_version: Text = ""
-    """`v1` or `<group>/<version>`; empty when not known."""
+    """`v1` or `<group>/<version>`; empty if unknown."""
 
 
 class RootCauseAnalysis(Message):
@@ -172,14 +172,14 @@ class CorroborationSource(enum.StrEnum):
 
 
 class Corroboration(Message):
-    """Whether the state of the cluster bears the answer out.
+    """Whether the state of the cluster confirms the answer.
 
     It rests on fields that only Kubernetes components write, and on what is computed from specs: never on logs, annotations
     or other text.
     """
 
     by: CorroborationSource
-    """What bears it out; `none` means that nothing does, not that the answer is wrong."""
+    """What confirms it; `none` means that nothing does, not that the answer is wrong."""
     object: AffectedResource | None = None
     """The object whose state says so, or speaks against the answer."""
     finding: Text = ""
@@ -187,7 +187,7 @@ class Corroboration(Message):
     evidence: tuple[Text, ...] = ()
     """Ids of the evidence that was read for it."""
     doubt: Text = ""
-    """Why nothing bears it out, as a code (docs/policy.md); empty when something does."""
+    """Why nothing confirms it, as a code (docs/policy.md); empty when something does."""
     reason: Text = ""
     """The same in words."""
 
@@ -230,7 +230,7 @@ class AnalysisResult(Message):
     analysis: Text = ""
     """The analysis in prose."""
     root_cause_analysis: RootCauseAnalysis | None = None
-    """The root cause; None when there is none that could be checked."""
+    """The root cause; None if none could be checked."""
     affected_resource: AffectedResource | None = None
     """The object it lies in; not always the one of the signal."""
     confidence: Fraction | None = None
@@ -258,7 +258,7 @@ class AnalysisResult(Message):
     alignment_verdict: AlignmentVerdict | None = None
     """What the check for planted instructions found; None when no model was asked."""
     corroboration: Corroboration | None = None
-    """Whether the state of the cluster bears the answer out; None when there was no answer to judge."""
+    """Whether the state of the cluster confirms the answer; None when there was no answer to judge."""
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
     """Where the value of each parameter of the selected workflow comes from."""
     diagnosis: tuple[DiagnosedCause, ...] = ()

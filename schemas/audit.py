@@ -196,7 +196,7 @@ class AlignmentChecked(Message):
 
 
 class CorroborationChecked(Message):
-    """Rules have asked the cluster whether it bears the answer out, or for a diagnosis without an answer."""
+    """Rules have asked the cluster whether it confirms the answer, or for a diagnosis without an answer."""
 
     event_type: Literal[EventType.CORROBORATION_CHECKED] = EventType.CORROBORATION_CHECKED
     corroboration: Corroboration | None = None
@@ -220,7 +220,7 @@ class PolicyDecided(Message):
     injection_detected: Flag = False
     """Some evidence reads like instructions."""
     corroboration: Corroboration | None = None
-    """Whether the state of the cluster bears the answer out."""
+    """Whether the state of the cluster confirms the answer."""
     parameters_of_model: tuple[Text, ...] = ()
     """Parameters of the workflow whose values the model alone chose."""
 

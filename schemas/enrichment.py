@@ -101,7 +101,7 @@ class DetectedLabels(TwoSpellings):
         return self
 
     def is_unknown(self, label: str) -> bool:
-        """Whether nothing is known about the label: its detection failed, or there is no such detection."""
+        """True if nothing is known about the label: its detection failed, or there is no such detection."""
         return snake_case(label) not in DETECTED_LABELS or camel_case(label) in self.failed_detections
 
     def flag(self, label: str) -> bool | None:
@@ -112,7 +112,7 @@ class DetectedLabels(TwoSpellings):
         return None if self.is_unknown(label) else bool(getattr(self, snake_case(label)))
 
     def text(self, label: str) -> str | None:
-        """The value of a string label (either spelling), empty when there is none; None when unknown."""
+        """The value of a string label (either spelling), empty if there is none; None when unknown."""
         if self.is_unknown(label):
             return None
         value = getattr(self, snake_case(label))

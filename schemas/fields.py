@@ -161,7 +161,7 @@ ApiVersion = Annotated[
         max_length=317,
     ),
 ]
-"""`v1`, or `<group>/<version>`; empty when not known."""
+"""`v1`, or `<group>/<version>`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ class Signal(Message):
 
     @property
     def is_cluster_scoped(self) -> bool:
-        """Whether the resource is known to have no namespace (a namespace sent along does not matter then)."""
+        """True if the resource is known to have no namespace (a namespace sent along does not matter then)."""
         return self.resource_kind.lower() in CLUSTER_SCOPED_KINDS or not self.resource_namespace
 
 

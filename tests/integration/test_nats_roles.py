@@ -270,7 +270,7 @@ async def test_an_inbox_of_somebody_else_is_explained(tmp_path):
         env = {**environment_of(server, Role.OPERATOR), "RCA_NATS__INBOX_PREFIX": "_INBOX"}
         ended = await rca("dlq", "list", env=env)
     assert 1 == ended.code
-    assert "set RCA_NATS__INBOX_PREFIX to that of the role" in ended.err
+    assert "set RCA_NATS__INBOX_PREFIX to the inbox prefix of the role" in ended.err
 
 
 async def test_an_nkey_in_place_of_a_password_has_the_rights_of_its_role(tmp_path):

@@ -170,7 +170,7 @@ async def test_doctor_says_that_a_collector_takes_spans():
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": there.url, "RCA_NATS__SERVERS": "nats://127.0.0.1:9"}
         rows = (await rca("doctor", "--json", env=env)).json()
         await until(lambda: there.exports)
-    assert [("ok", f"the collector at {there.url} takes spans")] == [
+    assert [("ok", f"the collector at {there.url} accepts spans")] == [
         (row["level"], row["text"]) for row in rows if row["area"] == "traces"
     ]
 

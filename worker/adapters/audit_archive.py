@@ -120,7 +120,7 @@ class AuditArchive:
                 yield from body.splitlines()
 
     def findings(self, head: str = "") -> Iterator[AuditFinding]:
-        """What was changed since it was exported. `head` was printed by an export and kept elsewhere."""
+        """Yield what was changed since it was exported. `head` was printed by an export and kept elsewhere."""
         if head and head not in self.heads:
             yield _finding(ChainProblem.ARCHIVE_CHANGED, f"no line of {INDEX} has the hash {head[:80]}")
         last = dict[str, int]()

@@ -37,7 +37,7 @@ class ServerAnswer:
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.status in TRANSIENT
 
     def json(self) -> Any:

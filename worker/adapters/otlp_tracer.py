@@ -90,7 +90,7 @@ class OtlpTracer:
         return carrier
 
     def reach(self) -> bool:
-        """Whether the collector takes an export. Blocks for the timeout of the exporter at most."""
+        """True if the collector takes an export. Blocks for the timeout of the exporter at most."""
         return self._exporter.export(()) is SpanExportResult.SUCCESS
 
     async def close(self) -> None:

@@ -76,7 +76,9 @@ def _document(answer: ServerAnswer) -> dict[str, Any]:
 
 
 def _refused(answer: ServerAnswer, document: dict[str, Any]) -> MetricsError:
-    """What Prometheus says about the query (`parse error: ...`) helps best; a proxy in between says nothing useful."""
+    """Return the error to show. Prometheus's own words about the query (`parse error: ...`) help best;
+    those of a proxy do not.
+    """
     said = one_line(text(document.get("error")), MAX_MESSAGE)
     kind = one_line(text(document.get("errorType")), 40)
     if said:

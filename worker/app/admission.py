@@ -1,10 +1,10 @@
 """Admission control: which runs of this process may start now, and whether messages may be pulled.
 
 - A suspect runs in isolation, by the rules of worker/domain/journal/isolation.py.
-- While no model answers our calls (credentials, spending limit, outage), one request probes it now and then and nothing
-  else is pulled. The probing request stays in hand, so that probes use up no deliveries, and work continues as soon
-  as one succeeds.
-- Once the worker shuts down nothing starts, and messages that only wait are returned to the queue.
+- While no model answers our calls (credentials, spending limit, outage), one request probes it now and then,
+  and no other message is pulled. The worker keeps the probing request, so that probes use up no deliveries,
+  and work continues as soon as one succeeds.
+- Once the worker shuts down, no run starts, and waiting messages are returned to the queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import Clock
 
 FREE_STEPS = 2
-"""A suspect that has waited long enough passes two checks before it yields again: it begins, and makes one call."""
+"""A suspect that has waited long enough passes two checks before it yields again, so it begins and makes
+one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,15 @@ class Admission:
     ) -> None:
         self.blocked = ""
         """Why no request can be analysed at the moment; empty while requests can. For readiness."""
-        self._paused: dict[str, str] = {}  # who has paused the intake -> why
+        self._paused: dict[str, str] = {}  # what has paused the intake -> why
         self._clock = clock
         self._patience_seconds, self._suspect_seconds = patience_seconds, suspect_seconds
-        self._urgent = self._others = 0  # running requests that are no suspects
+        self._urgent = self._others = 0  # running requests that are not suspects
         self._waiting = 0
         self._suspects: dict[MessageId, int] = {}  # message -> urgency
-        self._alone: MessageId | None = None  # the suspect that runs
+        self._alone: MessageId | None = None  # the running suspect
         self._due_at = 0.0  # on the event loop's clock: from then on a waiting suspect goes next
-        self._free = 0  # how often the running suspect may still go on before it yields
+        self._free = 0  # how many checks the running suspect may still pass before it yields
         self._probing: MessageId | None = None
         self._probes = 0
         self._stopping = asyncio.Event()
@@ -165,7 +166,9 @@ class Admission:
             self._notify()
 
     def must_yield(self, message: MessageId) -> bool:
-        """Whether the run of this message must end before its next call. Ask exactly once before each call."""
+        """True if the run of this message must end before its next call. Ask exactly once before each
+        call.
+        """
         if message != self._alone or not must_yield(self._load(), self._suspects[message]):
             return False
         self._free -= 1
@@ -181,18 +184,18 @@ class Admission:
         return start_decision(self._load(), urgency, suspect=suspect)
 
     def pause(self, source: str, why: str) -> None:
-        """Begin no further request while `why` of any source is not empty. Those that have begun go on."""
+        """Begin no further request while `why` of any source is not empty. Running requests go on."""
         if why:
             self._paused[source] = why
         elif self._paused.pop(source, ""):
             self._notify()
 
     def is_paused_by(self, source: str) -> bool:
-        """Whether this source pauses the intake."""
+        """True if this source pauses the intake."""
         return source in self._paused
 
     def block(self, why: str) -> None:
-        """Start nothing new: no model answers our calls. `why` is shown in readiness."""
+        """Start no further run: no model answers our calls. `why` is shown in readiness."""
         self.blocked = why
         self._notify()
 
@@ -205,7 +208,8 @@ class Admission:
     def probe_count(self, message: MessageId) -> int:
         """Take over the probing of the model, unless another message does it.
 
-        Returns how many probes in a row this message has made, with the one that follows; 0 if it must not probe.
+        Returns how many probes in a row this message has made, including the next one; 0 if it must not
+        probe.
         """
         if self._probing is None:
             self._probing, self._probes = message, 0
@@ -229,7 +233,9 @@ class Admission:
             self._notify()
 
     async def wait_unless_stopping(self, seconds: float) -> bool:
-        """Keep a message in hand for so many seconds. Returns False if it must be returned since the worker shuts down."""
+        """Keep a message for so many seconds. Returns False if it must be returned because the worker
+        shuts down.
+        """
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:

@@ -1,8 +1,8 @@
 """Receives webhooks of Alertmanager and publishes requests, for platforms without a gateway of their own.
 
-An answer of 200 means that every alert is published, known already or about nothing that can be analysed; 503 lets
-Alertmanager send the notification again. Nothing is decided twice: an alert that could not be published keeps its request
-until it is.
+An answer of 200 means that every alert is published, known already, or about no object that can be analysed;
+503 lets Alertmanager send the notification again. An alert is decided once: if its request could not be
+published, the same request is published later.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AlertDefaults:
-    """What is said of an alert whose labels do not say it."""
+    """Values for alerts whose labels do not give them."""
 
     environment: str = "unknown"
     cluster_name: str = ""
@@ -59,7 +59,7 @@ class AlertDefaults:
 
 @dataclass(slots=True)
 class AlertReceiver:
-    """Makes requests of alerts. `counts` says how many alerts were published, duplicates, and so on."""
+    """Turns alerts into requests. `counts` says how many alerts were published, duplicates, and so on."""
 
     cluster: Cluster
     publish: Publish
@@ -69,7 +69,7 @@ class AlertReceiver:
     counts: Counter[str] = field(default_factory=Counter)
     _storms: Stormwatch = field(init=False)
     _requests: OrderedDict[str, bytes | None] = field(default_factory=OrderedDict)
-    """By alert: the request that is still to be published, None when there is nothing left to do."""
+    """By alert: the request that is still to be published, or None if nothing is left to do."""
     _owners: OrderedDict[ObjectRef, tuple[float, ObjectRef]] = field(default_factory=OrderedDict)
     _nodes: tuple[float, dict[str, str]] | None = None
     """Names of nodes by their addresses, and when they were read."""
@@ -89,7 +89,7 @@ class AlertReceiver:
             for alert in filter(is_incident, webhook.alerts):
                 try:
                     await self._take(alert)
-                except ReportedError as e:  # the others may fare better
+                except ReportedError as e:  # the others may succeed
                     failed = failed or e
         if failed is not None:
             raise failed
@@ -106,7 +106,7 @@ class AlertReceiver:
             self._requests[name] = None
 
     async def _decide(self, alert: Alert) -> bytes | None:
-        """The request to publish, None when there is none."""
+        """The request to publish, or None."""
         target = await self._target(alert)
         if target is None:
             self.counts["no_resource"] += 1
@@ -126,7 +126,7 @@ class AlertReceiver:
         return self._checked(body)
 
     def _checked(self, body: dict[str, Any]) -> bytes | None:
-        """A request that a worker would reject is not sent: sending it again would not help."""
+        """The request, or None if a worker would reject it: sending it again would not help."""
         encoded = json.dumps(body).encode()
         found = decode(encoded, RequestKind.INCIDENT, self.clock.now())
         if isinstance(found, InvalidRequest):
@@ -136,7 +136,7 @@ class AlertReceiver:
         return encoded
 
     async def _target(self, alert: Alert) -> ObjectRef | None:
-        """What the alert is about, as far up as it is owned: ten pods of a Deployment are one incident."""
+        """The top owner of the object of the alert, so that ten pods of a Deployment are one incident."""
         found = resource_of(alert.labels)
         if (found is None or found.kind == "Namespace") and (host := address_of(alert.labels)):
             found = await self._node(host) or found
@@ -182,7 +182,7 @@ async def serve(receiver: AlertReceiver, host: str, port: int, token: str) -> As
         right = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
         if token and not (scheme.lower() == "bearer" and right):
             return web.json_response({"error": "a bearer token is needed"}, status=401)
-        if request.content_type != "application/json":  # a page in a browser cannot send it to another site
+        if request.content_type != "application/json":  # browsers cannot send it across sites
             return web.json_response({"error": "Content-Type must be application/json"}, status=415)
         try:
             received = read_webhook(await request.read())

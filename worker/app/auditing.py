@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 class _ResultFacts(BaseModel):
-    """What is read of a stored result: a newer version may have more."""
+    """The fields that are read of a stored result; a newer version may have more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -48,7 +48,9 @@ class _ResultFacts(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How much of a stream an export has added to an archive, and up to which sequence the archive has it now."""
+    """How many messages of a stream an export has added to an archive, and the last sequence in the
+    archive.
+    """
 
     stream: str
     messages: int
@@ -75,8 +77,8 @@ class Auditing:
     ) -> Report:
         """Check the stream and all chains, or those of one request key, and compare them with the stored results.
 
-        Results are read first: each of them has all its events in the stream by then. With `archive`, events that were
-        exported are read from there.
+        Results are read first, because each of them then has all its events in the stream. With `archive`,
+        events that were exported are read from there.
         """
         now = now or datetime.now(UTC)
         queue = await self._stream(self._subjects.requests_stream).extent(now)
@@ -103,7 +105,8 @@ class Auditing:
     async def export(
         self, archive: AuditArchive, progress: Progress = lambda _done, _all: None
     ) -> list[Exported]:
-        """Append what the archive does not have yet. Results come first: each has all its events in the archive then.
+        """Append what the archive does not have yet. Results come first, because each of them then has all
+        its events in the archive.
 
         Raises ArchiveError when the archive is of other streams.
         """
@@ -186,10 +189,10 @@ def check_file(
     heads: Sequence[KeptHead] = (),
     progress: Progress = lambda _done, _all: None,
 ) -> Report:
-    """Check exported events, one a line. Results are not known here. Raises OSError.
+    """Check exported events, one per line. Results are not known here. Raises OSError.
 
-    `exported_at`: requests may have been open then. Without it they may be open now, but with `keys` none may be: the end
-    of a chain that was cut off looks the same.
+    Requests may have been open at `exported_at`. Without it they may be open now; but with `keys` none may be
+    open, because a chain whose end was cut off looks the same.
     """
     check, done, size = AuditCheck(keys, only=only), 0, path.stat().st_size
     for number, line in enumerate(_lines(path), start=1):
@@ -240,7 +243,9 @@ def _archived(archive: AuditArchive, progress: Progress) -> Iterator[tuple[int, 
 
 
 def read_heads(path: Path) -> list[KeptHead]:
-    """Heads that were kept, one a line: whole events, or objects with the fields of a head. Raises ReportedError, OSError."""
+    """The heads in a file, one per line: whole events, or objects with the fields of a head. Raises
+    ReportedError, OSError.
+    """
     found = list[KeptHead]()
     for number, line in enumerate(_lines(path), start=1):
         try:
@@ -258,14 +263,14 @@ def public_keys(paths: Sequence[Path]) -> list[SignatureCheck]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """A line above the limit comes in pieces, none of which is an event."""
+    """The lines of a file. A line above the limit comes in pieces, none of which is an event."""
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE_BYTES):
             yield line
 
 
 async def _require_same(stream: FencedStream, name: str, newest: Part, last: int) -> None:
-    """Raises ArchiveError when a stream does not go on where the archive ends."""
+    """Raises ArchiveError if a stream does not continue where the archive ends."""
     there = await stream.at(newest.last)
     if last < newest.last or (there is not None and hashlib.sha256(there.body).hexdigest() != newest.tail):
         raise ArchiveError(

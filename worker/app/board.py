@@ -22,14 +22,16 @@ from schemas.usage import Usage
 
 ENDED_KEPT = 50
 EVENTS_KEPT = 20_000
-"""By so many ids an event that is published again is known."""
+"""How many ids are kept, to recognise events that are published again."""
 IN_FLIGHT_KEPT = 1_000
-"""An analysis whose end was never heard (a lost connection) leaves when this many others have come after it."""
+"""An analysis whose end was missed (a lost connection) is dropped after this many others have begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """An analysis that has not ended. Times are those of the workers; what was spent before we listened is not known."""
+    """An analysis that has not ended. Times are those of the workers. Costs before we listened are
+    unknown.
+    """
 
     key: str
     began: datetime
@@ -54,14 +56,14 @@ class Ended:
 
 @dataclass(slots=True)
 class Board:
-    """State of all analyses that were heard of, the oldest first."""
+    """The state of all known analyses, the oldest first."""
 
     in_flight: dict[str, InFlight] = field(default_factory=dict)
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _heard: dict[str, None] = field(default_factory=dict)
 
     def record(self, event: AuditEvent) -> None:
-        """Take in the next event. One that was published again counts once."""
+        """Take in the next event. An event that is published again counts once."""
         if event.event_id in self._heard:
             return
         self._heard[event.event_id] = None

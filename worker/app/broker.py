@@ -27,13 +27,14 @@ from worker.app.settings import ConfigurationError, read_text
 from worker.app.settings.groups import NatsSettings
 
 OLDEST_SERVER = (2, 11)
-"""Older ones know no fence over several subjects, which the journal needs (Nats-Expected-Last-Subject-Sequence-Subject)."""
+"""Older servers have no fence over several subjects, which the journal needs
+(Nats-Expected-Last-Subject-Sequence-Subject)."""
 MIN_MAX_PAYLOAD = 2_000_000
-"""In bytes: a request at its cap, its headers and a dead letter's envelope."""
+"""In bytes, for the largest request with its headers in a dead letter."""
 CONNECTION: dict[str, Any] = {
     "max_reconnect_attempts": -1,  # the default gives up after 60 tries and closes for good
     "reconnect_time_wait": 1,
-    "ping_interval": 10,  # otherwise a silent partition goes unnoticed for minutes
+    "ping_interval": 10,  # else a silent partition goes unnoticed for minutes
     "max_outstanding_pings": 2,
 }
 MAX_FILE_BYTES = 1_000_000
@@ -62,7 +63,7 @@ def make_broker(settings: NatsSettings, link: BrokerLink, *, name: str = "rca-wo
 
 
 def unsuitable(nc: Client) -> str:
-    """Why a worker cannot use this server; empty when it can."""
+    """Return why a worker cannot use this server; empty if it can."""
     version = nc.connected_server_version
     if (version.major, version.minor) < OLDEST_SERVER:
         return f"the NATS server has version {version.major}.{version.minor}; a worker needs {'.'.join(map(str, OLDEST_SERVER))}"
@@ -72,7 +73,7 @@ def unsuitable(nc: Client) -> str:
 
 
 def missing_tls(settings: NatsSettings, nc: Client) -> str:
-    """What is wrong when TLS is wanted and the server has none; nats-py then goes on without a word."""
+    """Return what is wrong if TLS is wanted and the server has none, which nats-py ignores silently; else empty."""
     wanted = settings.ca_file or settings.cert_file
     if not wanted or nc._server_info.get("tls_required"):  # noqa: SLF001 - nats-py says it nowhere else
         return ""
@@ -146,7 +147,7 @@ def _credentials(path: Path) -> str:
 
 
 def _after(marker: str, text: str) -> str:
-    """The line after the one with the marker; empty when there is none."""
+    """The line after the one with the marker; empty if there is none."""
     lines = iter(text.splitlines())
     return next((next(lines, "").strip() for line in lines if marker in line), "")
 

@@ -34,7 +34,7 @@ from worker.domain.values.errors import ReportedError, Unavailable
 
 PUBLISH_SECONDS = 5.0
 DUPLICATE_WINDOW = timedelta(hours=1)
-"""How long the stream of requests, as it is provisioned, knows a message again."""
+"""How long the provisioned stream of requests recognises a repeated message."""
 POLL_SECONDS = 2.0
 
 
@@ -117,7 +117,7 @@ class RequestClient:
                 await subscription.unsubscribe()
 
     async def stored_result(self, kind: RequestKind, key: str) -> AnalysisResult | None:
-        """The stored result; None when there is none, or the server does not say."""
+        """The stored result; None if there is none or the server does not say."""
         js = self._nc.jetstream(timeout=PUBLISH_SECONDS)
         try:
             message = await js.get_last_msg(self._subjects.results_stream, self._subjects.result(kind, key))
@@ -129,7 +129,7 @@ class RequestClient:
             raise ReportedError(f"the result of {key} is of a newer version: update rca-worker") from None
 
     async def stored_rejection(self, sequence: int) -> ValidationFailure | None:
-        """Why the request with this sequence was rejected, if it was within the duplicate window.
+        """Return why the request with this sequence was rejected, if it was within the duplicate window.
 
         Rejections do not have it in their subject: they are read from the newest backwards.
         """
@@ -190,7 +190,7 @@ class RequestClient:
 
 
 def _rejects(failure: ValidationFailure, subjects: Subjects, sequence: int | None) -> bool:
-    """Whether it is about the request with this sequence: bad outcomes are rejected on the same subject."""
+    """True if it is about the request with this sequence. Bad outcomes are rejected on the same subject."""
     return failure.origin_sequence == sequence and failure.origin_stream == subjects.requests_stream
 
 

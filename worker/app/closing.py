@@ -1,4 +1,5 @@
-"""The ways a message ends: answered, rejected, or dead-lettered. What became of it is published before it is settled.
+"""The ways in which a message ends: answered, rejected, or dead-lettered. Each is published before it is
+settled.
 
 Outcomes that executors publish end here too: each is checked once, and a bad one is rejected like a bad request.
 """
@@ -44,7 +45,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Closing:
-    """Publishes what became of a message and returns its settlement. Raises Unavailable, LostClaim."""
+    """Publishes the end of a message and returns its settlement. Raises Unavailable, LostClaim."""
 
     def __init__(
         self, events: Events, clock: Clock, metrics: WorkerMetrics, *, observe: bool = False
@@ -78,7 +79,7 @@ class Closing:
     async def dead_letter(self, run: Run, reason: DeadLetterReason, error: str) -> Settlement:
         """Publish a `failed` result, once like any other, and then the dead letter.
 
-        Both are stored in the journal before: a worker that takes over publishes the same again.
+        Both are stored in the journal first, so that a worker that takes over publishes the same again.
         """
         accepted = run.accepted
         step = dead_letter_step(run.steps, accepted.delivery.message)
@@ -89,7 +90,7 @@ class Closing:
         if stored.request_digest != accepted.digest:
             return await self.conflict(accepted, answered(stored))
         if stored.status is not Status.FAILED:
-            return ACK  # another run has answered it
+            return ACK  # another run has answered the request
         letter = _letter(
             accepted.delivery,
             DeadLetterReason(step.notes["reason"]),
@@ -135,7 +136,9 @@ class Closing:
         return result, run.steps[-1]
 
     async def conflict(self, accepted: AcceptedRequest, why: str) -> Settlement:
-        """Reject a request whose key belongs to another one, whose result must not pass for the result of this one."""
+        """Reject a request whose key belongs to another one. The other result must not pass for the result
+        of this one.
+        """
         request, key = accepted.request, accepted.key
         error = FieldError(
             path="remediation_id",
@@ -174,7 +177,7 @@ class Closing:
 
 
 def answered(stored: AnalysisResult) -> str:
-    """Why the key of a stored result is no longer free."""
+    """Return why the key of a stored result is no longer free."""
     return f"has the result of another request, completed {stored.completed_at.isoformat()}"
 
 
@@ -206,7 +209,7 @@ def _letter(
 
 
 class OutcomeCheck:
-    """Implements `delivery.MessageHandler`. A good outcome stays where it is: analyses read it from its stream."""
+    """Implements `delivery.MessageHandler`. A good outcome stays in its stream, where analyses read it."""
 
     def __init__(self, closing: Closing, subjects: Subjects) -> None:
         self._closing, self._subjects = closing, subjects

@@ -1,4 +1,6 @@
-"""Whether the NATS server has a message on disk before it confirms it. Clients are not told; its monitoring port says so."""
+"""Checks whether the NATS server writes a message to disk before it confirms it. Only its monitoring port
+says so.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from worker.adapters.json_server import JsonServer, TooLongError, UnreachableErr
 
 CALL_SECONDS = 5.0
 MAX_BYTES = 1 << 20
-CONSEQUENCE = "messages that were confirmed since the last write are lost when its machine loses power"
+CONSEQUENCE = "messages that were confirmed since the last write are lost if its machine loses power"
 REMEDY = "set `sync_interval: always` in the `jetstream` block of its configuration"
 UNKNOWN = (
     "whether the NATS server writes each message to disk before it confirms it is not known: "
@@ -31,7 +33,7 @@ class _JetStream(BaseModel):
 
 
 class _Varz(BaseModel):
-    """What is read of `/varz`."""
+    """The fields that are read of `/varz`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

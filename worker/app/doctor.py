@@ -1,7 +1,7 @@
-"""Examines everything that a worker with these settings would depend on, and says what is wrong and what mends it.
+"""Checks everything that a worker with these settings depends on, and says what is wrong and how to fix it.
 
-Each area opens what the worker opens, with the same credentials, and asks it for something real: a list of pods, a tool
-call of the model, a decision of the policy. Nothing is changed.
+Each check opens what the worker opens, with the same credentials, and asks for something real: a list of
+pods, a tool call of the model, a decision of the policy. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ READ_KINDS = (
     "EndpointSlice", "ConfigMap", "PersistentVolumeClaim", "PersistentVolume", "HorizontalPodAutoscaler",
     "NetworkPolicy", "ResourceQuota", "LimitRange", "ControllerRevision", "PodDisruptionBudget",
 )  # fmt: skip
-"""Besides pods: what a first look or a rule reads."""
+"""The kinds besides pods that a first look or a rule reads."""
 PING = ToolSpec(
     name="report_ready",
     description="Report that you can call tools.",
@@ -86,7 +86,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """One thing that was examined. `remedy` says what to do; empty when all is well."""
+    """One thing that was examined. `remedy` says what to do; empty if all is well."""
 
     area: str
     level: Level
@@ -98,7 +98,7 @@ Area = Callable[[Settings, AsyncExitStack], AsyncIterator[Examination]]
 
 
 async def examine(settings: Settings) -> AsyncIterator[Examination]:
-    """Examine one area after the other. Raises nothing that an area can fail with."""
+    """Examine one area after the other. A failure becomes a finding."""
     for name, area, remedy in AREAS:
         async with AsyncExitStack() as stack:
             try:
@@ -163,9 +163,9 @@ def _clock(found: list[Found], now: datetime) -> list[Examination]:
     skew = (now - server).total_seconds()
     if abs(skew) > SKEW_SECONDS:
         ahead = "ahead of" if skew > 0 else "behind"
-        text = f"this machine's clock is {abs(skew):.0f} s {ahead} that of the NATS server"
+        text = f"this machine's clock is {abs(skew):.0f} s {ahead} the NATS server's"
         return [Examination("clock", Level.WARNING, text, "synchronise both machines by NTP")]
-    return [_ok("clock", f"within {SKEW_SECONDS:g} s of the NATS server")]
+    return [_ok("clock", f"within {SKEW_SECONDS:g} s of the NATS server's clock")]
 
 
 # --- Kubernetes
@@ -203,7 +203,7 @@ async def _may_list(cluster: Cluster, kind: str, namespace: str) -> bool:
             return False
         if (
             e.reason is not ClusterReason.UNKNOWN_KIND
-        ):  # an older cluster does not serve it: not a fault of ours
+        ):  # an older cluster does not serve the kind, which is no fault
             raise
     return True
 
@@ -280,14 +280,17 @@ async def _catalog(settings: Settings, stack: AsyncExitStack) -> AsyncIterator[E
     count = sum(action.workflow_count for action in offered)
     if not count:
         yield Examination(
-            "catalog", Level.FAULT, "it has no workflow that may be chosen", "rca catalog lint DIRECTORY"
+            "catalog",
+            Level.FAULT,
+            "the catalog has no workflow that may be chosen",
+            "rca catalog lint DIRECTORY",
         )
     else:
         yield _ok("catalog", f"workflows: {count}, action types: {len(offered)}")
     for text, remedy in (
         (opened.problem(), "rca catalog lint DIRECTORY"),
-        (opened.ranking(), "check RCA_CATALOG__EMBEDDINGS; words alone rank until then"),
-        (opened.advice, "set RCA_CATALOG__PATH"),
+        (opened.ranking(), "check RCA_CATALOG__EMBEDDINGS"),
+        (opened.advice, "write workflows of your own (docs/catalog.md)"),
     ):
         if text:
             yield Examination("catalog", Level.WARNING, text, remedy)
@@ -334,14 +337,14 @@ async def _traces(_: Settings, stack: AsyncExitStack) -> AsyncIterator[Examinati
         try:
             tracer = new_tracer(os.environ)
             stack.push_async_callback(tracer.close)
-            wrong = "" if await asyncio.to_thread(tracer.reach) else "it takes no spans"
+            wrong = "" if await asyncio.to_thread(tracer.reach) else "the collector accepts no spans"
         except ConfigurationError as e:
             wrong = str(e)
         if wrong:
-            text = f"no traces for {address}, and incidents are analysed all the same: {wrong}"
+            text = f"incidents are analysed without traces for {address}: {wrong}"
             yield Examination("traces", Level.WARNING, text, TRACES_REMEDY)
         else:
-            yield _ok("traces", f"the collector at {address} takes spans")
+            yield _ok("traces", f"the collector at {address} accepts spans")
 
 
 async def _no_hash() -> str:
@@ -350,20 +353,20 @@ async def _no_hash() -> str:
 
 @contextmanager
 def _at(address: str) -> Iterator[None]:
-    """Name the address of a server in what it fails with."""
+    """Name the address of a server in its errors."""
     try:
         yield
     except (HistoryUnavailable, MetricsError) as e:
         raise ReportedError(f"{address}: {e}") from e
 
 
-RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for its ServiceAccount"
+RIGHTS_REMEDY = "apply deploy/kubernetes/rbac.yaml for the worker's ServiceAccount"
 MODEL_REMEDY = "check RCA_LLM__MODEL, RCA_LLM__API_KEY and RCA_LLM__BASE_URL (docs/models.md)"
 MCP_REMEDY = "check RCA_MCP__SERVERS and RCA_MCP__TOOLS (docs/mcp.md)"
 TRACES_REMEDY = "check the variables OTEL_EXPORTER_OTLP_* (docs/operations.md)"
 POLICY_REMEDY = "rca policy test FILE INPUT shows the error (docs/policy.md)"
 AREAS: tuple[tuple[str, Area, str], ...] = (
-    ("nats", _nats, "check RCA_NATS__SERVERS, user, password and rights (docs/nats.md)"),
+    ("nats", _nats, "check RCA_NATS__SERVERS, user, password and permissions (docs/nats.md)"),
     (
         "kubernetes",
         _kubernetes,

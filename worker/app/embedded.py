@@ -1,7 +1,8 @@
-"""Everything a worker needs on one machine with nothing configured: a NATS server, a snapshot cluster, an analyst.
+"""Everything a worker needs on one machine without configuration: a NATS server, a snapshot cluster, an
+analyst.
 
-The parts speak the real protocols, so what runs on them is the production path. A model that is configured is used;
-otherwise the offline analyst answers.
+The parts speak the real protocols, so what runs on them is the production path. If no model is configured,
+the offline analyst answers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from worker.sandbox.nats_server import nats_server
 
 @dataclass(frozen=True, slots=True)
 class CaseDirectory:
-    """An incident with the cluster it happened in. `recovery.json` is there only in cases that have one."""
+    """An incident with the cluster it happened in. Not every case has a `recovery.json`."""
 
     directory: Path
 

@@ -1,4 +1,4 @@
-"""What follows from a run that gave no result: it is run again, now or later, escalated to a human, or dead-lettered."""
+"""Handles runs without a result: the request runs again, is escalated to a human, or is dead-lettered."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from worker.domain.verdict.outcome import Ending, Stop
 
 PROBES = 5
 PERHAPS_OF_ONE = frozenset({GiveUpReason.MODEL_UNREACHABLE, GiveUpReason.MODEL_REJECTS_ALL})
-"""Failures that the probing request may cause by itself: after so many probes in a row another one probes."""
+"""Failures that the probing request itself may cause: after PROBES probes in a row, another one probes."""
 CLUSTER_UNREADABLE = "cluster_unreadable"
 
 log = structlog.stdlib.get_logger(__name__)
@@ -43,7 +43,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HandlerRules:
-    """When a request is run again, and when it is given up.
+    """Rules by which a request is run again or given up.
 
     `max_failures` counts runs of one request that ended with an internal error, `max_deaths` those that ended with the
     death of a process in which nothing else ran. During pauses up to `hold_seconds` the worker keeps the message.
@@ -93,7 +93,7 @@ class FailedRuns:
         self._clock, self._jitter = clock, jitter
 
     async def settle(self, run: Run, counts: Counts, problem: Exception) -> Settlement | Hold:
-        """End a run that gave no result, and say what becomes of its message."""
+        """End a run without a result, and decide about its message."""
         if lacking := _lacking(problem):
             return await self._released(run, lacking, problem)
         match problem:
@@ -114,7 +114,7 @@ class FailedRuns:
         return await self._failed(run, counts, problem)
 
     async def _released(self, run: Run, lacking: str, problem: Exception) -> Settlement:
-        """End a run that lacked something through no fault of its request; another process may have it."""
+        """End a run that lacked something through no fault of its request. Another process may have it."""
         await run.end(RELEASED, reason=lacking)
         self._metrics.retries.labels(lacking).inc()
         log.warning("run_released", request=run.accepted.key, reason=lacking, error=short(problem))
@@ -140,13 +140,15 @@ class FailedRuns:
         return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
 
     async def _escalated(self, run: Run, why: str) -> Settlement:
-        """Publish a result that is escalated to a human, since the model gives no answer to this request."""
+        """Publish a result that is escalated to a human, because the model does not answer this request."""
         log.error("model_gave_up", error=why)
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
         return await self._closing.answer(await self._without_answer(run, ending), run)
 
     async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
-        """Every call fails at the moment: one request probes the model, the others wait, and no further one begins."""
+        """While every call fails, one request probes the model, the others wait, and no further one
+        begins.
+        """
         message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
         await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
@@ -171,7 +173,7 @@ class FailedRuns:
 
 
 def _lacking(problem: Exception) -> str:
-    """What a run lacked through no fault of its request; empty for any other failure."""
+    """Return what a run lacked through no fault of its request; empty for any other failure."""
     if isinstance(problem, ClusterUnreadable):
         return CLUSTER_UNREADABLE
     return PreemptReason.OPEN_FILES if is_resource_fault(problem) else ""

@@ -1,9 +1,10 @@
-"""What happens to one message, from delivery to settlement: decode, look up, analyse, publish, acknowledge.
+"""The life of a message, from delivery to settlement: decode, look up, analyse, publish, acknowledge.
 
-A message that cannot be read is rejected, and one that has its result is acknowledged. For any other a run begins in
-the journal, which fences every older run of the same request; the request is analysed, its result is published once, and
-the message is acknowledged last. Nothing is settled before the server has confirmed what became of it. During short
-pauses the worker keeps the message by heartbeats. This is the only place that catches every exception.
+A message that cannot be read is rejected, and one that has its result is acknowledged. For any other a run
+begins in the journal, which fences every older run of the same request; the request is analysed, its result
+is published once, and the message is acknowledged last. No message is settled before the server has confirmed
+what was published. During short pauses, heartbeats keep the message with the worker. This is the only place
+that catches every exception.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class RequestHandler:
                 return retry(NOT_NOW_SECONDS)
 
     async def _waited(self, hold: Hold, message: MessageId) -> bool:
-        """Returns False if the message must be returned since the worker shuts down."""
+        """Wait for the end of the hold. Returns False if the message must be returned because the worker
+        shuts down.
+        """
         if hold.for_model:
             return await self._admission.model_answers(message)
         return await self._admission.wait_unless_stopping(hold.seconds)
@@ -179,7 +182,7 @@ class RequestHandler:
                     "suspect_postponed", request=accepted.key, deaths=counts.deaths_alone, seconds=pause
                 )
                 return retry(pause)
-            accepted.delivery.release_slot()  # while it waits for its turn, others of its lane need the slot
+            accepted.delivery.release_slot()  # others need it while this one waits
         async with self._admission.running(message, urgency, alone=how is RunMode.ISOLATED) as admitted:
             if not admitted and last_run and self._admission.blocked:
                 return Hold(0.0, last_run, for_model=True)
@@ -192,13 +195,15 @@ class RequestHandler:
                 return await self._serve(run, counts)
 
     async def _look_up(self, accepted: AcceptedRequest) -> Settlement | Run:
-        """The run to begin; or the settlement, where the request has its result or its key belongs to another message."""
+        """The run to begin; or the settlement, if the request has its result or its key belongs to another
+        message.
+        """
         stored = await self._ports.results.find(accepted.kind, accepted.key)
         if stored is not None and stored.request_digest != accepted.digest:
             return await self._closing.conflict(accepted, answered(stored))
         if stored is not None and stored.status is not Status.FAILED:
             log.info("already_answered", request=accepted.key)
-            if accepted.delivery.deliveries > 1:  # whoever answered it may have died before the end
+            if accepted.delivery.deliveries > 1:  # the worker that answered it may have died before the end
                 await self._closing.finish(await self._open(accepted))
             return ACK
         run = await self._open(accepted)
@@ -208,7 +213,7 @@ class RequestHandler:
             accepted.replayed or dead_letter_step(run.steps, accepted.delivery.message)
         ):
             if accepted.delivery.deliveries > 1:
-                # The worker may have died before it wrote the letter, and the journal that said so has expired.
+                # The worker may have died before it wrote the letter, and its journal has expired since.
                 return await self._closing.dead_letter_again(stored, accepted)
             log.info("already_answered", request=accepted.key)
             return ACK
@@ -263,7 +268,7 @@ class RequestHandler:
         return ACK  # the other one stays in the queue until there is a result
 
     async def _is_queued(self, message: MessageId, accepted: AcceptedRequest) -> bool:
-        """Whether that message is still in the queue and holds the same request."""
+        """True if that message is still in the queue and holds the same request."""
         stored = await self._ports.requests.read(message.sequence)
         if stored is None or not message.matches(stored.message):
             return False
@@ -275,7 +280,9 @@ class RequestHandler:
 
     @contextlib.asynccontextmanager
     async def _started(self, run: Run, *, alone: bool) -> AsyncIterator[None]:
-        """Start the run. If it is cancelled or the broker fails, record that it was released, so it does not count as dead."""
+        """Start the run. If it is cancelled or the broker fails, record its release, so that it does not
+        count as dead.
+        """
         try:
             await run.start(alone=alone, at=self._ports.clock.now())
             yield
@@ -284,15 +291,16 @@ class RequestHandler:
             raise
 
     async def _release(self, run: Run, *, is_cancelled: bool) -> None:
-        """Record that the run ended in an orderly way. Tried for as long as the process lives: else it counts as dead.
+        """Record that the run ended in an orderly way; else it counts as dead. Retried as long as the process
+        lives.
 
-        A worker that shuts down cancels its runs twice. The first cancellation leaves this some seconds for a broker that
-        returns, the second one ends it. Raises LostClaim when another run has replaced this one, so that nobody returns a
-        message that now belongs to the other.
+        A worker that shuts down cancels its runs twice. The first cancellation leaves this some seconds for a
+        broker that returns, the second one ends it. Raises LostClaim if another run has replaced this one:
+        the message now belongs to that run and must not be returned.
         """
         for _ in range(RELEASE_TRIES if run.begun else 0):
             try:
-                with contextlib.suppress(Unavailable):  # it has waited for the broker for its whole patience
+                with contextlib.suppress(Unavailable):  # its patience for the broker is already used up
                     return await run.end(RELEASED)
                 await self._ports.clock.sleep(RELEASE_PAUSE_SECONDS)
             except asyncio.CancelledError:

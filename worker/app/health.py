@@ -17,7 +17,7 @@ from worker.app.http_server import listening
 from worker.app.metrics import WorkerMetrics
 
 Check = Callable[[], str]
-"""Says what is wrong; empty when all is well. Must not block."""
+"""Says what is wrong; empty if all is well. Must not block."""
 
 
 def problems(checks: Mapping[str, Check]) -> list[str]:

@@ -39,16 +39,18 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 log = structlog.stdlib.get_logger(__name__)
 
 Need = Callable[[Client], Awaitable[str]]
-"""Says what is missing before messages can be taken; empty when nothing is."""
+"""Says what is missing before messages can be taken; empty if nothing is."""
 
 
 class IntakeError(ReportedError):
-    """The broker is not usable as it is; the message says what to do."""
+    """The broker cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """Who decides about requests and, by their durables, about other messages; and loops that run beside the lanes."""
+    """The handlers of requests and, by durable, of other messages; and the loops that run beside the
+    lanes.
+    """
 
     requests: MessageHandler
     others: Mapping[str, MessageHandler] = field(default_factory=dict)
@@ -59,8 +61,9 @@ class Handlers:
 class Intake:
     """The lanes of one worker. `problem` says what it waits for before it can start.
 
-    `needs` are by the system that readiness names them under: while another one than NATS is missing, `trouble` is silent.
-    `others` are the durables on other streams, by the stream. `servers` are named while nobody answers.
+    `needs` are keyed by the system under which readiness names them: while one other than NATS is missing,
+    `trouble` is silent. `others` are the durables on other streams, by stream. `servers` are named while none
+    of them answers.
     """
 
     broker: NatsBroker
@@ -86,7 +89,7 @@ class Intake:
     _loops: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def trouble(self) -> str:
-        """Why no message is taken at the moment; empty when they are. For readiness."""
+        """Return why no message is taken at the moment; empty if messages are taken. For readiness."""
         if self.draining:
             return "shutting down"
         return self.link.over or self.supervisor.problem or self.link.because(self._trouble())
@@ -197,7 +200,7 @@ class Intake:
         await together([pump.drain(self.drain_seconds, self._hurry) for pump in self.pumps])
 
     def _announce(self) -> None:
-        """Not ready any more, and nothing starts: at once, whatever else has to be done first."""
+        """Stop being ready, and start no further run: at once, before anything else."""
         self.draining = True
         self.admission.stop()
 
@@ -214,7 +217,7 @@ class Intake:
                 await app.stop()  # closing raises while the server is away: no failure, all is settled
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT; then what runs has `drain_seconds`, and nothing after a second signal.
+        """Run until SIGTERM or SIGINT. Running requests then have `drain_seconds`; a second signal ends them.
 
         Raises IntakeError when the server refuses the connection, at the start or later, and when a loop has died.
         """
@@ -234,10 +237,10 @@ class Intake:
                 await asyncio.wait({work, *events}, return_when=asyncio.FIRST_COMPLETED)
                 if (
                     self.link.over
-                ):  # nothing can be given back any more; another worker goes on from the journal
+                ):  # messages can no longer be returned; another worker continues from the journal
                     self._hurry.set()
                 told.set()
-                if not self.pumps:  # still waiting for something: there is nothing to give back
+                if not self.pumps:  # still waiting for something: there is no message to return
                     work.cancel()
                 await asyncio.wait({work})
             finally:  # also when the caller is cancelled

@@ -1,7 +1,7 @@
-"""What nats-py reports about a connection besides the results of calls: why it fails, what is denied, that it has ended.
+"""What nats-py reports about a connection besides the results of calls: failures, denials, and its end.
 
-A connection that the server refuses ends at once: trying again mends neither credentials nor certificates, and a process
-that is started again reads their files again. After any other failure nats-py tries again for ever.
+A connection that the server refuses ends at once: trying again fixes neither credentials nor certificates,
+and a restarted process reads their files again. After any other failure nats-py tries again for ever.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nats.aio.client import Client
 
 DENIAL = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 UNTRUSTED = re.compile("CERTIFICATE|UNKNOWN_CA")
-"""In what OpenSSL says when the server does not trust us."""
+"""Words of OpenSSL if the server does not trust our certificate."""
 AUTHENTICATION = re.compile("auth(?!entication timeout)", re.IGNORECASE)
-"""A timeout is that of a busy server."""
+"""Refused credentials. An authentication timeout only means that the server is busy."""
 MAX_LOGGED = 100
 
 log = structlog.stdlib.get_logger(__name__)
@@ -35,14 +35,14 @@ class BrokerLink:
     problem: str = ""
     """Why the last try to connect failed."""
     denied: str = ""
-    """The last denial: it explains why a call gets no answer."""
+    """The last denial, which explains why a call gets no answer."""
     over: str = ""
     """Why the connection has ended for good."""
     on_denied: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set together with `over`."""
     closing: bool = False
-    """This process closes the connection: what nats-py reports then is no fault."""
+    """Set while this process closes the connection: what nats-py then reports is no fault."""
     _logged: set[str] = field(default_factory=set)
 
     def made(self, client: Client) -> Client:
@@ -51,7 +51,7 @@ class BrokerLink:
         return client
 
     async def on_error(self, error: Exception) -> None:
-        """Callback of nats-py. Raises an error that trying again cannot mend, which also ends `connect`."""
+        """Callback of nats-py. Raises an error that trying again cannot fix, which also ends `connect`."""
         if denial := denied(error):
             if not self.closing:
                 self._deny(denial)
@@ -62,7 +62,7 @@ class BrokerLink:
             raise error
 
     async def on_closed(self) -> None:
-        """Callback of nats-py when it does not try again, as after the expiry of a JWT."""
+        """Callback of nats-py when it gives up, for example after the expiry of a JWT."""
         if self.closing or self.over:
             return
         error = self.client.last_error if self.client else None
@@ -94,18 +94,18 @@ class BrokerLink:
 
 
 def denied(error: Exception) -> str:
-    """What the server does not permit, for a person to read; empty for any other problem."""
+    """Return what the server does not permit, as a message; empty for any other problem."""
     found = DENIAL.search(str(error)) if isinstance(error, nats.errors.Error) else None
     if found is None:
         return ""
     what = "publish to" if found[1].lower() == "publish" else "subscribe to"
     inbox = found[2].lower().startswith("_inbox")
-    hint = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it" if inbox else ""
+    hint = "; set RCA_NATS__INBOX_PREFIX to the inbox prefix of the role (`rca permissions`)" if inbox else ""
     return f"the NATS server denies us to {what} {found[2]!r}{hint}"
 
 
 def refusal(error: BaseException) -> str:
-    """Why server and client refuse each other, and which setting to check; empty for any other problem."""
+    """Return why server and client refuse each other, and which setting to check; empty for any other problem."""
     said = str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return (

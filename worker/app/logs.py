@@ -1,4 +1,4 @@
-"""Structured logs on standard error: one event name and fields, as JSON for machines or as text for people."""
+"""Structured logs on standard error: one event name and fields, as JSON or as text."""
 
 from __future__ import annotations
 

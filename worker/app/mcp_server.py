@@ -144,7 +144,7 @@ async def serve_stdio(server: Server[Any]) -> None:
             try:
                 async with stdio_server(stdin) as (read, write):
                     await server.run(read, write, server.create_initialization_options())
-            except* OSError:  # nobody reads our answers any more
+            except* OSError:  # the client no longer reads our answers
                 log.info("mcp_client_gone")
 
         task = asyncio.create_task(work())

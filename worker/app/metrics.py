@@ -27,12 +27,12 @@ from worker.domain.values.conversation import CallUsage
 SECONDS = (0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 STAGE_SECONDS = (0.01, 0.05, 0.25, *SECONDS[:-2])
 ANSWERED = "answered"
-"""Outcome of a call of the model; any other is the reason of its failure."""
+"""The outcome of an answered call of the model; any other outcome is the reason of the failure."""
 REDACTED = "[REDACTED:"
 
 
 class WorkerMetrics:
-    """Everything the worker counts, in a registry of its own."""
+    """All metrics of the worker, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -70,11 +70,11 @@ class WorkerMetrics:
         )
         self.catalog_problems = gauge(
             "rca_catalog_problems",
-            "1 while a change of the catalog's files is refused and the last good catalog is served",
+            "1 while a change of the catalog is rejected and the last valid catalog stays in use",
         )
         self.policy_problems = gauge(
             "rca_policy_problems",
-            "1 while policy files do not decide (changed ones, those of subdirectories), or the OPA server did not at the last question",
+            "1 while some policy files are not in use, or the OPA server did not answer the last question",
         )
         self.running = gauge("rca_running", "Requests in flight")
         self._ask("rca_tasks", "Tasks of the event loop; steady growth is a leak", _tasks)
@@ -138,20 +138,20 @@ class WorkerMetrics:
 
     def watch_clock(self, skew_seconds: Callable[[], float]) -> None:
         """Ask at each scrape how far the clock of this machine is ahead of the NATS server's."""
-        text = "How far the clock of this machine is ahead of that of the NATS server"
+        text = "How far the clock of this machine is ahead of the NATS server's"
         self._ask("rca_clock_skew_seconds", text, skew_seconds)
 
     def watch_model(self, silent_seconds: Callable[[], float]) -> None:
-        """Ask at each scrape for how long calls of the model have waited while none was answered."""
-        text = "For how long calls of the model have waited while none was answered"
+        """Ask at each scrape how long calls of the model have waited while none was answered."""
+        text = "How long calls of the model have waited while none was answered"
         self._ask("rca_llm_silent_seconds", text, silent_seconds)
 
     def watch_catalog(self, refused: Callable[[], bool]) -> None:
-        """Ask at each scrape whether the catalog serves something else than its files."""
+        """Ask at each scrape whether a change of the catalog is rejected."""
         self.catalog_problems.set_function(lambda: float(refused()))
 
     def watch_policy(self, troubled: Callable[[], bool]) -> None:
-        """Ask at each scrape whether something is wrong with the approval policy."""
+        """Ask at each scrape whether the approval policy has a problem."""
         self.policy_problems.set_function(lambda: float(troubled()))
 
     def text(self) -> bytes:
@@ -182,7 +182,7 @@ def _of_each(
 
 
 def _tasks() -> int:
-    """Zero where no event loop runs."""
+    """The number of tasks; zero without an event loop."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:

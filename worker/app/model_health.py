@@ -1,4 +1,4 @@
-"""Whether a failed call says something about one request, or about every call of the model."""
+"""Decides whether a failed call concerns one request, or every call of the model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from worker.domain.values.errors import GiveUp, GiveUpReason, Retry, RetryReason
 from worker.domain.values.ports import Model
 
 VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|req\S+|\d+", re.IGNORECASE)
-"""What differs between two messages of a provider with the same reason: ids, sizes, times."""
+"""The parts in which two messages of a provider with the same reason differ: ids, sizes, times."""
 MAX_REASONS = 20
 
 
 @dataclass(slots=True)
 class ModelHealth:
-    """Judges failures of calls. `left_alone` says whether all models fail so often that they are only probed.
+    """Judges failures of calls. `left_alone` is True if all models fail so often that they are only probed.
 
-    That is an outage once nothing was answered for `silence_seconds`; `now` is a monotonic clock in seconds. A rate limit
-    is one when it asks for a pause above `patience_seconds`. The same rejection of two different requests, with no
-    answer in between, is not the fault of these requests.
+    That is an outage once no call was answered for `silence_seconds`; `now` is a monotonic clock in seconds.
+    A rate limit is an outage if it asks for a pause above `patience_seconds`. The same rejection of two
+    different requests, without an answer in between, is not the fault of these requests.
     """
 
     left_alone: Callable[[], bool] = lambda: False
@@ -36,7 +36,7 @@ class ModelHealth:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Somebody waits for the answer to a call while the context is open."""
+        """A call waits for its answer while the context is open."""
         call = object()
         self._waiting[call] = self.now()
         try:
@@ -45,11 +45,13 @@ class ModelHealth:
             del self._waiting[call]
 
     def silent_seconds(self) -> float:
-        """For how long calls have waited while none was answered; 0 while nobody waits."""
+        """Return how long calls have waited while none was answered; 0 if no call waits."""
         return self.now() - max(self._answered_at, min(self._waiting.values())) if self._waiting else 0.0
 
     def silence(self) -> str:
-        """Says that calls wait for long and none is answered: the model is slow, or it hangs. Empty otherwise."""
+        """Says that calls have waited for long and none was answered: the model is slow or hangs. Empty
+        otherwise.
+        """
         if (seconds := self.silent_seconds()) < SILENCE_SECONDS:
             return ""
         return f"no call was answered for {seconds:.0f} s, {len(self._waiting)} wait"
@@ -60,13 +62,15 @@ class ModelHealth:
         self._rejected.clear()
 
     def is_outage(self, failure: Retry) -> bool:
-        """Whether the failure would meet the call of any other request as well."""
+        """True if the call of any other request would fail, too."""
         silent = self.now() - self._answered_at >= self.silence_seconds
         limited = failure.reason is RetryReason.MODEL_RATE_LIMITED and not failure.tried
         return (silent and self.left_alone()) or (limited and (failure.after or 0.0) > self.patience_seconds)
 
     def rejects_every_request(self, opening: str, message: str) -> bool:
-        """Whether another request was rejected for the same reason, and none was answered since. Notes this one."""
+        """Record this rejection. True if another request was rejected for the same reason, and none was
+        answered since.
+        """
         reason = VARIABLE.sub("#", message)
         if len(self._rejected) >= MAX_REASONS and reason not in self._rejected:
             self._rejected.clear()
@@ -77,13 +81,15 @@ class ModelHealth:
 
 
 class WatchedModel:
-    """Implements Model on another one, and makes of its failures what they mean for all requests."""
+    """Implements Model on another one, and translates failures that concern all requests."""
 
     def __init__(self, model: Model, health: ModelHealth) -> None:
         self.name, self._model, self._health = model.name, model, health
 
     async def ask(self, request: ModelRequest) -> Reply:
-        """Ask the model. Raises GiveUp with a BLOCKING reason where the call of any other request would fail too."""
+        """Ask the model. Raises GiveUp with a BLOCKING reason if the call of any other request would fail,
+        too.
+        """
         try:
             with self._health.waiting():
                 reply = await self._model.ask(request)

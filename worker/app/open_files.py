@@ -1,8 +1,9 @@
-"""The limit of open files of this process: raised as far as it may be, and shared out so that it is never met.
+"""The limit of open files of this process: raised as far as allowed, and shared out so that it is never
+reached.
 
-Without a free file descriptor nothing can be connected, accepted, started, resolved or read, and every failure looks
-like that of somebody else. So a process with a low limit runs fewer requests at once, and it begins none while few
-descriptors are left.
+Without a free file descriptor nothing can be connected, accepted, started, resolved or read, and every
+failure looks like one of another system. So a process with a low limit runs fewer requests at once, and it
+begins none while few descriptors are left.
 """
 
 from __future__ import annotations
@@ -19,28 +20,30 @@ from worker.app.admission import Admission
 from worker.domain.values.delays import FILES_LOOK_SECONDS
 
 BASE = 40
-"""What a worker has open besides its runs: measured 13 while idle, then its policy process, files that are followed,
-probes, and connections that are made anew."""
+"""Files that a worker has open besides its runs: 13 while idle (measured), then its policy process, files
+that it follows, probes, and new connections."""
 FEWEST = 64
 LOW, ENOUGH = 8, 16
-"""Fewer free descriptors than the first pause the intake; it resumes with the second number."""
+"""The intake pauses below the first number of free descriptors, and resumes at the second."""
 DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
 PLENTY = 1 << 20
 FILES = "files"
-"""Under which the intake is paused."""
+"""The source of the pause of the intake."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class FileBudget:
-    """What a limit allows: half of what the runs have is for their models, half for connections to the cluster."""
+    """What a limit allows: half of the runs' share is for their models, half for connections to the
+    cluster.
+    """
 
     limit: int
 
     @property
     def too_low(self) -> str:
-        """Why no worker can run with it; empty when one can."""
+        """Why no worker can run with this limit; empty if one can."""
         if self.limit >= FEWEST:
             return ""
         return (
@@ -49,7 +52,7 @@ class FileBudget:
 
     @property
     def share(self) -> int:
-        """How many requests may run at once, and how many connections to the cluster there may be."""
+        """How many requests may run at once, and over how many connections to the cluster."""
         return (self.limit - BASE) // 2
 
     def fit(self, slots: Mapping[str, int]) -> dict[str, int]:
@@ -62,7 +65,7 @@ class FileBudget:
         }
 
     def notice(self, slots: Mapping[str, int]) -> str:
-        """What an operator should know; empty when the limit allows all slots."""
+        """Return what an operator should know; empty when the limit allows all slots."""
         allowed, wanted = sum(self.fit(slots).values()), sum(slots.values())
         if allowed >= wanted:
             return ""
@@ -84,11 +87,11 @@ def raise_limit() -> int:
 
 
 def files_left() -> int:
-    """How many more files this process may open; 0 when not even the list of its open files can be read."""
+    """Return how many more files this process may open; 0 when not even the list of its open files can be read."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     for directory in DESCRIPTORS:
         try:
-            used = sum(1 for _ in Path(directory).iterdir()) - 1  # without that of the look itself
+            used = sum(1 for _ in Path(directory).iterdir()) - 1  # without the descriptor of this look
         except OSError:
             continue
         return max(0, limit - used) if limit != resource.RLIM_INFINITY else PLENTY
@@ -97,7 +100,7 @@ def files_left() -> int:
 
 @dataclass(slots=True)
 class FileWatch:
-    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty when all is well."""
+    """Pauses the intake while few descriptors are left. `problem` says so for readiness; empty if all is well."""
 
     admission: Admission
     left: Callable[[], int] = files_left

@@ -1,4 +1,4 @@
-"""What an operator does: list, replay and drop dead letters, cancel requests, look up their state."""
+"""The operations of an operator: list, replay and drop dead letters, cancel requests, look up their state."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class State(enum.StrEnum):
 
 
 def read_key(text: str) -> str:
-    """The request key in what a person typed, which is a request key or a remediation id in plain text.
+    """The request key in what somebody typed: a request key, or a remediation id in plain text.
 
-    A text that can be a key is one: `rr-1.2` is the second recovery of `rr-1`. Raises OperationError if it is neither.
+    A text that can be a key is taken as one: `rr-1.2` is the second recovery of `rr-1`. Raises OperationError
+    if it is neither.
     """
     if KEY.fullmatch(text):
         return text
@@ -80,7 +81,7 @@ class Operations:
         self._cancellations = NatsCancellations(stream(f"KV_{bucket}"), bucket)
 
     async def lanes(self) -> dict[str, ConsumerState]:
-        """How many requests wait and are being analysed, by lane."""
+        """Return how many requests wait and are being analysed, by lane."""
         return {lane.value: await self._requests.consumer(lane.value) for lane in Lane}
 
     async def letters(self) -> list[StoredLetter]:
@@ -92,7 +93,7 @@ class Operations:
         return await self._letters.newest(count, before=before)
 
     async def rejections(self, count: int) -> list[ValidationFailure]:
-        """The newest `count` messages that were rejected, the newest first; those of a newer version are left out."""
+        """The newest `count` rejections, the newest first; those of a newer version are left out."""
         found: list[ValidationFailure] = []
         for message in await self._validation.latest(count, self._subjects.validation_request()):
             with suppress(ValidationError):
@@ -107,7 +108,9 @@ class Operations:
         return found
 
     async def replay(self, letter_id: int) -> StoredLetter:
-        """Send its request again. Raises OperationError when its subject has another prefix, since no worker would take it."""
+        """Send its request again. Raises OperationError if its subject has another prefix, because no
+        worker would take it.
+        """
         letter = await self.letter(letter_id)
         if self._subjects.parse_request(letter.origin_subject) is None:
             raise OperationError(
@@ -127,7 +130,7 @@ class Operations:
         return await self._results.find(RequestKind.RECOVERY if "." in key else RequestKind.INCIDENT, key)
 
     async def cancel(self, key: str, *, at: datetime, token: str) -> AnalysisResult | None:
-        """Cancel a request. Returns its result if it has one already; then nothing is cancelled.
+        """Cancel a request. If it already has a result, return it and cancel nothing.
 
         `token` is unique for each call.
         """
@@ -137,12 +140,12 @@ class Operations:
         return stored
 
     async def state(self, key: str) -> State:
-        """What is known about a request. This reads the queue message by message, so cancel before you ask."""
+        """Return what is known about a request. This reads the queue message by message, so cancel before you ask."""
         steps = f"$KV.{self._subjects.journal_bucket}.{kv_key(key)}.*"
         begun = bool(await self._journal.subjects(steps))
         if not begun and await self._waits(key):
             return State.WAITING
-        if await self.result(key):  # it has ended while we looked
+        if await self.result(key):  # it ended while we looked
             return State.DONE
         return State.BEGUN if begun else State.UNKNOWN
 

@@ -1,4 +1,4 @@
-"""A short-lived connection, and the streams made over it."""
+"""A short-lived connection, and the streams that are created over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGAIN_SECONDS = 0.1
 
 @asynccontextmanager
 async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterator[Client]:
-    """A connection with the configured credentials, for a command: whatever the server denies ends it.
+    """A connection with the configured credentials, for a command: any denial of the server ends it.
 
     Raises ConfigurationError, and Unavailable when nobody answers, or the server refuses or denies something.
     """
@@ -43,7 +43,7 @@ async def connected(settings: NatsSettings, *, name: str = "rca") -> AsyncIterat
 
 @asynccontextmanager
 async def _ended_by_denials(link: BrokerLink) -> AsyncIterator[None]:
-    """Cancels until it is heard: before Python 3.12 `wait_for` loses a cancellation that meets an answer."""
+    """Cancels repeatedly: before Python 3.12, `wait_for` loses a cancellation that meets an answer."""
     told, task = asyncio.Event(), asyncio.current_task()
     link.on_denied = told.set
 
@@ -82,7 +82,7 @@ async def _connect(broker: NatsBroker, link: BrokerLink, settings: NatsSettings)
 
 
 def wanted_streams(settings: Settings) -> list[Wanted]:
-    """What a worker needs under the configured prefix."""
+    """Everything that a worker needs under the configured prefix."""
     return wanted(
         Subjects(settings.nats.prefix),
         replicas=settings.nats.replicas,
@@ -94,7 +94,7 @@ def wanted_streams(settings: Settings) -> list[Wanted]:
 
 
 async def provision_all(nc: Client, settings: Settings, *, apply: bool = True) -> list[Difference]:
-    """Create and update everything under the configured prefix, or with `apply` False only compare.
+    """Create and update everything under the configured prefix; with `apply` False, only compare.
 
     Raises Unavailable, ProvisionError.
     """

@@ -18,12 +18,12 @@ from worker.domain.recording.bundle import MAX_BYTES, Bundle, decode
 from worker.domain.recording.replay import Changes
 
 SUFFIX = ".rca"
-"""What names of bundles end with."""
+"""The extension of bundles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What a person wants to be different. Nothing is when all of it is empty."""
+    """The changes that are wanted; none if all fields are empty."""
 
     model: str = ""
     catalog: Path | None = None
@@ -31,14 +31,14 @@ class Alternative:
 
     @property
     def names(self) -> dict[str, str]:
-        """What is different, and what it is."""
+        """The changes by name."""
         given = {"model": self.model, "catalog": str(self.catalog or ""), "policy": str(self.policy or "")}
         return {name: value for name, value in given.items() if value}
 
 
 @asynccontextmanager
 async def open_changes(wanted: Alternative) -> AsyncIterator[Changes]:
-    """Open it. With a change the policy is asked anew, since what it decides about is another one.
+    """Open the changes. With any change, the policy decides again, because its input differs.
 
     Raises ConfigurationError, CatalogUnavailable.
     """

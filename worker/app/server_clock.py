@@ -1,8 +1,9 @@
 """The time of the NATS server: the clock that a worker and its producers share.
 
-A deadline (`expires_at`) must not pass early since the clock of one machine is wrong. The server writes its time into
-each answer about a stream. It lies between the question and the answer, so a look at all streams gives bounds for the
-difference of the two clocks. Between two looks the monotonic clock of this machine carries the time on.
+A deadline (`expires_at`) must not pass early because the clock of one machine is wrong. The server writes its
+time into each answer about a stream. This time lies between request and answer, so a look at all streams
+bounds the difference of the two clocks. Between two looks, the monotonic clock of this machine continues the
+time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class _Comparison:
 
 
 class ServerClock:
-    """Implements Clock on that of this machine, corrected by the server's. Until the first look it is not corrected."""
+    """Implements Clock by the clock of this machine, which the first look begins to correct by the
+    server's.
+    """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
@@ -46,7 +49,7 @@ class ServerClock:
         return EPOCH + timedelta(seconds=self._machine.monotonic() + self._last.server)
 
     def has_passed(self, moment: datetime) -> bool:
-        """Whether it has passed for certain; False while the clocks cannot be compared well enough."""
+        """True if the moment has certainly passed; False while the clocks cannot be compared well enough."""
         if self._last is None or self._uncertain:
             return False
         return moment + timedelta(seconds=self._last.uncertainty) <= self.now()
@@ -81,19 +84,21 @@ class ServerClock:
 
     @property
     def skew_seconds(self) -> float:
-        """How far the clock of this machine is ahead of the server's; 0 until they have been compared."""
+        """How far the clock of this machine is ahead of the server's; 0 before the first comparison."""
         return self._last.wall - self._last.server if self._last else 0.0
 
     @property
     def _uncertain(self) -> bool:
-        """Whether the last look was too slow or contradictory, or this machine was suspended or set since."""
+        """True if the last look was too slow or contradictory, or this machine was suspended or its clock
+        set since.
+        """
         if self._last is None:
             return True
         moved = _seconds(self._machine.now()) - self.monotonic() - self._last.wall
         return max(self._last.uncertainty, abs(moved)) > CLOCK_SKEW_SECONDS
 
     def notice(self) -> str:
-        """What an operator should know about the clocks; empty when they agree."""
+        """Return what an operator should know about the clocks; empty if they agree."""
         if self._spread > CLOCK_SKEW_SECONDS:
             return (
                 f"the clocks of the NATS servers differ by {self._spread:.0f} s, so that no request expires; "

@@ -1,4 +1,4 @@
-"""What an audit event says to a person who follows an analysis, in a few words."""
+"""Audit events in a few words, for somebody who follows an analysis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ ERROR_CHARS = 90
 
 
 def step_of(event: AuditEvent) -> str:
-    """What happened; empty for a step that needs no line. A line that begins with a space belongs to the one before."""
+    """The event as a line; empty if it needs none. A line that begins with a space belongs to the one
+    before.
+    """
     return _investigated(event.payload) or _decided(event.payload)
 
 
@@ -56,7 +58,7 @@ def _ended(payload: ResponseComplete | ResponseFailed) -> str:
 
 
 def work_after(event: AuditEvent) -> str:
-    """What the analysis is busy with after the event."""
+    """Return what the analysis does after the event."""
     match event.payload:
         case audit.RequestAccepted():
             return "gathering facts"

@@ -1,7 +1,8 @@
-"""Requests that have exhausted their deliveries: the server keeps them in the queue and delivers them to nobody.
+"""Requests that have exhausted their deliveries: the server keeps them in the queue, but no longer delivers
+them.
 
-The limit of deliveries is a backstop. A request that meets it becomes a dead letter like any other and is then removed
-from the queue.
+The limit of deliveries is a backstop. A request that reaches it becomes a dead letter like any other, and is
+then removed from the queue.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Advisory(BaseModel):
-    """What is read of io.nats.jetstream.advisory.v1.max_deliver."""
+    """The fields that are read of io.nats.jetstream.advisory.v1.max_deliver."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -38,7 +39,7 @@ class Advisory(BaseModel):
 
 @dataclass(slots=True)
 class SweepReport:
-    """What the last sweep could not dead-letter: how many requests, and why. For readiness and metrics."""
+    """How many requests the last sweep could not dead-letter, and why. For readiness and metrics."""
 
     count: int = 0
     problem: str = ""
@@ -47,8 +48,8 @@ class SweepReport:
 class StrandedRequests:
     """Turns requests that the server will not deliver again into dead letters, and removes them from the queue.
 
-    They are found by the server's advisories (`__call__` is a `delivery.MessageHandler`) and by sweeping the queue: the
-    advisory of a request is published once, and is lost when it could not be stored then.
+    They are found by the server's advisories (`__call__` is a `delivery.MessageHandler`) and by sweeping the
+    queue: the advisory of a request is published once, and is lost if it cannot be stored then.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class StrandedRequests:
             return ACK
         try:
             stored = await self._requests.read(advisory.stream_seq)
-            # None was settled after all; a younger one belongs to a stream created anew, which counts from 1 again.
+            # None: settled after all. A younger one belongs to a recreated stream, which counts from 1 again.
             if stored is not None and stored.stored_at <= delivery.stored_at:
                 await self._dead_letter(stored, advisory.deliveries)
         except LostClaim:
@@ -79,11 +80,9 @@ class StrandedRequests:
         return ACK
 
     async def run(self) -> None:
-        """Sweep until cancelled: at once, then now and then."""
+        """Sweep at once, then now and then, until cancelled."""
         while True:
-            with contextlib.suppress(
-                Unavailable
-            ):  # without a broker there is nothing to find; it is reported elsewhere
+            with contextlib.suppress(Unavailable):  # the broker is away, which is reported elsewhere
                 await self.sweep()
             await asyncio.sleep(SWEEP_SECONDS)
 
@@ -92,7 +91,7 @@ class StrandedRequests:
         found = await self._requests.stranded()
         report = self._report
         report.count = len(found)
-        if found:  # at once: a broker that stores no dead letter is tried for long
+        if found:  # reported at once, because storing dead letters is retried for long
             report.problem = (
                 f"requests that are delivered no more and wait to be dead-lettered: {report.count}"
             )
@@ -101,7 +100,7 @@ class StrandedRequests:
                 await self._dead_letter(stored, deliveries=0)
                 report.count -= 1
             except LostClaim:
-                continue  # another worker does it
+                continue  # another worker handles it
             except Unavailable as e:
                 report.problem = f"requests that are delivered no more and cannot be dead-lettered: {report.count}; {short(e)}"
                 log.warning("requests_stranded", count=report.count, error=short(e))

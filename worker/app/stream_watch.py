@@ -1,4 +1,6 @@
-"""The streams and consumers of a worker, looked at now and then: whether they are usable, how full they are, ack_wait."""
+"""Watches the streams and consumers of a worker: whether they are usable, how full they are, their
+ack_wait.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from worker.domain.values.delays import WATCH_SECONDS
 from worker.domain.values.errors import Unavailable
 
 FULL, FILLING = 0.98, 0.9
-"""Shares of a stream's byte limit: above the first it refuses messages any moment, above the second it needs attention."""
+"""Shares of a stream's byte limit: above the first it may refuse messages at any moment, above the second
+it needs attention."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -31,22 +34,23 @@ class StreamFill:
 
     @property
     def share(self) -> float:
-        """Of the limit; 0 without one."""
+        """The share of the limit that is used; 0 without a limit."""
         return self.stored / self.limit if self.limit > 0 else 0.0
 
 
 @dataclass(slots=True)
 class StreamWatch:
-    """`problem` says why messages cannot be served, `notice` what will need attention; both empty when all is well.
+    """`problem` says why messages cannot be served, `notice` what will need attention; both are empty if all
+    is well.
 
-    `ack_waits` are those of the consumers on the server, in seconds: they decide, not the settings. Each look also tells
-    `clock` the time of the server.
+    `ack_waits` are those of the consumers on the server, in seconds, which take precedence over the settings.
+    Each look also tells `clock` the time of the server.
     """
 
     items: Sequence[Wanted]
     clock: ServerClock
     queue: str = ""
-    """The stream of requests: when it is full, producers are refused, and the worker goes on."""
+    """The stream of requests. While it is full, producers are refused, but the worker continues."""
     problem: str = ""
     notice: str = ""
     ack_waits: dict[str, float] = field(default_factory=dict)
@@ -55,10 +59,10 @@ class StreamWatch:
     """Requests in each lane that no worker has begun."""
 
     async def run(self, nc: Client, on_look: Callable[[Mapping[str, float]], None]) -> None:
-        """Look until cancelled. `on_look` is given the ack waits of the consumers."""
+        """Look again and again until cancelled. `on_look` receives the ack waits of the consumers."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if nc.is_connected:  # else the connection is the problem
+            if nc.is_connected:  # else the connection is at fault
                 await self.look(nc)
                 on_look(self.ack_waits)
 
@@ -88,7 +92,7 @@ class StreamWatch:
                     self.waiting[lane] = each.info.get("num_pending", 0)
             elif each.info:
                 config = each.info["config"]
-                refuses = config.get("discard") == "new"  # else old messages make room for new ones
+                refuses = config.get("discard") == "new"  # other streams drop old messages
                 limit = max(0, config.get("max_bytes", 0)) if refuses else 0
                 state = each.info["state"]
                 self.usage[each.item.name] = StreamFill(state["bytes"], limit, state["messages"])

@@ -1,4 +1,4 @@
-"""Loops that must run for as long as the process: one that ends by itself ends the worker."""
+"""Supervises loops that must run as long as the process: one that ends by itself ends the worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Supervisor:
     failed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def watch(self, name: str, task: asyncio.Task[None]) -> None:
-        """Report it at once when the task ends by itself, with an exception or without."""
+        """Report at once if the task ends by itself, with or without an exception."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if task.cancelled():

@@ -1,4 +1,5 @@
-"""Metrics and traces of what passes through the ports of the handler: messages, audit events, calls of models.
+"""Metrics and traces of everything that passes the ports of the handler: messages, audit events, calls of
+models.
 
 Stages are derived from the audit events in which an analysis reports them. A run that resumes another one publishes
 events of that run again: those were reported before, and are not reported twice.
@@ -51,7 +52,7 @@ STAGES = {
 }
 """Stages by the event that reports their end. Calls of the model are measured where they are made."""
 CONTENT_CHARS = 4_000
-"""How much of one text is recorded, where content is recorded at all."""
+"""How much of one text is recorded, if content is recorded at all."""
 
 
 class Tracer(Protocol):
@@ -60,10 +61,10 @@ class Tracer(Protocol):
     def span(
         self, name: str, kind: str, attributes: Attributes, parent: str = ""
     ) -> AbstractContextManager[Attributes]:
-        """A span around what is done in the context; what is put into the yielded attributes is added at its end.
+        """A span around the context. Attributes that are put into the yielded mapping are added at its end.
 
-        `kind` is that of OpenTelemetry in lower case. `parent` is a valid traceparent of another system. An exception,
-        or the attribute `error.type`, marks the span as failed.
+        `kind` is a span kind of OpenTelemetry in lower case. `parent` is a valid traceparent of another
+        system. An exception, or the attribute `error.type`, marks the span as failed.
         """
 
     def record(self, name: str, attributes: Attributes, *, seconds: float, ago: float) -> None:
@@ -74,7 +75,7 @@ class Tracer(Protocol):
 
 
 class ForwardingTracer:
-    """Implements Tracer without a collector: what is published carries the trace context that the request had."""
+    """Implements Tracer without a collector: published messages carry the trace context of the request."""
 
     def __init__(self) -> None:
         self._current: ContextVar[str] = ContextVar("traceparent", default="")
@@ -110,7 +111,9 @@ HANDLED: ContextVar[_Handled | None] = ContextVar("handled", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where it goes. `content`: prompts, answers, arguments and results are recorded too, bounded and without secrets."""
+    """Where metrics and traces go. With `content`, prompts, answers, arguments and results are recorded,
+    too, bounded and without secrets.
+    """
 
     tracer: Tracer
     metrics: WorkerMetrics
@@ -145,7 +148,7 @@ class Telemetry:
         return traced
 
     def _trace_id(self) -> Mapping[str, str]:
-        """For the log."""
+        """The id of the current trace, for the log."""
         context = self.tracer.headers().get(Header.TRACEPARENT)
         return {"trace_id": context[3:35]} if context else {}
 
@@ -201,7 +204,7 @@ class MeteredEvents:
             handled.seen.add(record.event_id)
             with suppress(ValidationError):  # an event of another version
                 event = AuditEvent.model_validate_json(record.body)
-                if event.time >= handled.began:  # else an earlier run did it, and this one only publishes it
+                if event.time >= handled.began:  # else an earlier run counted it
                     self._report(event, handled)
         await self._events.audit(record)
 
@@ -272,7 +275,7 @@ def _messaging(operation: str, kind: str, destination: str) -> Attributes:
 
 
 def _facts(payload: audit.Payload) -> Attributes:
-    """Numbers, flags and codes of an event: nothing in it is a text of the cluster, the model or the sender."""
+    """Numbers, flags and codes of an event, but no text of the cluster, the model or the sender."""
     return {f"rca.{name}": value for name, value in payload if isinstance(value, int | float | enum.Enum)}
 
 

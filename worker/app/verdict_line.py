@@ -1,4 +1,4 @@
-"""The verdict of a result in a line, for the terminal, for pages and for chats."""
+"""The verdict of a result in one line, for terminals, pages and chats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _on(resource: AffectedResource | None) -> str:
 
 
 def where(kind: str, namespace: str, name: str) -> str:
-    """An object as people write it: `Deployment shop/api`."""
+    """An object as one writes it: `Deployment shop/api`."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 

@@ -1,8 +1,8 @@
 """A small read-only web page over the streams: incidents, one incident, figures, dead letters.
 
-Pages are rendered here and work without scripts; the one script that there is only replaces the rows of the list. Text
-from the cluster, the sender and the model is escaped by the templates, and the Content-Security-Policy allows nothing but
-the files of this server.
+Pages are rendered here and work without scripts; the only script replaces the rows of the list. Text from the
+cluster, the sender and the model is escaped by the templates, and the Content-Security-Policy allows nothing
+but the files of this server.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Console:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def refresh(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
-        """Read the results that came since the last time. Raises Unavailable."""
+        """Read the results that have come since the last time. Raises Unavailable."""
         info = await self.results.info()
         if self._created not in {None, info.created}:  # a new stream counts from 1 again
             self.index = ResultIndex()
@@ -138,7 +138,9 @@ class Console:
         return self._page("one.html", here="/incident", page=page)
 
     async def _events(self, key: str, result: AnalysisResult) -> list[AuditEvent]:
-        """The audit events of a request that has ended. The whole stream is read for them: once, and one at a time."""
+        """The audit events of a request that has ended. The whole stream is read for each request, once,
+        and for one request at a time.
+        """
         async with self._reading:
             mark = (key, result.completed_at)
             if mark not in self._trails:
@@ -179,7 +181,7 @@ class Console:
                 await response.write(told)
         return response
 
-    # --- who may
+    # --- access
 
     async def login_page(self, _: web.Request) -> web.Response:
         """`GET /login`."""
@@ -189,7 +191,7 @@ class Console:
         """`POST /login`: a cookie for the right token."""
         try:
             given = (await request.post()).get("token", "")
-        except (ValueError, LookupError):  # an encoding that does not exist, or is not kept
+        except (ValueError, LookupError):  # an unknown or invalid encoding
             given = ""
         if not (isinstance(given, str) and hmac.compare_digest(_bytes(given), _bytes(self.token))):
             await asyncio.sleep(0.5)
@@ -199,14 +201,14 @@ class Console:
         return response
 
     def _mark(self) -> str:
-        """What the cookie holds: proof of the token, not the token."""
+        """The content of the cookie: proof of the token, not the token."""
         return hmac.new(self.token.encode(), b"rca console", hashlib.sha256).hexdigest()
 
     @web.middleware
     async def guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Only with the token, as a cookie or as a bearer; and no traceback for anybody."""
+        """Admits requests with the token, as a cookie or as a bearer. Nobody gets a traceback."""
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         cookie = request.cookies.get(COOKIE, "")
         known = hmac.compare_digest(_bytes(cookie), _bytes(self._mark())) or (
@@ -227,12 +229,12 @@ class Console:
 
 
 def _number(text: str) -> int:
-    """What stands in a query; 0 for anything that is no number."""
+    """The number in a query; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _bytes(text: str) -> bytes:
-    """Headers may hold bytes that are no text."""
+    """The bytes of a header, which may not be text."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -264,5 +266,5 @@ async def serve(console: Console, host: str, port: int) -> AsyncIterator[int]:
 
 
 def new_token() -> str:
-    """For a console without a configured one."""
+    """A token for a console without a configured one."""
     return secrets.token_urlsafe(18)

@@ -156,7 +156,7 @@ class Analysis:
         return result, _kept(found)
 
     async def _opening(self, run: Run) -> Opening:
-        """What code finds before the model is asked: from the journal, or gathered and recorded."""
+        """Return what code finds before the model is asked: from the journal, or gathered and recorded."""
         if known := done(run, OPENING):
             return read_step(OPENING_STEP, known[0].data)
         clock = self._outside.clock
@@ -184,7 +184,7 @@ class Analysis:
         return opening
 
     async def _corroborate(self, run: Run, accepted: Accepted | None, evidence: EvidenceLog) -> Corroborated:
-        """What the state of the cluster says about an answer; without an answer, about the cause."""
+        """Return what the state of the cluster says about an answer; without an answer, about the cause."""
         clock, request = self._outside.clock, run.request
         started = clock.monotonic()
         rules = Corroborator(self._outside.cluster, signal_resource(request), request.received_time)
@@ -230,7 +230,7 @@ class Analysis:
         return approval
 
     async def _would_run(self, run: Run, found: Investigated, alignment: Alignment) -> bool:
-        """Whether a workflow would be executed without approval, were it not for the mode of this worker."""
+        """True if a workflow would be executed without approval, were it not for the mode of this worker."""
         accepted, ending = alignment.verdict, Ending(alignment.verdict, found.stop)
         if not isinstance(accepted, Accepted):
             return False
@@ -241,7 +241,7 @@ class Analysis:
     async def _decide(
         self, run: Run, found: Investigated, accepted: Accepted, alignment: Alignment
     ) -> PolicyDecision:
-        """What the policy says."""
+        """Return what the policy says."""
         facts = policy_facts(
             run.request,
             accepted,
@@ -269,7 +269,7 @@ class Analysis:
 def _investigation(
     run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
 ) -> Investigation:
-    """What the loop between model and tools works with."""
+    """Return what the loop between model and tools works with."""
     request, received = run.request, run.request.received_time
     fact_finder = _fact_finder(run, opening, evidence, outside, rules)
     toolbox = Toolbox(
@@ -309,7 +309,7 @@ def _investigation(
 def _fact_finder(
     run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
 ) -> FactFinder:
-    """What looks up the facts by which answers to this request are judged."""
+    """Return what looks up the facts by which answers to this request are judged."""
     request, received = run.request, run.request.received_time
     return FactFinder(
         cluster=outside.cluster,
@@ -361,7 +361,7 @@ def _notes(run: Run, opening: Opening, found: Investigated) -> list[str]:
 
 
 def _kept(found: Investigated) -> Mapping[str, Any]:
-    """What the history needs beside the result: the top owner and the hash of its spec; empty without a root cause."""
+    """Return what the history needs beside the result: the top owner and the hash of its spec; empty without a root cause."""
     if found.accepted is None:
         return {}
     root = found.accepted.root_owner

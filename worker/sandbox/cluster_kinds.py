@@ -152,7 +152,7 @@ def plural_of(kind: str) -> str:
 
 
 def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, Any] | None:
-    """What discovery answers at `/api`, `/apis` and below, by the parts of the path; None when it is not served."""
+    """Return what discovery answers at `/api`, `/apis` and below, by the parts of the path; None when it is not served."""
     match parts:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}

@@ -50,7 +50,7 @@ def container_of(pod: Manifest, wanted: str) -> str:
 
 
 def instance_without_log(pod: Manifest, container: str, *, previous: bool) -> ApiFailure | None:
-    """Why this container instance has no log, None when it is running and has just printed nothing."""
+    """Return why this container instance has no log, None when it is running and has just printed nothing."""
     name = pod["metadata"]["name"]
     status = _status_of(pod, container)
     if status is None:
@@ -71,7 +71,7 @@ def instance_without_log(pod: Manifest, container: str, *, previous: bool) -> Ap
 
 
 def shares_log(pod: Manifest, container: str) -> bool:
-    """Whether current and previous are the same instance: it has ended and the next one has not started."""
+    """True if current and previous are the same instance: it has ended and the next one has not started."""
     state = _part(_status_of(pod, container) or {}, "state")
     return "running" not in state and "terminated" not in state
 

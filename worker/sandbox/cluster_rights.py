@@ -35,7 +35,7 @@ class Rights:
         return cls(tuple(rule for role in bound for rule in _rules(role, roles.values())))
 
     def allow(self, verb: str, group: str, resource: str, name: str = "") -> bool:
-        """Whether a rule allows the verb. A subresource is named as in `pods/log`."""
+        """True if a rule allows the verb. A subresource is named as in `pods/log`."""
         return any(
             _has(rule, "verbs", verb)
             and _has(rule, "apiGroups", group)
@@ -47,7 +47,7 @@ class Rights:
 
 @cache
 def shipped_rights() -> Rights:
-    """What the shipped deployment allows the worker."""
+    """Return what the shipped deployment allows the worker."""
     folder = files("worker") / "sandbox" / "rbac"
     texts = [(folder / name).read_text(encoding="utf-8") for name in SHIPPED]
     return Rights.of("rca-worker", [found for text in texts for found in yaml.safe_load_all(text) if found])

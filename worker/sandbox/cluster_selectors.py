@@ -69,7 +69,7 @@ FieldTest = Callable[[Manifest], bool]
 
 
 def label_test(selector: str) -> LabelTest:
-    """What `labelSelector` asks for; the empty selector matches everything. Raises ApiFailure 400."""
+    """Return what `labelSelector` asks for; the empty selector matches everything. Raises ApiFailure 400."""
     requirements = _Requirements(selector).parse()
     return lambda labels: all(requirement(labels) for requirement in requirements)
 
@@ -77,7 +77,7 @@ def label_test(selector: str) -> LabelTest:
 def field_test(
     selector: str, resource: str, *, namespaced: bool = True, selectable: Iterable[str] = ()
 ) -> FieldTest:
-    """What `fieldSelector` asks of a resource (`pods`, `replicasets.apps`). Raises ApiFailure 400.
+    """Return what `fieldSelector` asks of a resource (`pods`, `replicasets.apps`). Raises ApiFailure 400.
 
     Only fields that the API server knows for the resource can be asked for; `selectable` are those that a
     CustomResourceDefinition names.

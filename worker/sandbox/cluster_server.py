@@ -182,5 +182,5 @@ def json_failure(failure: ApiFailure) -> web.Response:
 
 
 def _page_not_found() -> web.Response:
-    """What the API server says to a path that no API group serves: plain text, no Status object."""
+    """Return what the API server says to a path that no API group serves: plain text, no Status object."""
     return web.Response(status=404, text="404 page not found\n")

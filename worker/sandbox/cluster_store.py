@@ -117,7 +117,7 @@ class Snapshot:
         }
 
     def log(self, namespace: str, pod_name: str, options: LogOptions) -> bytes:
-        """What a container printed. Raises ApiFailure 404 for the pod, 400 when the container has no log."""
+        """Return what a container printed. Raises ApiFailure 404 for the pod, 400 when the container has no log."""
         pod = self.get(self.resources.of("v1", "Pod"), namespace, pod_name)
         container = container_of(pod, options.container)
         text = self._log(namespace, pod_name, container, previous=options.previous)

@@ -13,7 +13,7 @@ from worker.app.link import BrokerLink, denied, refusal
 from worker.app.provisioning import _ended_by_denials
 from worker.domain.values.errors import Unavailable
 
-HINT = "; set RCA_NATS__INBOX_PREFIX to that of the role, `rca permissions` names it"
+HINT = "; set RCA_NATS__INBOX_PREFIX to the inbox prefix of the role (`rca permissions`)"
 PUBLISH = Error('nats: permissions violation for publish to "rca.result.x"')
 
 

@@ -153,7 +153,7 @@ def _document(answer: ServerAnswer) -> Any:
 
 
 def _is_object(answer: ServerAnswer) -> bool:
-    """Whether the body is a JSON object, as every error of the API is (RFC 7807)."""
+    """True if the body is a JSON object, as every error of the API is (RFC 7807)."""
     try:
         return isinstance(answer.json(), dict)
     except ValueError:

@@ -25,7 +25,7 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
-    `problem` says why the files as they are now are not what is served; empty when they are. A slightly old catalog is
+    `problem` says why the files as they are now are not what is served; empty if they are. A slightly old catalog is
     better than none: when a change is invalid or cannot be read, the catalog stays as it was, and `problem` says so.
 
     With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `embed_missing` has embedded
@@ -69,7 +69,7 @@ class FileCatalog:
 
     @property
     def problem(self) -> str:
-        """Why the files are not what is served; empty when they are."""
+        """Why the files are not what is served; empty if they are."""
         return self._unreadable or self._rejection
 
     @property
@@ -78,7 +78,7 @@ class FileCatalog:
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:
-        """How many workflows there are."""
+        """Return how many workflows there are."""
         return len(self._snapshot)
 
     def __iter__(self) -> Iterator[Workflow]:

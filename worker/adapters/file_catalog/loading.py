@@ -86,7 +86,7 @@ def load(directory: Path) -> CatalogContents:
 
 
 def rejection(contents: CatalogContents, directory: Path) -> str:
-    """Why the contents are rejected, one error a line; empty when they are a valid catalog."""
+    """Return why the contents are rejected, one error a line; empty if they are a valid catalog."""
     errors = [p for p in contents.problems if not p.warning]
     if errors:
         shown = "\n".join(str(p) for p in errors[:MAX_SHOWN_PROBLEMS])

@@ -95,7 +95,7 @@ class ApiReader:
         await self._client.close()
 
     def deadline(self) -> float:
-        """When a call that starts now has to be finished, by the monotonic clock."""
+        """Return when a call that starts now has to be finished, by the monotonic clock."""
         return self._monotonic() + self._limits.call_seconds
 
     async def json(

@@ -129,7 +129,7 @@ class KubernetesCluster:
     async def _served_now(
         self, info: KindInfo, kind: str, api_version: str, error: ClusterError
     ) -> KindInfo | None:
-        """What discovery says when it is read again, where the API server does not serve what it said before."""
+        """Return what discovery says when it is read again, where the API server does not serve what it said before."""
         if error.reason is not ClusterReason.UNKNOWN_KIND or not self._discovery.forget(info):
             return None
         found = await self.kind(kind, api_version)
@@ -174,7 +174,7 @@ class KubernetesCluster:
         return await self._api.text_tail(path, params, keep)
 
     async def kind(self, kind: str, api_version: str = "") -> KindInfo:
-        """What the cluster serves under that name. Raises ClusterError."""
+        """Return what the cluster serves under that name. Raises ClusterError."""
         return await self._discovery.resolve(kind, api_version)
 
     async def _readable(self, kind: str, api_version: str) -> KindInfo:

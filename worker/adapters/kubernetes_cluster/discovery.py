@@ -117,7 +117,7 @@ class Discovery:
         return []
 
     async def _search(self, wanted: str) -> tuple[list[KindInfo], Sequence[str]]:
-        """What the name means in any group, and the group versions that did not tell what they serve."""
+        """Return what the name means in any group, and the group versions that did not tell what they serve."""
         document = await self._document("/apis", f"{AGGREGATED},{JSON}")
         groups = aggregated_groups(document)
         if groups is None:

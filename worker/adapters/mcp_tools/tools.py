@@ -89,7 +89,7 @@ class McpTools:
         return await self._mounted[server].call(name, arguments)
 
     def problem(self) -> str:
-        """What an operator should repair; empty if all configured tools are available."""
+        """Return what an operator should repair; empty if all configured tools are available."""
         said = ((name, mounted.problem()) for name, mounted in self._mounted.items())
         return "; ".join(f"{name}: {wrong}" for name, wrong in said if wrong)
 

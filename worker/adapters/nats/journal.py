@@ -254,7 +254,7 @@ class NatsJournalRun:
 
 
 def is_large(step: Step) -> bool:
-    """Whether its data is in the object store."""
+    """True if its data is in the object store."""
     return len(step.data) > INLINE_BYTES
 
 
@@ -283,7 +283,7 @@ def _body(head: _Head, parts: Sequence[bytes]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """What follows the head of a packed step."""
+    """Return what follows the head of a packed step."""
     unpacker = zlib.decompressobj()
     try:
         rest = unpacker.decompress(packed, STEP_BYTES)
@@ -295,7 +295,7 @@ def _unpacked(packed: bytes) -> bytes:
 
 
 def _owner(body: bytes) -> str:
-    """The run that wrote a step, empty when it can't be told."""
+    """The run that wrote a step, empty if it can't be told."""
     try:
         return _Head.model_validate_json(body.partition(b"\n")[0]).run
     except ValidationError:

@@ -346,7 +346,7 @@ class Pump:
 
 
 def _delivery(msg: Msg) -> Delivery:
-    """Where a message came from. Raises NotJSMessageError and ValueError for one that no stream has delivered."""
+    """Return where a message came from. Raises NotJSMessageError and ValueError for one that no stream has delivered."""
     m, tokens = msg.metadata, msg.reply.split(".")
     nanoseconds = int(tokens[V1_TIMESTAMP if len(tokens) == V1_TOKENS else Msg.Ack.Timestamp])
     # nats-py rounds, whereas reading the stored message cuts the time: both must give the same identity.
@@ -355,7 +355,7 @@ def _delivery(msg: Msg) -> Delivery:
 
 
 def _words(how: Settlement) -> bytes:
-    """What the server is told, nothing for LET_GO. A reason ends up in the server's MSG_TERMINATED advisory."""
+    """Return what the server is told, nothing for LET_GO. A reason ends up in the server's MSG_TERMINATED advisory."""
     match how.fate:
         case Fate.DONE:
             return b"+ACK"

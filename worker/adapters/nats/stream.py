@@ -112,11 +112,11 @@ class FencedStream:
     # --- reading
 
     async def newest(self, subject: str) -> StoredMessage | None:
-        """The last message on a subject, wildcards allowed; None when there is none."""
+        """The last message on a subject, wildcards allowed, or None."""
         return await self._patiently(f"read {subject}", lambda: self._read(subject=subject))
 
     async def consumer(self, durable: str) -> ConsumerState:
-        """How far a consumer of the stream has come."""
+        """Return how far a consumer of the stream has come."""
         reply = await self._ask(f"CONSUMER.INFO.{self._stream}.{durable}")
         try:
             return ConsumerState.model_validate_json(reply)
@@ -124,11 +124,11 @@ class FencedStream:
             raise Unavailable(f"{self._stream}: there is no consumer {durable}; run `rca provision`") from e
 
     async def at(self, sequence: int) -> StoredMessage | None:
-        """The message with this sequence; None when there is none."""
+        """The message with this sequence, or None."""
         return await self._patiently(f"read {self._stream}", lambda: self._read(seq=sequence))
 
     async def after(self, sequence: int, subject: str = ">") -> StoredMessage | None:
-        """The first message after it on a subject, wildcards allowed; None when there is none."""
+        """The first message after it on a subject, wildcards allowed, or None."""
         return await self._patiently(
             f"read {self._stream}", lambda: self._read(seq=sequence + 1, subject=subject, next=True)
         )
@@ -144,7 +144,7 @@ class FencedStream:
         return await self._patiently(f"list {pattern}", attempt)
 
     async def extent(self, now: datetime) -> StreamExtent:
-        """Which messages the stream holds."""
+        """Return which messages the stream holds."""
         return (await self.info()).extent(now)
 
     async def info(self) -> StreamInfo:

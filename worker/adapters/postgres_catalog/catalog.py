@@ -54,7 +54,7 @@ class StoredVectors:
     async def scores(
         self, connection: asyncpg.Connection, vector: Vector | None, places: Sequence[int]
     ) -> Mapping[int, float] | None:
-        """How near the workflows of these places are to the query; None when words have to decide."""
+        """Return how near the workflows of these places are to the query; None when words have to decide."""
         if not vector or not places:
             return None
         name = self._embedder.name if self._embedder else ""

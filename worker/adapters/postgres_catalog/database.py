@@ -172,7 +172,7 @@ async def check(connection: asyncpg.Connection) -> None:
 
 
 async def has_embeddings(connection: asyncpg.Connection) -> bool:
-    """Whether this database can store vectors."""
+    """True if this database can store vectors."""
     found = await connection.fetchval(
         "SELECT 1 FROM pg_attribute WHERE attrelid = 'workflow_catalog'::regclass"
         " AND attname = 'embedding' AND NOT attisdropped"

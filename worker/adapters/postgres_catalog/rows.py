@@ -38,7 +38,7 @@ def hash_of(document: str) -> str:
 
 
 def storable(text: str) -> bool:
-    """Whether PostgreSQL can hold the text. A text that it cannot hold is not in the database either."""
+    """True if PostgreSQL can hold the text. A text that it cannot hold is not in the database either."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

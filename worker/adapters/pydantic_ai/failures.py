@@ -219,7 +219,7 @@ def translate(error: Exception) -> Retry | GiveUp:
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """What to do about a failure. An unknown failure is retried, unless it is a 4xx: the same request would fail again."""
+    """Return what to do about a failure. An unknown failure is retried, unless it is a 4xx: the same request would fail again."""
     body = getattr(error, "body", None)
     status = error.status_code if isinstance(error, ModelHTTPError) else 0
     text = (json.dumps(body, default=str) if body else str(error))[:MAX_READ_CHARS]

@@ -164,7 +164,7 @@ class PydanticAIModel:
 
 
 def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
-    """What a failed call means. Before the provider has answered, the request is at fault: it fails again."""
+    """Return what a failed call means. Before the provider has answered, the request is at fault: it fails again."""
     if call.too_long:
         return GiveUp(
             GiveUpReason.MODEL_REJECTED_REQUEST, f"the answer is longer than {MAX_BODY_BYTES // 2**20} MiB"

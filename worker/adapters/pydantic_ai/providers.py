@@ -72,7 +72,7 @@ def provider_model(
 
 
 def client_errors(kind: str) -> tuple[type[Exception], ...]:
-    """What the client of a provider raises beside the errors of the library: connections and credentials of its own."""
+    """Return what the client of a provider raises beside the errors of the library: connections and credentials of its own."""
     if kind == "bedrock":
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 

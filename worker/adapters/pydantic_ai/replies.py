@@ -80,7 +80,7 @@ def _finish(response: ModelResponse, *, has_calls: bool) -> Finish:
 
 
 def read_arguments(args: object) -> tuple[dict[str, Any], str]:
-    """Arguments of a tool call, and what is wrong with them (empty when nothing is)."""
+    """Arguments of a tool call, and what is wrong with them (empty if nothing is)."""
     if args is None or args == "":
         return {}, ""
     try:
@@ -99,7 +99,7 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
 
 
 def _values(value: Any) -> int:
-    """How many values a JSON value holds at all levels."""
+    """Return how many values a JSON value holds at all levels."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(_values(item) for item in inside)
 
@@ -136,7 +136,7 @@ def _cost(response: ModelResponse) -> float | None:
 
 @lru_cache(maxsize=64)
 def _cached_price(model: str | None, provider: str | None, url: str | None) -> float | None:
-    """What the price list asks for a cached input token, as a share of the price of a new one; None for an unknown model.
+    """Return what the price list asks for a cached input token, as a share of the price of a new one; None for an unknown model.
 
     Searching all of the list in vain costs as much as the rest of reading a reply.
     """

@@ -69,14 +69,14 @@ class PolicyFiles:
 
     @property
     def left_out(self) -> str:
-        """Which policies do not decide though they are below the directory, and why; empty when there are none."""
+        """Which policies do not decide though they are below the directory, and why; empty if there are none."""
         if not self.unused:
             return ""
         names = one_line(", ".join(self.unused), MAX_NAMES_CHARS)
         return f"not used: {names}; only files directly in the directory are, not those of subdirectories"
 
     def sources(self) -> PolicySources:
-        """What is in them. Raises PolicyUnusable."""
+        """Return what is in them. Raises PolicyUnusable."""
         modules = {path: _text(path, content) for path, content in self.modules.items()}
         data = merged([(path, read_document(path, _text(path, c))) for path, c in self.data.items()])
         return PolicySources(modules, data)

@@ -144,7 +144,7 @@ def parts_of(reference: dict[str, Any]) -> list[str]:
 
 
 def shadowed(path: list[str], data: Any) -> str:
-    """The part of the path where a document stands, empty when there is none."""
+    """The part of the path where a document stands, empty if there is none."""
     for depth, part in enumerate(path, 1):
         if part not in data:
             return ""
@@ -176,7 +176,7 @@ def first_value(answer: dict[str, Any]) -> Iterator[Any]:
 
 
 def message(error: Exception) -> str:
-    """Where the fault is and what it is, on one line, without source text and backtrace."""
+    """Return where the fault is and what it is, on one line, without source text and backtrace."""
     text = str(error).partition("Stack backtrace")[0]
     place = re.search(r"--> (.+:\d+:\d+)$", text, re.MULTILINE)
     fault = re.search(r"^error: (.+)$", text, re.MULTILINE)

@@ -18,8 +18,8 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 async def alertmanager() -> int:
     """Receive webhooks of Alertmanager (version 4) and publish a request for each new alert.
 
-    Finds the object of an alert from its labels and the owners in the cluster, drops duplicates, and turns an alert storm
-    into one request. Clients POST to /webhook, with RCA_ALERTMANAGER__TOKEN as bearer token.
+    Finds the object of an alert by its labels and its owners in the cluster, drops duplicates, and turns an
+    alert storm into one request. Clients POST to /webhook, with RCA_ALERTMANAGER__TOKEN as bearer token.
     """
     from schemas.subjects import Subjects
     from schemas.taxonomy import RequestKind
@@ -55,7 +55,9 @@ async def alertmanager() -> int:
 
 
 def _require_token(settings: AlertmanagerSettings) -> None:
-    """Raises ConfigurationError: whoever reaches the port can have incidents analysed, which costs money."""
+    """Raises ConfigurationError without a token: whoever reaches the port could have incidents analysed,
+    which costs money.
+    """
     from worker.app.settings import ConfigurationError
 
     if settings.host not in LOOPBACK and not settings.token.get_secret_value():

@@ -53,7 +53,7 @@ async def verify(
     archive: Annotated[
         Path | None,
         typer.Option(
-            help="Verify the stream together with this archive, which has the events that are not in it any more.",
+            help="Verify the stream together with this archive of the events that it no longer has.",
             exists=True,
             file_okay=False,
         ),
@@ -235,7 +235,7 @@ def _line(finding: AuditFinding) -> str:
 
 
 def _shown(text: str) -> str:
-    """For a terminal: nothing that a forger wrote can control it."""
+    """Text for a terminal, which nothing that a forger wrote can control."""
     from worker.domain.untrusted.evidence import one_line
 
     return ascii(one_line(text, LINE_CHARS))[1:-1]

@@ -1,4 +1,4 @@
-"""`rca catalog`: workflows, before and when they are given to a worker."""
+"""`rca catalog`: check, search and publish workflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: how one runs, waits, connects and fails, exit codes, and common options.
+"""Shared by all commands: how they run, wait, connect and fail, their exit codes and common options.
 
 `rca --help` imports every module beside this one, so whatever is slow to import is imported inside the function that
 needs it (tests/contract/test_imports.py).
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 EXIT_ERROR, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
-"""128 and the number of SIGPIPE: what a shell says of any other command before `| head`."""
+"""128 plus SIGPIPE, as a shell reports for other commands before `| head`."""
 QUIET_SECONDS, LINE_SECONDS = 1.0, 10.0
 NO_STREAM = "err_code=10059"
 """JetStream's code for a stream that does not exist (nats-server, errors.json)."""
@@ -52,7 +52,7 @@ CaseCatalog = Annotated[Path | None, typer.Option(help="Directory of workflows; 
 
 
 class Commands(TyperGroup):
-    """All commands. One whose output is not read to its end stops without a message."""
+    """The group of all commands. If the output is not read to its end, a command stops without a message."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and exit."""
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:
-    """Run to the end and exit with the code it returns; see `reported`."""
+    """Run the work to its end and exit with the code that it returns; see `reported`."""
     try:
         with reported():
             code = asyncio.run(work)
@@ -75,7 +75,7 @@ def run(work: Coroutine[Any, Any, int]) -> None:
 
 
 def asynchronous(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, None]:
-    """A command of a coroutine function; see `run`."""
+    """Turn a coroutine function into a command; see `run`."""
 
     @functools.wraps(command)
     def started(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -86,10 +86,10 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """A failure that the user can do something about becomes one message on standard error, and exit code 1."""
+    """Report a failure that the user can fix as one message on standard error, and exit with code 1."""
     try:
         yield
-    except BrokenPipeError:  # nobody reads what is printed; adapters translate those of their connections
+    except BrokenPipeError:  # nobody reads the output; adapters translate their own broken pipes
         raise
     except (ReportedError, OSError) as e:
         typer.echo(f"error: {_explain(e)}", err=True)
@@ -148,7 +148,8 @@ def listening_on(host: str, port: int, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        # Python puts the address into the text. Those of unknown hosts have numbers of their own, below 0.
+        # Python puts the address into the text. Errors about unknown hosts have negative numbers of their
+        # own.
         why = os.strerror(e.errno) if e.errno and e.errno > 0 else str(e.strerror).partition(" (")[0]
         raise ReportedError(f"cannot listen on {host}:{port}: {why}; {advice}") from e
 
@@ -172,7 +173,7 @@ def print_json(document: Any) -> None:
 
 @asynccontextmanager
 async def waiting_for(what: str) -> AsyncIterator[None]:
-    """Say on standard error what is waited for, once that takes longer than a second."""
+    """Say on standard error what the command waits for, once it has waited for a second."""
     task = asyncio.create_task(_show_waiting(what))
     try:
         yield
@@ -196,7 +197,8 @@ async def _show_waiting(what: str) -> None:
 
 @contextmanager
 def progress(what: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
-    """Yields `show(done, total)`, which says on standard error how far it is and how long the rest will take.
+    """Yields `show(done, total)`, which says on standard error how far the work is and how long the rest will
+    take.
 
     A bar on a terminal, a line every ten seconds elsewhere, nothing for what takes less than a second. `what` is what the
     command is doing, such as "reading events".

@@ -1,4 +1,4 @@
-"""`rca demo`: one incident through the whole pipeline, shown to a person."""
+"""`rca demo`: send one incident through the whole pipeline, and show every step."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def _while_model_answers(
 ) -> Outcome | None:
     """The outcome. Raises ReportedError if the model refuses all calls, or cannot be reached for a while.
 
-    A worker waits for its model as long as that takes; a person who tries one wants to be told.
+    A worker waits for its model without limit; somebody who tries one wants to know.
     """
     clock, task = asyncio.get_running_loop().time, asyncio.create_task(waiting)
     reached_at = clock()
@@ -150,7 +150,7 @@ class _Run:
         self._arrived.put_nowait(event)
 
     async def outcome(self, analysing: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
-        """Prints here, where the end of a pipe ends the command, and not in a callback of the connection."""
+        """Prints here, where a closed pipe ends the command, and not in a callback of the connection."""
         task = asyncio.create_task(analysing)
         task.add_done_callback(lambda _: self._arrived.put_nowait(None))
         try:
@@ -196,7 +196,7 @@ def _document(
 
     try:
         request = json.loads(body)
-    except (ValueError, RecursionError):  # it was rejected; what was sent is shown all the same
+    except (ValueError, RecursionError):  # the request was rejected; show it all the same
         request = body.decode("utf-8", "replace")
     return {
         "case": case.name,

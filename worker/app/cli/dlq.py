@@ -20,7 +20,7 @@ LINE_CHARS = 72
 SHOWN_CHARS = 1_000
 
 dlq = typer.Typer(
-    no_args_is_help=True, help="Dead letters (requests that could not be served): inspect, replay, delete."
+    no_args_is_help=True, help="Inspect, replay and delete dead letters (requests that could not be served)."
 )
 LetterId = Annotated[int, typer.Argument(metavar="ID", help="The id that `rca dlq list` prints.", min=1)]
 LetterIds = Annotated[
@@ -30,7 +30,7 @@ LetterIds = Annotated[
 
 @asynccontextmanager
 async def open_operations() -> AsyncIterator[Operations]:
-    """What an operator does, on the configured server."""
+    """The operations of an operator, on the configured server."""
     from worker.app.operations import Operations
 
     async with session("rca-operator") as opened:
@@ -96,7 +96,7 @@ async def _each(
     *,
     as_json: bool,
 ) -> int:
-    """One after the other, whatever becomes of each. Exit code 1 if one could not be done."""
+    """Apply the operation to each letter, even if others fail. Returns exit code 1 if one failed."""
     from worker.app.operations import OperationError
 
     rows = list[dict[str, Any]]()
@@ -141,7 +141,7 @@ def _remediation_id(letter: StoredLetter) -> str:
 
 
 def _shown(text: str, limit: int = SHOWN_CHARS) -> str:
-    """For a terminal: nothing that a sender wrote can control it."""
+    """Text for a terminal, which nothing that a sender wrote can control."""
     return one_line(text, limit).encode("utf-8", "replace").decode() or "-"
 
 

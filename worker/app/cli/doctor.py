@@ -1,4 +1,4 @@
-"""`rca doctor`: what a worker with these settings would depend on, examined."""
+"""`rca doctor`: check everything that a worker with these settings depends on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def doctor(*, json_output: Json = False) -> int:
     else:
         areas = examine(settings)
         while True:
-            async with waiting_for("what is examined"):
+            async with waiting_for("the next check"):
                 examined = await anext(areas, None)
             if examined is None:
                 break

@@ -1,4 +1,4 @@
-"""`rca eval`: every case through the whole pipeline, compared with the expected answer.
+"""`rca eval`: send every case through the whole pipeline, and compare the results with the expected answers.
 
 `expected.json`: `affected_resource` and `signal_type` are the best answer, `acceptable_affected_resources` (namespace
 empty for cluster scope) and `acceptable_signal_types` are right as well; `workflows.acceptable` may hold `(none)`: choosing nothing is right; an empty list means the
@@ -190,7 +190,7 @@ class Score:
 
 
 def score(case: str, expected: Mapping[str, Any], result: AnalysisResult | None) -> Score:
-    """Compare one result; None (no result at all) is right about nothing."""
+    """Compare one result with the expected answer. None, no result at all, is right about nothing."""
     workflows = expected.get("workflows") or {}
     acceptable = set(workflows.get("acceptable") or [NONE])
     chosen = result.selected_workflow if result else None

@@ -1,4 +1,4 @@
-"""`rca outcomes`: what became of the workflows that were proposed."""
+"""`rca outcomes`: compare proposed workflows with their outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ outcomes = typer.Typer(no_args_is_help=True, help="Report the outcomes of propos
 
 @outcomes.callback()
 def _outcomes() -> None:
-    """Keep `report` a command of its own: Typer makes a group with one command that command."""
+    """Keep `report` a subcommand: Typer turns a group with a single command into that command."""
 
 
 @outcomes.command()
@@ -99,7 +99,7 @@ def _document(found: OutcomeReport) -> dict[str, Any]:
 
 
 def _lines(found: OutcomeReport) -> Iterator[str]:
-    """The report for people, at most 80 columns wide."""
+    """The report for a terminal of 80 columns."""
     if found.groups:
         yield _row("environment", "corroborated", {name: name.replace("_", " ") for name in NUMBERS})
     action = None

@@ -133,9 +133,10 @@ async def replay(
 ) -> int:
     """Run a recorded analysis again, offline, and show what differs from its result.
 
-    Without options, everything comes from the file, and the result is the same, byte for byte; exit code 1 if this version
-    gives another result. An option replaces one part, and the approval policy then decides again (without --policy, that of
-    the RCA_POLICY__ settings). A read that was not recorded gets the answer "not recorded" and is listed.
+    Without options, everything comes from the file, and the result is the same, byte for byte; exit code 1 if
+    this version gives another result. An option replaces one part, and the approval policy then decides again
+    (the one of --policy, or else of the RCA_POLICY__ settings). A read that was not recorded gets the answer
+    "not recorded" and is listed.
 
     The prompt is part of the program: to try another one, run the version that contains it, with --model.
     """

@@ -1,4 +1,4 @@
-"""A result for people: who decides, what happened, why, what to do, what it cost. For terminals of 80 columns.
+"""A result on a terminal of 80 columns: who decides, what happened, why, what to do, what it cost.
 
 All text comes from outside: it is printed as text, never as markup, and cannot control the terminal.
 """
@@ -34,7 +34,7 @@ FACTOR_CHARS = 200
 def print_result(
     result: AnalysisResult, request: Signal | None = None, console: Console | None = None
 ) -> None:
-    """Print what a person needs to decide, the verdict first."""
+    """Print what a human needs to decide, the verdict first."""
     console = console or Console(highlight=False)
     width, style = min(console.width, MAX_WIDTH), STATUS_STYLE[result.status]
     console.print(_panel("Verdict", _verdict(result), style), width=width)
@@ -90,7 +90,9 @@ def _incident(request: Signal) -> Table:
 
 
 def _evidence(result: AnalysisResult) -> Table:
-    """What the causal chain cites, else what confirms the answer, else what was read first."""
+    """The evidence that the causal chain cites, or else that confirms the answer, or else that was read
+    first.
+    """
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="cyan", no_wrap=True, min_width=3)
     table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
@@ -139,7 +141,7 @@ def _compared(text: str) -> str:
 
 
 def _verdict(result: AnalysisResult) -> Group:
-    """What is decided, why a human is needed, and whether the cluster confirms the answer."""
+    """The decision, why a human is needed, and whether the cluster confirms the answer."""
     parts = [_text(decision_line(result), style=f"bold {STATUS_STYLE[result.status]}")]
     if result.needs_human_review:
         parts.append(_text(one_line(result.human_review_detail, LINE_CHARS)))

@@ -81,7 +81,7 @@ def submit(
 
 
 def with_new_ids(body: bytes) -> bytes:
-    """The same request under ids that were never used. Raises ReportedError if it is no JSON object."""
+    """The same request under new ids. Raises ReportedError if it is not a JSON object."""
     try:
         data = json.loads(body)
         data.update(incident_id=f"inc-{uuid.uuid4()}", remediation_id=f"rr-{uuid.uuid4()}")
@@ -91,7 +91,7 @@ def with_new_ids(body: bytes) -> bytes:
 
 
 def kind_of(*, recovery: bool) -> RequestKind:
-    """What the option `--recovery` means."""
+    """The kind of request that the option `--recovery` selects."""
     from schemas.taxonomy import RequestKind
 
     return RequestKind.RECOVERY if recovery else RequestKind.INCIDENT
@@ -319,7 +319,8 @@ async def report(
     form: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="Markdown or one self-contained HTML file; by default as the name of FILE ends."
+            "--format",
+            help="Markdown or one self-contained HTML file; by default, the extension of FILE decides.",
         ),
     ] = None,
     output: Annotated[
@@ -331,7 +332,7 @@ async def report(
 ) -> int:
     """Write the result of a request as one file: verdict, cause, evidence, remediation, steps, cost.
 
-    All text is escaped, secrets were removed before it was stored. Exit code 1 if there is no result.
+    All text is escaped; secrets were removed before it was stored. Exit code 1 if there is no result.
     """
     from worker.app.auditing import Auditing
     from worker.app.operations import Operations, read_key

@@ -83,7 +83,7 @@ async def up(case_dir: Case = None, *, catalog: CaseCatalog = None, json_output:
 async def nats(
     *, port: Port = 0, provisioned: Annotated[bool, typer.Option(help="Create the streams as well.")] = False
 ) -> int:
-    """A real nats-server with JetStream in a temporary directory."""
+    """Start a real nats-server with JetStream in a temporary directory."""
     from worker.sandbox.nats_server import nats_server
 
     _require_free(port)
@@ -113,7 +113,7 @@ async def cluster(
     port: Port = 0,
     kubeconfig: Annotated[Path | None, typer.Option(help="Write a kubeconfig for it to this file.")] = None,
 ) -> int:
-    """A read-only Kubernetes API over a directory of manifests and logs."""
+    """Serve a read-only Kubernetes API over a directory of manifests and logs."""
     from worker.sandbox.cluster_server import serve, write_kubeconfig
 
     _require_free(port)
@@ -127,7 +127,9 @@ async def cluster(
 @sandbox.command()
 @asynchronous
 async def analyst(*, port: Port = 0) -> int:
-    """The offline analyst: OpenAI chat completions answered by rules. Set RCA_LLM__BASE_URL to its url."""
+    """Start the offline analyst, which answers OpenAI chat completions by rules. Set RCA_LLM__BASE_URL to
+    its url.
+    """
     from worker.sandbox.analyst.server import serve
 
     _require_free(port)
@@ -136,6 +138,8 @@ async def analyst(*, port: Port = 0) -> int:
 
 
 def _require_free(port: int) -> None:
-    """Raises ReportedError, in one line: a server that cannot have its port reports it with its whole log."""
+    """Raises ReportedError, in one line, if the port is taken. A server would report that with its whole
+    log.
+    """
     with listening_on(HOST, port, "choose another with --port"):
         socket.create_server((HOST, port)).close()

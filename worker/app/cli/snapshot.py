@@ -1,4 +1,4 @@
-"""`rca snapshot`: a live cluster as a case of one's own, for `rca demo`, `rca eval` and tests."""
+"""`rca snapshot`: save a live cluster as a case for `rca demo`, `rca eval` and tests."""
 
 from __future__ import annotations
 

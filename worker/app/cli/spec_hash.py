@@ -1,4 +1,4 @@
-"""`rca spec-hash`: how an executor names the state of a resource in an outcome."""
+"""`rca spec-hash`: the hash by which an executor names the state of a resource in an outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ NAME_CHARS = 253
 def spec_hash(
     file: Annotated[
         Path,
-        typer.Argument(help="What `kubectl get -o yaml` prints; - reads standard input.", allow_dash=True),
+        typer.Argument(
+            metavar="FILE", help="What `kubectl get -o yaml` prints; - reads standard input.", allow_dash=True
+        ),
     ],
     *,
     json_output: Json = False,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 LANES_SECONDS = 2.0
 RESULT_SECONDS = 5.0
-"""How often the result of a followed request is looked for while nothing is heard of it."""
+"""How often the result of a followed request is looked up while no event of it arrives."""
 SHOWN_IN_FLIGHT, SHOWN_ENDED = 12, 8
 KEY_CHARS, STEP_CHARS = 16, 200
 
@@ -36,7 +36,9 @@ KEY_CHARS, STEP_CHARS = 16, 200
 async def watch(
     key: Annotated[
         str | None,
-        typer.Argument(help="Follow only this request, until it ends: its key, or the remediation id."),
+        typer.Argument(
+            metavar="KEY", help="Follow only this request, until it ends. KEY may be the remediation id."
+        ),
     ] = None,
     *,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines even on a terminal.")] = False,
@@ -87,7 +89,9 @@ def _said_ended(key: str, result: AnalysisResult) -> int:
 async def _follow(
     events: asyncio.Queue[AuditEvent], key: str | None, operations: Operations, *, as_json: bool
 ) -> int:
-    """One line per step. Ends only with the end of the request `key`, or with its result if its end was not heard."""
+    """Print one line per step, until the request `key` has ended, or has a result although its end was
+    missed.
+    """
     from schemas.audit import ENDS, EventType
     from worker.app.steps import step_of
 

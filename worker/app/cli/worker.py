@@ -21,7 +21,8 @@ from worker.app.cli.console import (
 )
 
 COLLECTED_AFTER_OBJECTS = 5_000
-"""How many new objects start a collection of garbage. By the default of 700, collections take 3 % of the CPU."""
+"""How many new objects start a garbage collection. With the default of 700, collections take 3 % of the
+CPU."""
 
 
 @asynchronous
@@ -39,7 +40,7 @@ async def worker() -> int:
             "RCA_LLM__MODEL is not set: name a model, such as openai-chat:gpt-5 or anthropic:claude-sonnet-4-6 "
             "(RCA_LLM__BASE_URL for a server of your own); `rca demo` needs none"
         )
-    gc.disable()  # imports make objects that stay: collections in between find nothing, and cost a quarter of the start
+    gc.disable()  # imported objects stay: collections would find nothing, and take a quarter of the start
     with _not_imported("rich", "uvicorn", "kubernetes_validate"):
         import structlog
 
@@ -66,7 +67,8 @@ async def worker() -> int:
 
 @contextmanager
 def _not_imported(*optional: str) -> Iterator[None]:
-    """Import without packages that structlog, FastStream and the Kubernetes client load where they find them.
+    """Import without packages that structlog, FastStream and the Kubernetes client load if they are
+    installed.
 
     A worker never uses them; they would cost it up to 25 MiB, and its start up to a second.
     """

@@ -1,4 +1,4 @@
-"""When things happened, in the cluster and in the investigation: rows of a picture over time.
+"""The rows of a timeline: what happened when, in the cluster and in the investigation.
 
 What happened in the cluster is read from evidence. The lines of events, revisions and restarts are written by
 worker/domain/cluster/rendering. Other lines are left out, and so are logs and external tools, which may say anything.
@@ -18,9 +18,9 @@ from worker.app.steps import step_of
 
 ROWS_KEPT = 400
 BEFORE = timedelta(hours=24)
-"""Older rows than this before the last one are left out."""
+"""Rows that are older than the last one by more than this are left out."""
 DRAWN = timedelta(hours=2)
-"""Of rows before the last one, so much is drawn to scale; what began earlier is drawn from the left edge."""
+"""How long before the last row the scale begins. Bars of earlier rows begin at the left edge."""
 SOURCES = {
     "get_events",
     "get_resource_context",
@@ -32,7 +32,7 @@ SOURCES = {
 TIME = r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 EVENT = re.compile(rf"^({TIME}) (Normal|Warning) ([^\n]+)$", re.MULTILINE)
 SINCE = re.compile(r" \(since (2\d{3}-\d\d-\d\dT)?(\d\d:\d\d:\d\dZ)\)")
-"""Without a date it is of the same day as the event (`Happening.line`)."""
+"""Without a date, the time is on the day of the event (`Happening.line`)."""
 REVISION = re.compile(rf"(revision \d+) \(created ({TIME})(?:, (\w+ [^\s,)]+)(?=[,)]))?")
 CONTAINER = re.compile(r"(?<![\w.-])([\w.-]+): ")
 ENDED = re.compile(rf"([^|,]+?) at ({TIME})")
@@ -40,7 +40,7 @@ ENDED = re.compile(rf"([^|,]+?) at ({TIME})")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A row. It is drawn as a bar from `at` to `until`, which are equal for what takes no time."""
+    """A row. It is drawn as a bar from `at` to `until`, which are equal if it takes no time."""
 
     at: datetime
     until: datetime
@@ -63,7 +63,7 @@ def in_the_cluster(evidence: Iterable[EvidenceItem]) -> list[Moment]:
 
 
 def axis(moments: Sequence[Moment]) -> tuple[datetime, float]:
-    """When the picture of these rows begins, and how long it is, in seconds."""
+    """The beginning of the timeline of these rows, and its length in seconds."""
     last = max(row.until for row in moments)
     first = min(
         row.at if row.at >= last - DRAWN else row.until for row in moments if row.until >= last - DRAWN

@@ -1,4 +1,4 @@
-"""What a page about one request shows, as values: the verdict first, then cause, evidence, remediation and what it took."""
+"""The content of a page about one request: the verdict first, then cause, evidence, remediation and cost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def incident_page(key: str, result: AnalysisResult, events: Sequence[AuditEvent]
 
 
 def tone_of(result: AnalysisResult) -> str:
-    """How the verdict is coloured: `good`, `warn`, `bad` or `calm`."""
+    """Return how the verdict is coloured: `good`, `warn`, `bad` or `calm`."""
     tone = TONES.get(result.status, "calm")
     return "warn" if tone == "good" and result.approval.required else tone
 
@@ -74,7 +74,7 @@ def _cause_text(result: AnalysisResult) -> str:
 
 
 def _confirmation(result: AnalysisResult, said: str) -> str:
-    """What confirms the answer, without repeating what the root cause says."""
+    """Return what confirms the answer, without repeating what the root cause says."""
     found = result.corroboration
     if found and found.object and found.finding and found.reason in said:
         at = where(found.object.kind, found.object.namespace, found.object.name)

@@ -1,4 +1,5 @@
-"""Templates to text. Everything that is printed is made visible and escaped: logs and labels are hostile.
+"""Templates to text. Hidden characters are made visible and all text is escaped, because logs and labels are
+hostile.
 
 HTML is escaped by Jinja, Markdown by `_markdown`; neither template marks anything as safe.
 """
@@ -25,7 +26,7 @@ TROUBLE = re.compile(
 )
 CHANGE = re.compile(r"(\s*\S+: )(.*?) -> (.*)")
 QUOTED_CHARS = 24
-"""A shorter line stands in the text of a root cause by chance."""
+"""A shorter line may occur in the text of a root cause by chance."""
 
 
 def environment() -> Environment:
@@ -65,7 +66,7 @@ def _visible(value: Any) -> Any:
 
 
 def _markdown(value: Any) -> str:
-    """On one line, with everything escaped that means something in Markdown."""
+    """The value on one line, with everything escaped that has a meaning in Markdown."""
     return SPECIAL.sub(_escaped, make_visible(" ".join(str(value).split())))
 
 

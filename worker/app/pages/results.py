@@ -36,7 +36,7 @@ class IncidentRow:
     seconds: float
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Whether every word stands in it somewhere. Words are in lower case."""
+        """True if the row contains every word. Words are in lower case."""
         text = (
             f"{self.key} {self.verdict} {self.target} {self.environment} {self.signal} {self.reason}".lower()
         )
@@ -77,7 +77,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the rows add up to. `cost_usd` counts results whose price is known; `unpriced` says how many are not."""
+    """Totals of the rows. `cost_usd` counts results whose price is known; `unpriced` says how many are
+    not.
+    """
 
     results: int
     statuses: Sequence[Share]

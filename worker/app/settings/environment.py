@@ -1,6 +1,6 @@
 """The environment as settings: `load` reports every mistake in it, `documentation` lists what there is.
 
-In place of a secret `<NAME>`, `<NAME>_FILE` may name a file that holds it, and nothing else.
+In place of a secret `<NAME>`, `<NAME>_FILE` may name a file that holds only the secret.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def load() -> Settings:
     try:
         settings = Settings(**from_files)  # type: ignore[arg-type]  # pydantic-settings merges it into the groups
     except ValidationError as e:
-        # Between settings nothing is known to be wrong while a secret is missing only because of its file.
+        # While a secret is missing only because of its file, errors between settings mean nothing.
         errors = [error for error in e.errors() if error["loc"] or not unreadable]
         problems += [_problem(error["loc"], error["msg"]) for error in errors]
     except SettingsError as e:
@@ -150,7 +150,7 @@ def documentation() -> list[tuple[str, str, str]]:
 
 
 def group_titles() -> dict[str, str]:
-    """What each group of settings is for, by the prefix of its variables (`RCA_NATS__`)."""
+    """Return what each group of settings is for, by the prefix of its variables (`RCA_NATS__`)."""
     return {
         f"{PREFIX}{name.upper()}__": " ".join((described.annotation.__doc__ or "").split("\n\n")[0].split())
         for name, described in Settings.model_fields.items()
@@ -199,7 +199,7 @@ def _is_service_link(name: str, value: str) -> bool:
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:
-    """The message of a validator of ours names the settings itself."""
+    """The problem with its setting. The messages of our own validators name the settings already."""
     own = message.removeprefix(OWN_WORDS)
     if own != message and own.startswith(PREFIX):
         return own
@@ -235,7 +235,7 @@ def read_secret_files(environment: Mapping[str, str]) -> tuple[dict[str, dict[st
 
 
 def _read_secret(variable: str, path: Path) -> str:
-    """Without the line break that editors put at the end."""
+    """The secret, without the line break that editors put at the end."""
     text = read_text(variable, path, MAX_SECRET_BYTES).rstrip("\r\n")
     if not text:
         raise ConfigurationError(f"{variable}: {path} is empty")

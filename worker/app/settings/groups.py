@@ -40,7 +40,7 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
 
 WebAddress = Annotated[
     str,
-    # Credentials do not belong into an address: messages show it.
+    # Credentials do not belong in an address, because messages show it.
     _matching(
         r"(https?://[^\s/?#@]+(/[^\s?#@]*)?)?",
         "http://HOST:PORT or https://HOST/PATH, without credentials and query",
@@ -275,7 +275,7 @@ class McpSettings(Group):
     """Tools of these servers that the model may use, separated by commas: `docs.search,docs.read`. At least one of each
     server."""
     read_only_tools: Texts = ()
-    """Those of `tools` that you know to change nothing although their server does not mark them as read-only."""
+    """Those of `tools` that you declare to be read-only, although their server does not mark them so."""
     tokens: Texts = ()
     """Files with bearer tokens for servers over HTTP, separated by commas: `docs=/run/secrets/docs-token`."""
     call_seconds: float = Field(10.0, gt=0, le=15)
@@ -323,7 +323,7 @@ class PolicySettings(Group):
     """`enforce` publishes the decision. `observe` requires approval for every result, and also publishes the decision that
     would have applied; `rca outcomes report` compares it with the outcomes."""
     confidence_threshold: float = Field(0.8, ge=0, le=1)
-    """Part of the policy's input: below it, the shipped policy requires approval."""
+    """An input of the policy: below this confidence, the shipped policy requires approval."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -14,7 +14,7 @@ SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """Names of tools (MCP specification)."""
 URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
-"""Credentials do not belong into an address: messages show it."""
+"""Credentials do not belong in an address, because messages show it."""
 
 
 def read_mounts(

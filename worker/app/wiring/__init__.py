@@ -72,8 +72,8 @@ log = structlog.stdlib.get_logger(__name__)
 class Worker:
     """A worker that is ready to run: its intake, what readiness asks, and its metrics.
 
-    `notices` are shown beside readiness and do not end it: with a catalog that is a little old the worker does its work,
-    and no other replica has a better one.
+    `notices` are shown beside readiness and do not end it: a worker with a slightly outdated catalog is still
+    useful, and no other replica has a newer one.
     """
 
     intake: Intake
@@ -215,7 +215,9 @@ async def _open_outside(
     files: FileBudget,
     wrap: Wrap,
 ) -> _Opened:
-    """Open it. What is only wrong in the settings is reported before anything is reached over the network."""
+    """Open everything besides NATS. Mistakes in the settings are reported before anything is reached over
+    the network.
+    """
     model, shadow = open_models(settings, clock, stack, wrap), open_shadow(settings, clock, stack, wrap)
     mounted = await open_mcp(settings.mcp, stack)
     catalog = await open_catalog(settings.catalog, stack, supervisor)
@@ -276,7 +278,7 @@ def _ports(
     faults: StreamFaults,
     trace: Callable[[], Mapping[str, str]],
 ) -> Ports:
-    """What the handler talks to on this connection."""
+    """The ports of the handler, on this connection."""
 
     def stream(name: str) -> FencedStream:
         return FencedStream(nc, name, faults=faults)
@@ -294,7 +296,7 @@ def _ports(
 
 
 def _needs(settings: Settings, watch: ClusterWatch, streams: StreamWatch) -> Mapping[str, Need]:
-    """What must be there before messages are taken, by the check of readiness that says so."""
+    """Return what must work before messages are taken, by the check of readiness that reports it."""
 
     async def cluster(_: Client) -> str:
         return await watch.ask()

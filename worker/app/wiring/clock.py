@@ -15,7 +15,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def has_passed(self, moment: datetime) -> bool:
-        """Whether it is that late by this machine's clock."""
+        """True if the moment has passed by this machine's clock."""
         return moment <= self.now()
 
     def monotonic(self) -> float:

@@ -54,7 +54,7 @@ def open_shadow(
     if not shadow.model:
         return None
     same = provider_of(shadow.model) == provider_of(llm.model) and shadow.base_url in {"", llm.base_url}
-    access = llm if same else shadow  # the key of one server is nothing for another
+    access = llm if same else shadow  # the key of one server must not be sent to another
     with _blamed_on("RCA_SHADOW__MODEL"):
         model = PydanticAIModel(
             shadow.model,

@@ -17,14 +17,16 @@ NEEDS_MCP = "needs the extra mcp: pip install 'rca-worker[mcp]'"
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """The mounted tools, None where there are none, and what is wrong with their servers; empty when nothing is."""
+    """The mounted tools, or None without servers, and the problem of these servers; empty if there is
+    none.
+    """
 
     tools: ExternalTools | None = None
     problem: Callable[[], str] = str
 
 
 async def open_mcp(settings: McpSettings, stack: AsyncExitStack) -> Mounted:
-    """The mounted servers, if there are any. One that is away does not keep a worker from its work.
+    """The mounted servers, if there are any. A server that is away does not stop the worker.
 
     Raises ConfigurationError.
     """

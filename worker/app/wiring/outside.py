@@ -50,23 +50,23 @@ EXAMPLE = (
 GLOB = frozenset("*?[")
 
 CONNECTIONS = ApiLimits().connections
-"""To the API server of the cluster, where the limit of open files allows them."""
+"""Connections to the API server, unless the limit of open files allows fewer."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class ClusterWatch:
-    """Whether the cluster can be read: asked every few seconds, for readiness and for intake.
+    """Asks every few seconds whether the cluster can be read, for readiness and for intake.
 
-    `namespace` is where pods are listed to find out: empty for all, None where no such right is certain.
+    To find out, it lists pods in `namespace`: empty for all namespaces, None if no such right is certain.
     """
 
     cluster: KubernetesCluster
     namespace: str | None = ""
     problem: str = "not asked yet"
     on_look: Callable[[str], None] = lambda _: None
-    """Called after each look with the problem, empty when there is none."""
+    """Called after each look with the problem, empty if there is none."""
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -89,7 +89,7 @@ class ClusterWatch:
 
 
 def checked_namespace(settings: KubernetesSettings) -> str | None:
-    """Where the worker must be allowed to list pods: empty for all namespaces, None when the settings do not say."""
+    """Return where the worker must be allowed to list pods: empty for all namespaces, None when the settings do not say."""
     if "Pod" in map(canonical_kind, settings.denied_kinds):
         return None
     if not settings.namespaces:
@@ -99,10 +99,10 @@ def checked_namespace(settings: KubernetesSettings) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class OpenCatalog:
-    """A catalog, and what is wrong with it at the moment; empty when nothing is.
+    """A catalog. `problem` says what is wrong with it at present; empty if nothing is.
 
-    `ranking` says why words rank although an embedder is configured. Nothing is missing then. `advice` is what a person
-    should know of a catalog that works.
+    `ranking` says why workflows are ranked by words although an embedder is configured; no workflow is
+    missing then. `advice` is a note about a catalog that works.
     """
 
     catalog: Catalog
@@ -111,13 +111,13 @@ class OpenCatalog:
     advice: str = ""
 
     def notice(self) -> str:
-        """What to show beside readiness; empty when there is nothing."""
+        """Return what to show beside readiness; empty if there is nothing."""
         return self.problem() or self.advice
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPolicy:
-    """A policy, and what is wrong with it at the moment; empty when nothing is."""
+    """A policy. `problem` says what is wrong with it at present; empty if nothing is."""
 
     policy: Policy
     problem: Callable[[], str]
@@ -166,7 +166,7 @@ async def _open_database(url: str, embedder: Embedder | None, stack: AsyncExitSt
 async def _open_remote(
     settings: CatalogSettings, embedder: Embedder | None, stack: AsyncExitStack, supervisor: Supervisor
 ) -> OpenCatalog:
-    """Opened also when it is away: it may be back before the first incident."""
+    """Opened even if its server is away, which may be back before the first incident."""
     catalog = DataStorageCatalog(
         settings.url,
         token=settings.token.get_secret_value(),
@@ -244,7 +244,7 @@ def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
 
 
 def own_track_records(nc: Client, subjects: Subjects, clock: Clock) -> NatsTrackRecords:
-    """What became of our own results, by the outcomes on NATS."""
+    """The track records of our own results, by the outcomes on NATS."""
 
     def stream(name: str) -> FencedStream:
         return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)

@@ -11,7 +11,7 @@ from worker.domain.values.retry import RetryPolicy
 
 
 def analysis_rules(settings: Settings) -> Rules:
-    """What one analysis may cost, and when its answer is good enough."""
+    """Return what one analysis may cost, and when its answer is good enough."""
     llm, worker = settings.llm, settings.worker
     return Rules(
         limits=Limits(
@@ -33,7 +33,7 @@ def analysis_rules(settings: Settings) -> Rules:
 
 
 def handler_rules(settings: Settings) -> HandlerRules:
-    """When a request is tried again, held, or given up."""
+    """Return when a request is tried again, held, or given up."""
     worker = settings.worker
     return HandlerRules(
         analysis=analysis_rules(settings),

@@ -23,7 +23,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def endpoint(variables: Mapping[str, str]) -> str:
-    """Where traces are to be sent; empty when they are off."""
+    """Return where traces are to be sent; empty if they are off."""
     off = variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if off or "otlp" not in (variables.get("OTEL_TRACES_EXPORTER") or "otlp"):
         return ""
@@ -31,7 +31,7 @@ def endpoint(variables: Mapping[str, str]) -> str:
 
 
 def records_content(variables: Mapping[str, str]) -> bool:
-    """Whether prompts and answers are wanted in the spans."""
+    """True if prompts and answers are wanted in the spans."""
     return variables.get(CONTENT, "").strip().lower() in {"true", "span_only", "span_and_event"}
 
 

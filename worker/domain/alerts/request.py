@@ -56,7 +56,7 @@ EXPORTERS = ("kube-state-metrics", "node-exporter", "openshift-state-metrics", "
 
 
 def is_incident(alert: Alert) -> bool:
-    """Whether it fires, and is meant for somebody."""
+    """True if it fires, and is meant for somebody."""
     return alert.status == "firing" and alert.labels.get("severity", "").lower() != NO_INCIDENT
 
 
@@ -144,7 +144,7 @@ def resource_of(labels: Mapping[str, str]) -> ObjectRef | None:
 
 
 def address_of(labels: Mapping[str, str]) -> str:
-    """The host in `instance` (`10.0.0.7:9100`), for alerts about a machine; empty when there is none."""
+    """The host in `instance` (`10.0.0.7:9100`), for alerts about a machine; empty if there is none."""
     host, colon, port = labels.get("instance", "").rpartition(":")
     return host.strip("[]") if colon and port.isdigit() else labels.get("instance", "")
 

@@ -59,7 +59,7 @@ class Chain:
         return self._hashes[-HASH_BYTES:].hex()
 
     def knows(self, event_hash: str) -> bool:
-        """Whether an event with this hash is in the unbroken part."""
+        """True if an event with this hash is in the unbroken part."""
         return any(known.hex() == event_hash for known in self._all())
 
     def follow(self, link: Link, position: int, stored_at: datetime | None = None) -> bool:

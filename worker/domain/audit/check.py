@@ -260,7 +260,7 @@ class TrailStream:
 def stream_findings(
     have: TrailStream, want: Mapping[str, Any], *, max_age: timedelta, now: datetime, archived: int = 0
 ) -> Iterator[AuditFinding]:
-    """What is wrong with the stream. `want` is its configuration as provisioned, which keeps events for `max_age`.
+    """Yield what is wrong with the stream. `want` is its configuration as provisioned, which keeps events for `max_age`.
 
     Messages up to the sequence `archived` are known from an archive, so they may be gone.
     """
@@ -287,7 +287,7 @@ def _configured(have: Mapping[str, Any], want: Mapping[str, Any]) -> Iterator[Au
 
 
 def _emptied(have: TrailStream, max_age: timedelta, now: datetime, archived: int) -> str:
-    """What was deleted before its time; empty for nothing that can be told."""
+    """Return what was deleted before its time; empty for nothing that can be told."""
     if have.first - 1 <= archived:
         return ""
     gone = f"messages {archived + 1} to {have.first - 1} are gone"

@@ -211,6 +211,6 @@ def turn_text(turn: Turn) -> str:
 
 
 def _tool_calls(run: RecordedSteps) -> int:
-    """How many tool calls earlier runs recorded."""
+    """Return how many tool calls earlier runs recorded."""
     recorded = (record.event_type for step in run.past for record in step.events)
     return sum(event_type == audit.EventType.LLM_TOOL_CALL for event_type in recorded)

@@ -234,7 +234,7 @@ def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> t
 
 
 def action_text(about: DescriptionDocument) -> ActionText:
-    """What a catalog says of a type of action."""
+    """Return what a catalog says of a type of action."""
     return ActionText(*map(one_paragraph, (about.what, about.when_to_use, about.when_not_to_use)))
 
 

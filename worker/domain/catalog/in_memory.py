@@ -35,7 +35,7 @@ class CatalogSnapshot:
         self.passages = {w.workflow_id: passage_of(w) for w in self._workflows}
 
     def __len__(self) -> int:
-        """How many workflows there are."""
+        """Return how many workflows there are."""
         return len(self._workflows)
 
     def __iter__(self) -> Iterator[Workflow]:

@@ -158,11 +158,11 @@ class LabelMatch:
         return [place for group in self.best_first(self.fitting & members) for place in group.places]
 
     def counts(self, members: int = -1) -> dict[str, int]:
-        """How many of these workflows (by default of all) each label excludes, the highest count first."""
+        """Return how many of these workflows (by default of all) each label excludes, the highest count first."""
         return _most_first({label: bits & members for label, bits in self.excluded.items()})
 
     def counts_alone(self) -> dict[str, int]:
-        """How many workflows each label excludes and no other label does, the highest count first."""
+        """Return how many workflows each label excludes and no other label does, the highest count first."""
         seen = several = 0
         for bits in self.excluded.values():
             several |= seen & bits

@@ -31,7 +31,7 @@ class BadValueError(ValueError):
 
 
 def pattern_error(pattern: str) -> str:
-    """Why the regex engine rejects a pattern; empty when it accepts it."""
+    """Return why the regex engine rejects a pattern; empty when it accepts it."""
     try:
         _matcher(pattern)
     except SchemaError as error:

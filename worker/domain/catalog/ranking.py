@@ -222,7 +222,7 @@ class MeaningRanking:
 
     @property
     def complete(self) -> bool:
-        """Whether every workflow has its vector."""
+        """True if every workflow has its vector."""
         return len(self._vectors) == len(self._passages)
 
     def replace_passages(self, passages: Mapping[str, str]) -> None:

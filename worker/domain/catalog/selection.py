@@ -87,7 +87,7 @@ class LabelFit(NamedTuple):
 
 
 def declared(workflow: Workflow) -> dict[str, Declared]:
-    """What the workflow declares, by label; the names of detected and custom labels have a prefix."""
+    """Return what the workflow declares, by label; the names of detected and custom labels have a prefix."""
     found = {}
     for label in LABELS:
         if values := workflow.labels.get(label):
@@ -172,12 +172,12 @@ def unmet_labels(workflow: Workflow, context: SelectionContext) -> tuple[str, ..
 
 
 def works_against_gitops(workflow: Workflow, context: SelectionContext) -> bool:
-    """Whether a GitOps tool may undo the workflow: it manages the target, and the workflow does not take account of it."""
+    """True if a GitOps tool may undo the workflow: it manages the target, and the workflow does not take account of it."""
     return is_gitops_managed(context) and not workflow.gitops_aware
 
 
 def is_gitops_managed(context: SelectionContext) -> bool:
-    """Whether the target is known to be managed by a GitOps tool."""
+    """True if the target is known to be managed by a GitOps tool."""
     return _detected(context).get("gitops_managed") is True
 
 
@@ -227,7 +227,7 @@ def component_of(label: str) -> tuple[str | None, str]:
 
 
 def covers_kind(components: Iterable[str], kind: str, api_version: str = "") -> bool:
-    """Whether one of the declared components is this kind (or `*`)."""
+    """True if one of the declared components is this kind (or `*`)."""
     keys = _member_keys(api_version, kind)
     return any(c.strip() == WILDCARD or not keys.isdisjoint(_component_keys(c)) for c in components)
 

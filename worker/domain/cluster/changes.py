@@ -28,7 +28,7 @@ NOISE = ("metadata.labels.pod-template-hash", "metadata.labels.controller-revisi
 
 
 async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
-    """What the newest revisions of a workload changed. Empty for a kind without revisions. Raises ClusterError."""
+    """Return what the newest revisions of a workload changed. Empty for a kind without revisions. Raises ClusterError."""
     kind = REVISIONS_KEPT_AS.get(workload.kind)
     if kind is None:
         return []

@@ -39,7 +39,7 @@ class Descent:
 
 
 async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) -> Descent:
-    """Which of the pods belong to the owner, by their owner references and those of their owners.
+    """Return which of the pods belong to the owner, by their owner references and those of their owners.
 
     Never raises ClusterError: the references of what cannot be read are not followed.
     """
@@ -109,7 +109,7 @@ async def _get(cluster: Cluster, ref: ObjectRef) -> Sequence[Manifest]:
 
 
 def pod_selector(manifest: Any) -> dict[str, Any] | None:
-    """What selects the pods of an object, as a LabelSelector; None when it says nothing of the kind.
+    """Return what selects the pods of an object, as a LabelSelector; None when it says nothing of the kind.
 
     `spec.selector` is a LabelSelector or a plain map. Kinds with a scale subresource may give it as text in their status.
     """
@@ -126,12 +126,12 @@ def pod_selector(manifest: Any) -> dict[str, Any] | None:
 
 
 def is_selected(pod: Manifest, manifest: Any) -> bool:
-    """Whether the object selects the pod."""
+    """True if the object selects the pod."""
     return selects(pod_selector(manifest), strings(meta(pod).get("labels")))
 
 
 async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
-    """What made a pod that is gone: the object whose pods have such names, else the one whose events name the pod.
+    """Return what made a pod that is gone: the object whose pods have such names, else the one whose events name the pod.
 
     Never raises ClusterError.
     """

@@ -214,7 +214,7 @@ async def _service_mesh(cluster: Cluster, subject: DetectionTarget) -> str:
 async def _intended_mesh(
     cluster: Cluster, subject: DetectionTarget, annotations: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
-    """What pods are asked to join; a pod may opt out of what its namespace asks for."""
+    """Return what pods are asked to join; a pod may opt out of what its namespace asks for."""
     if not _has_pods(subject):
         return ""
     found = meta(await _namespace(cluster, subject))

@@ -57,7 +57,7 @@ class Happening:
 
     @property
     def warning(self) -> bool:
-        """Whether its type is not Normal."""
+        """True if its type is not Normal."""
         return self.type != "Normal"
 
     def line(self) -> str:
@@ -115,7 +115,7 @@ def read_event(event: Manifest) -> Happening:
 
 
 def _named(event: Manifest) -> ObjectRef:
-    """What the event is about."""
+    """Return what the event is about."""
     about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
     return ObjectRef(
         kind=text(about.get("kind")) or "Object",
@@ -247,7 +247,7 @@ async def read_events_around(
 
 
 async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead:
-    """What kubelet, controllers and node problem detector warn of on these nodes: memory, clock, kernel, heartbeats.
+    """Return what kubelet, controllers and node problem detector warn of on these nodes: memory, clock, kernel, heartbeats.
 
     Events of nodes are in the namespace `default`; where that must not be read, nothing is said. Never raises
     ClusterError.
@@ -286,7 +286,7 @@ def _read(answers: Sequence[_Listed], about: Sequence[ObjectRef], gap: str | Non
 
 
 def event_facts(event: Manifest) -> Manifest:
-    """What `read_event` reads of an event: a long list of events is held without the rest."""
+    """Return what `read_event` reads of an event: a long list of events is held without the rest."""
     head = {key: value for key, value in meta(event).items() if key in EVENT_HEAD}
     return {**{key: value for key, value in event.items() if key in EVENT_FIELDS}, "metadata": head}
 
@@ -335,7 +335,7 @@ async def _list_events(
 
 
 async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef], str]:
-    """What controllers made for a workload, and what of it could not be listed.
+    """Return what controllers made for a workload, and what of it could not be listed.
 
     Owners of pods come first, then failing pods, then the others; newer ones before older ones.
     """
@@ -357,7 +357,7 @@ async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef],
 
 
 def concerns(happening: Happening, about: ObjectRef) -> bool:
-    """Whether an event is about the object, or about what a controller made for it, by name."""
+    """True if an event is about the object, or about what a controller made for it, by name."""
     return _concerns(happening.about, about)
 
 

@@ -132,7 +132,7 @@ def stamp(value: datetime) -> str:
 
 
 def age(value: Any, now: datetime) -> str:
-    """How long ago a time of the API was, as kubectl writes it (`45s`, `12m`, `3h20m`, `6d`); empty when not known."""
+    """Return how long ago a time of the API was, as kubectl writes it (`45s`, `12m`, `3h20m`, `6d`); empty if unknown."""
     then = value if isinstance(value, datetime) else moment(value)
     if then is None:
         return ""

@@ -93,7 +93,7 @@ async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest |
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
-    """What the history keeps of a result. Parameters are compared by their digest: values may be confidential."""
+    """Return what the history keeps of a result. Parameters are compared by their digest: values may be confidential."""
     chosen, cause = result.selected_workflow, result.root_cause_analysis
     return PastRemediation(
         id=result.request_key,
@@ -243,7 +243,7 @@ def level(score: float) -> str:
 
 
 def summary(item: PastRemediation) -> str:
-    """What was done and how it ended, in one line."""
+    """Return what was done and how it ended, in one line."""
     named = f" ({_word(item.workflow_id)})" if item.workflow_id and item.workflow_id != item.action else ""
     signal = f" for {_word(item.signal_type)}" if item.signal_type else ""
     if not item.action:

@@ -152,7 +152,7 @@ CLUSTER_SCOPED = frozenset(info.kind for info, _ in BUILT_IN if not info.namespa
 
 
 def built_in(name: str, api_version: str = "") -> KindInfo | None:
-    """The built-in kind of a kind, plural or short name in lower case; None when there is none in the API version."""
+    """The built-in kind of a kind, plural or short name in lower case; None if the API version has none."""
     return _BY_NAME.get(f"{api_version}/{name}" if api_version else name)
 
 
@@ -171,12 +171,12 @@ def split_kind(kind: str) -> tuple[str, str]:
 
 
 def is_secret(kind: str) -> bool:
-    """Whether the kind is the core kind Secret in any spelling."""
+    """True if the kind is the core kind Secret in any spelling."""
     return canonical_kind(split_kind(kind.strip())[1]) == "Secret"
 
 
 def belongs_by_name(owner: ObjectRef, other: ObjectRef) -> bool:
-    """Whether the other object has the name that controllers give to what they make for `owner`."""
+    """True if the other object has the name that controllers give to what they make for `owner`."""
     if owner.namespace != other.namespace or not other.name.startswith(f"{owner.name}-"):
         return False
     made = MADE_NAMES.get(owner.kind, {}).get(other.kind)

@@ -20,8 +20,7 @@ MAX_OWNERS = 5  # Pod, ReplicaSet, Deployment, Revision, Configuration, Service 
 class OwnerChain:
     """The object asked for, then its controllers, the top one last.
 
-    `manifests` holds the objects that could be read, None for the others. `exists` tells of the object asked for: None
-    when that is not known. `note` says why the chain may go on further than shown; empty when it is complete.
+    `manifests` holds the objects that could be read, None for the others. `exists` tells of the object asked for: None if that is unknown. `note` says why the chain may go on further than shown; empty when it is complete.
     """
 
     chain: tuple[ObjectRef, ...]
@@ -41,7 +40,7 @@ class OwnerChain:
 
     @property
     def complete(self) -> bool:
-        """Whether the top was reached and everything on the way could be read."""
+        """True if the top was reached and everything on the way could be read."""
         return not self.note
 
     @property

@@ -140,7 +140,7 @@ def _belongs(pod: Manifest, target: OwnerChain, workload: OwnerChain | None) -> 
 
 
 def _made_for(pod: Manifest, chain: OwnerChain) -> bool:
-    """Whether the pod is a member of the chain, selected by its top, or made by one of its members."""
+    """True if the pod is a member of the chain, selected by its top, or made by one of its members."""
     ref, owner = reference(pod), controller_of(pod)
     for member, manifest in zip(chain.chain, chain.manifests, strict=True):
         if member.same_as(ref):

@@ -54,12 +54,12 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether it runs now."""
+        """True if it runs now."""
         return isinstance(dig(self.status, "state", "running"), dict)
 
     @property
     def ready(self) -> bool:
-        """Whether it passes its readiness probe."""
+        """True if it passes its readiness probe."""
         return self.status.get("ready") is True
 
     @property
@@ -69,12 +69,12 @@ class Container:
 
     @property
     def done(self) -> bool:
-        """Whether it has finished with success."""
+        """True if it has finished with success."""
         return bool(self.terminated) and whole(self.terminated.get("exitCode")) == 0
 
     @property
     def failing(self) -> bool:
-        """Whether something is wrong with it now: an error state, a crash, or running without being ready."""
+        """True if something is wrong with it now: an error state, a crash, or running without being ready."""
         if self.kind == "ephemeral":
             return False
         if self.terminated:
@@ -85,7 +85,7 @@ class Container:
 
     @property
     def ran_before(self) -> bool:
-        """Whether the log of a previous run may exist."""
+        """True if the log of a previous run may exist."""
         return bool(self.last) or self.restarts > 0
 
 
@@ -169,7 +169,7 @@ def pod_restarts(pod: Manifest) -> int:
 
 
 def pod_failing(pod: Manifest) -> bool:
-    """Whether something is wrong with the pod now. Finished pods of Jobs and pods in good health are not failing."""
+    """True if something is wrong with the pod now. Finished pods of Jobs and pods in good health are not failing."""
     status = mapping(dig(pod, "status"))
     phase = text(status.get("phase"))
     if phase == "Succeeded":
@@ -181,7 +181,7 @@ def pod_failing(pod: Manifest) -> bool:
 
 
 def pod_reason(pod: Manifest, limit: int = 240) -> str:
-    """Why it fails, in one line: how containers ended, what they wait for, what its conditions say. Empty if healthy."""
+    """Return why it fails, in one line: how containers ended, what they wait for, what its conditions say. Empty if healthy."""
     status = mapping(dig(pod, "status"))
     counted = (c for c in containers(pod) if c.kind != "ephemeral")
     parts = [part for c in counted if (part := container_reason(c))]
@@ -239,7 +239,7 @@ def container_reason(container: Container) -> str:
 
 
 def termination(ended: dict[str, Any], label: str = "ended") -> str:
-    """How a container ended: reason, exit code or signal, time, termination message."""
+    """Return how a container ended: reason, exit code or signal, time, termination message."""
     reason = text(ended.get("reason")) or "terminated"
     signal = whole(ended.get("signal"))
     code = f"signal {signal}" if signal else f"exit {whole(ended.get('exitCode'))}"

@@ -34,20 +34,20 @@ class Scope:
 
     @property
     def everything(self) -> bool:
-        """Whether there are no limits."""
+        """True if there are no limits."""
         return not (self.namespaces or self.denied_namespaces or self.denied_kinds)
 
     def allows_namespace(self, name: str) -> bool:
-        """Whether objects in this namespace may be read."""
+        """True if objects in this namespace may be read."""
         allowed = not self.namespaces or _matches(name, self.namespaces)
         return allowed and not _matches(name, self.denied_namespaces)
 
     def allows_kind(self, *names: str) -> bool:
-        """Whether objects of this kind may be read. All names of it: as it was asked for, its plural."""
+        """True if objects of this kind may be read. All names of it: as it was asked for, its plural."""
         return {_plain(name) for name in self.denied_kinds}.isdisjoint(map(_plain, names))
 
     def allows(self, kind: KindInfo, name: str, namespace: str) -> bool:
-        """Whether this object may be read. Without a namespace it is taken to be of cluster scope."""
+        """True if this object may be read. Without a namespace it is taken to be of cluster scope."""
         if not self.allows_kind(kind.kind, kind.plural):
             return False
         place = name if (kind.kind, kind.api_version) == NAMESPACE else namespace
@@ -84,7 +84,7 @@ class ScopedCluster:
         return await self._cluster.logs(query)
 
     async def kind(self, kind: str, api_version: str = "") -> KindInfo:
-        """What discovery knows of a kind."""
+        """Return what discovery knows of a kind."""
         info = await self._cluster.kind(kind, api_version)
         if not self._scope.allows_kind(kind, info.kind, info.plural):
             raise _outside(kind)

@@ -12,7 +12,7 @@ from worker.domain.values.ports import Cluster
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a selector matches labels: `{}` matches everything, null (None) nothing.
+    """True if a selector matches labels: `{}` matches everything, null (None) nothing.
 
     An operator the API does not document matches nothing.
     """
@@ -57,7 +57,7 @@ def selector_text(selector: Any) -> str:
 
 
 async def selector_of(cluster: Cluster, workload: ObjectRef) -> str:
-    """What selects the pods and revisions of a workload, for list calls; empty if it has none or cannot be read."""
+    """Return what selects the pods and revisions of a workload, for list calls; empty if it has none or cannot be read."""
     try:
         return selector_text(dig(await cluster.get(workload), "spec", "selector"))
     except ClusterError:

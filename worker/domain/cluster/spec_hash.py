@@ -86,7 +86,7 @@ def config_map_hash(config_map: Manifest) -> str:
 
 
 def absent_config_map_hash(name: str) -> str:
-    """What stands for a ConfigMap that cannot be read, for whatever reason: it is not the hash of an empty one."""
+    """Return what stands for a ConfigMap that cannot be read, for whatever reason: it is not the hash of an empty one."""
     return config_map_hash({"data": {"__sentinel__": f"__absent:{name}__"}})
 
 

@@ -1,1 +1,1 @@
-"""What the state of the cluster says about the cause of an incident, by rules over typed facts."""
+"""Rules over typed facts, which find the cause of an incident in the state of the cluster."""

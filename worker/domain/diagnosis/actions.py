@@ -1,7 +1,7 @@
-"""What an action of the catalog does, and whether it fits a finding.
+"""What an action of the catalog does, and whether it fits a finding of the rules.
 
-The name of an action type is the operator's own and trusted. One that is not understood by its words fits only where the signal
-type that the workflow declares is one of the finding's, and the finding is about a kind that the workflow is for.
+The name of an action type is the operator's own and trusted. A name whose words are not understood fits only
+if the workflow declares a signal type of the finding, and covers the kind of the finding's object.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ NAMES: Sequence[tuple[str, frozenset[Remedy]]] = (
 EDITING = frozenset(
     {R.ROLL_BACK, R.PATCH_CONFIGURATION, R.RESTORE_CONFIGURATION, R.FIX_IMAGE, R.INCREASE_MEMORY, R.INCREASE_CPU, R.FIX_PROBE}
 )  # fmt: skip
-"""Remedies that change an object's spec or data, which a GitOps tool puts back to what its source says."""
+"""Remedies that change an object's spec or data. A GitOps tool reverts such changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedAction:
-    """What an answer wants done. `targets` are the objects that the workflow would act on.
+    """The action that an answer proposes. `targets` are the objects that the workflow would act on.
 
-    `revision` and `replicas` are the values of the parameters of that meaning, None when there are none; `current_replicas` is
-    what the target has now.
+    `revision` and `replicas` are the values of the parameters with this meaning, or None; `current_replicas`
+    is the target's present number.
     """
 
     workflow: Workflow
@@ -75,7 +75,7 @@ class ProposedAction:
 
 
 def remedies_of(action_type: str) -> frozenset[Remedy]:
-    """The kinds of remedy that the name of an action type speaks of; empty for a name that is not understood."""
+    """The kinds of remedy that the name of an action type means; empty for a name that is not understood."""
     words = " ".join(WORD.findall(action_type)).lower()
     return next((found for pattern, found in NAMES if re.search(pattern, words)), frozenset())
 
@@ -83,7 +83,9 @@ def remedies_of(action_type: str) -> frozenset[Remedy]:
 def misfit(
     action: ProposedAction, finding: Diagnosis, replicas_now: int | None = None, *, gitops: bool = False
 ) -> str:
-    """Why the action does not fit the finding; empty when it does. `gitops`: a GitOps tool owns what would be changed."""
+    """Return why the action does not fit the finding; empty when it does. `gitops`: a GitOps tool owns the
+    object that would be changed.
+    """
     offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
     wrong = (
         _unknown(action.workflow, finding) if not offered else _unfit(offered, action, finding, gitops=gitops)
@@ -122,7 +124,7 @@ def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosi
 def _narrowed(
     offered: frozenset[Remedy], action: ProposedAction, replicas_now: int | None
 ) -> frozenset[Remedy]:
-    """Scaling up and down are told apart by the number that was chosen, where both numbers are known."""
+    """Tell scaling up and down apart by the chosen number, if both numbers are known."""
     if Remedy.SCALE_UP not in offered or action.replicas is None or replicas_now is None:
         return offered
     return frozenset({Remedy.SCALE_UP if action.replicas > replicas_now else Remedy.SCALE_DOWN})

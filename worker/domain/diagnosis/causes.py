@@ -1,9 +1,10 @@
 """Kinds of cause, kinds of remedy, and what a rule concludes.
 
-A finding of basis STATE rests on fields that only Kubernetes components write, or on what is computed from specs. Messages of
-the kubelet, the scheduler and controllers are only ever sorted into classes. Annotations, label values, data of ConfigMaps,
-values of environment variables and texts of alerts may lead to an object; they never are a reason for such a finding. A finding
-of basis TEXT rests on what a program wrote into its log. It helps people and is never a reason to act without them.
+A finding of basis STATE rests on fields that only Kubernetes components write, or on computations over specs.
+Messages of the kubelet, the scheduler and controllers are only sorted into classes. Annotations, label
+values, data of ConfigMaps, values of environment variables and texts of alerts may lead to an object, but are
+never a reason for such a finding. A finding of basis TEXT rests on what a program wrote into its log. It
+helps humans, and is never a reason to act without them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from worker.domain.values.objects import ObjectRef
 
 
 class Cause(enum.StrEnum):
-    """What is wrong with an object."""
+    """Kinds of cause: what is wrong with an object."""
 
     OUT_OF_MEMORY = "out_of_memory"
     CRASH_ON_START = "crash_on_start"
@@ -95,8 +96,8 @@ class Remedy(enum.StrEnum):
 class Strength(enum.IntEnum):
     """How much a finding says.
 
-    DIRECT: the state names the cause by itself. TIMED: state and order of changes speak for it. SYMPTOM: the object suffers,
-    and nothing says why.
+    DIRECT: the state itself names the cause. TIMED: the state and the order of changes suggest it. SYMPTOM:
+    the object suffers for an unknown reason.
     """
 
     SYMPTOM = 1
@@ -105,14 +106,14 @@ class Strength(enum.IntEnum):
 
 
 class Basis(enum.StrEnum):
-    """What a finding rests on: fields of components, or what a program has written."""
+    """The basis of a finding: fields of components, or the words of a program."""
 
     STATE = "state"
     TEXT = "text"
 
 
 class Relation(enum.StrEnum):
-    """How two objects are tied by structure; LOG: only a log names the other one."""
+    """How the structure connects two objects; LOG: only a log names the other one."""
 
     SAME = "same"
     OWNER = "owner"
@@ -168,10 +169,10 @@ class Diagnosis:
         return (self.object, *self.also)
 
     def blames(self, ref: ObjectRef) -> bool:
-        """Whether the object is one of those that an answer may blame for this."""
+        """True if an answer may blame the object for this."""
         return any(named(ref) == named(subject) for subject in self.subjects)
 
 
 def named(ref: ObjectRef) -> tuple[str, str, str]:
-    """What makes two references the same object, leaving out version and uid."""
+    """The identity of an object, without version and uid."""
     return ref.kind.lower(), ref.namespace, ref.name

@@ -1,7 +1,7 @@
-"""What was changed before the pods of a workload failed: its template, or a ConfigMap that they use.
+"""Changes before the pods of a workload failed: of its template, or of a ConfigMap that they use.
 
-Both conclusions rest on the order of times that the API server and controllers write. They are TIMED: a dependency that is
-itself unhealthy explains more than they do.
+Both conclusions rest on the order of times that the API server and controllers write. They are TIMED: an
+unhealthy dependency explains more.
 """
 
 from __future__ import annotations
@@ -33,16 +33,14 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SOON = timedelta(hours=1)
-LATELY = timedelta(
-    hours=48
-)  # a changed ConfigMap takes effect with the next start, which may be a while later
+LATELY = timedelta(hours=48)  # a changed ConfigMap takes effect at the next start, which may be a while later
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
 
 def change_findings(
     facts: ClusterFacts, workload: ObjectRef, sick: Sequence[Manifest]
 ) -> Iterator[Diagnosis]:
-    """The change that the failure of these pods follows."""
+    """Yield the change that these pods failed after."""
     if not sick:
         return
     rollout = rollout_of(facts, workload)
@@ -63,7 +61,7 @@ def _failing_container(pod: Manifest) -> str:
 
 
 def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
-    """How clearly the newest revision failed while the one before worked; None when that is not known."""
+    """How clearly the newest revision failed while the one before worked; None if that is unknown."""
     if _both_run(facts, workload, rollout):
         return Strength.DIRECT
     manifest = facts.get(workload)
@@ -80,7 +78,9 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
 
 
 def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
-    """Whether pods of the revision before are well while all of the newest one fail: the same surroundings, other templates."""
+    """True if pods of the revision before are healthy while all of the newest one fail: same surroundings,
+    other template.
+    """
     pods = pods_of(facts, workload)
     newest = [pod_failing(p) for p in pods if made_by(facts, p, rollout.newest)]
     previous = [pod_failing(p) for p in pods if made_by(facts, p, rollout.previous)]
@@ -88,7 +88,7 @@ def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> boo
 
 
 def _half_way(manifest: Manifest, rollout: Rollout) -> bool:
-    """Whether the controller of a StatefulSet states that all pods ran with the revision before and not with this one."""
+    """True if the controller of a StatefulSet states that all pods ran with the revision before and not with this one."""
     stated = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     return tuple(stated) == (name_of(rollout.previous), name_of(rollout.newest))
 
@@ -110,7 +110,7 @@ def _bad_rollout(
 
 
 def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
-    """A ConfigMap of failing pods that is younger than the template which worked with it before."""
+    """Yield ConfigMaps of failing pods that changed after the template which uses them."""
     since = template_since(facts, workload, pod)
     failing = [c for c in containers(pod) if c.failing and (c.last or c.terminated)]
     if since is None or not failing:
@@ -136,12 +136,12 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
 
 
 def lately(facts: ClusterFacts, change: datetime) -> bool:
-    """Whether a change is young enough to matter now."""
+    """True if a change is young enough to matter now."""
     return facts.now is None or facts.now - change <= LATELY
 
 
 def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change: datetime) -> bool:
-    """Whether the failure of a pod came after the change, and not long after; as far as known."""
+    """True if the failure of a pod came after the change, and not long after; as far as known."""
     unready = condition(pod, "Ready") if holds(pod, "Ready", "False") else {}
     began = moment(unready.get("lastTransitionTime"))
     if began is not None and began + SLACK < change:
@@ -153,7 +153,7 @@ def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change
 
 
 def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, container: str) -> int:
-    """The revision to go back to when what fails came with the newest one and changed there; 0 when that is not so."""
+    """The revision to roll back to, if the newest one changed what fails; else 0."""
     rollout = rollout_of(facts, workload)
     if rollout is None or not rollout.touches(container=container) or not made_by(facts, pod, rollout.newest):
         return 0
@@ -161,7 +161,7 @@ def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, c
 
 
 def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Diagnosis]:
-    """Running containers that hold values of a ConfigMap from before its last change, which only a restart renews."""
+    """Yield running containers that hold old values of a changed ConfigMap, which only a restart renews."""
     for pod in pods[:1]:
         started = min(
             (at for c in containers(pod) if (at := moment(dig(c.status, "state", "running", "startedAt")))),

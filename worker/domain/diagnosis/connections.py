@@ -1,4 +1,4 @@
-"""Who holds the connections of a server that has none left: what logs of its clients tell."""
+"""Finds the client that holds the connections of a server without free ones, from the logs of its clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = re.compile(r"max[_.-]?(?:imum)?[_.-]?(?:client[_.-]?)?conn\w*", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A client that holds connections. `count` is 0 when it does not say how many."""
+    """A client that holds connections. `count` is 0 if its log does not say how many."""
 
     workload: ObjectRef
     count: int
@@ -47,7 +47,7 @@ def limit_of(facts: ClusterFacts, server: ObjectRef) -> str:
 
 
 def holder(facts: ClusterFacts, namespace: str, server: ObjectRef) -> Holder | None:
-    """The running client whose log tells that it holds most connections, and that is not refused any itself."""
+    """The running client that holds most connections by its log, and is not refused any itself."""
     best: Holder | None = None
     clients = [
         (p, root)

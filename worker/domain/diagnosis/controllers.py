@@ -44,7 +44,7 @@ KNOWN_CONDITIONS = {
 
 
 def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
-    """What a HorizontalPodAutoscaler scales."""
+    """Return what a HorizontalPodAutoscaler scales."""
     target = mapping(dig(manifest, "spec", "scaleTargetRef"))
     if not target.get("name"):
         return None
@@ -80,7 +80,7 @@ def _states(entry: dict[str, Any], status: str, reasons: Container[str]) -> bool
 
 
 def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """A disruption budget that allows nothing although every pod it counts is healthy."""
+    """Yield a disruption budget that allows no disruption although every pod it counts is healthy."""
     status = mapping(manifest.get("status"))
     healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
     if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
@@ -103,7 +103,7 @@ def counted_pods(facts: ClusterFacts, budget: Manifest) -> list[Manifest]:
 
 
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
-    """Budgets that count pods of a node: while they allow no disruption, a drain waits."""
+    """Budgets that count pods of a node: a drain waits while they allow no disruption."""
     pods = [(reference(p).namespace, labels_of(p)) for p in facts.list("Pod", node=node.name).items]
     budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
     return [
@@ -146,7 +146,7 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
 
 
 def _succeeded_since(facts: ClusterFacts, owner: ObjectRef, job: Manifest) -> bool:
-    """Whether a younger Job of the same owner is complete: what failed before is a record of what was."""
+    """True if a younger Job of the same owner is complete: what failed before is a record of what was."""
     siblings = [j for j in facts.list("Job", owner.namespace).items if owner_of(j) == owner]
     made = created(job)
     return made is not None and any(holds(j, "Complete") and (created(j) or made) > made for j in siblings)
@@ -169,7 +169,7 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
 
 
 def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """An object that is being deleted and stays."""
+    """Yield an object whose deletion does not finish."""
     since = moment(meta(manifest).get("deletionTimestamp"))
     if since is None or (facts.now is not None and facts.now - since < STUCK):
         return
@@ -189,7 +189,7 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
 
 
 def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """Kinds whose condition is written by their own well-known controller."""
+    """Yield findings about kinds whose conditions a well-known controller writes."""
     kind, group = KNOWN_CONDITIONS.get(ref.kind, ("", ""))
     if not kind or not text(manifest.get("apiVersion")).startswith(group):
         return
@@ -231,7 +231,7 @@ def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis
 
 
 def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """A finished pod of a workload none of whose pods fails: a record of what was."""
+    """Yield a finished pod of a workload whose pods do not fail: a record of the past."""
     ref, phase = reference(pod), text(dig(pod, "status", "phase"))
     if phase in {"Failed", "Succeeded"} and ref != workload:
         reason = text(dig(pod, "status", "reason"))
@@ -251,7 +251,7 @@ def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis
 
 
 def certificates_of(facts: ClusterFacts, secrets: Collection[str], namespace: str) -> list[ObjectRef]:
-    """Certificates that are kept in the Secrets of these names."""
+    """The Certificates in the Secrets of these names."""
     found = facts.list("Certificate", namespace).items if any(secrets) else ()
     return [reference(c) for c in found if text(dig(c, "spec", "secretName")) in {*secrets} - {""}]
 

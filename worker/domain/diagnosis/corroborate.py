@@ -1,4 +1,6 @@
-"""Does the cluster bear an answer out: is the blamed object in such a state, is it tied to the signal, does the action fit?"""
+"""Decides whether the cluster confirms an answer: the object's state, its connection to the signal, and
+the action.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Doubt(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an answer states: the object to blame, and the action to take, if any."""
+    """The claim of an answer: the object to blame, and the action to take, if any."""
 
     object: ObjectRef
     action: ProposedAction | None = None
@@ -36,9 +38,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """The verdict of the rules on a claim. `finding` is the one that bears it out, or the one that speaks against it.
+    """The verdict of the rules on a claim. `finding` confirms or contradicts it.
 
-    `doubt` is None when the claim is borne out. `reason` is one sentence for people.
+    `doubt` is None when the claim is confirmed. `reason` is one sentence for humans.
     """
 
     doubt: Doubt | None
@@ -47,12 +49,12 @@ class ClaimVerdict:
 
     @property
     def borne_out(self) -> bool:
-        """Whether state, link and fit all hold."""
+        """True if state, connection and action are all confirmed."""
         return self.doubt is None
 
 
 def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVerdict:
-    """Judge a claim by what stands after a search from the signal's resource."""
+    """Judge a claim by the findings that remain after a search from the signal's resource."""
     searched = search(facts, signal)
     stand = standing(searched.findings)
     blamed = _names_of(facts, claim.object)
@@ -103,7 +105,9 @@ def _unmatched(
 
 
 def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
-    """The object, and for a pod or ReplicaSet what controls it: naming a member of the chain is naming the workload."""
+    """The object, and for a pod or ReplicaSet its controllers: naming a member of the chain names the
+    workload.
+    """
     found = {named(ref)}
     if ref.kind in {"Pod", "ReplicaSet"}:
         for manifest in facts.list(ref.kind, ref.namespace).items:
@@ -126,7 +130,9 @@ def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:
 
 
 def diagnose(facts: ClusterFacts, signal: ObjectRef) -> tuple[Diagnosis, ...]:
-    """What stands, the best first, then the rest by strength and distance: for an incident that no model has analysed."""
+    """The remaining findings, the best first, then the others by strength and distance. For incidents
+    without a model's answer.
+    """
     searched = search(facts, signal)
     stand = standing(searched.findings, searched.circle)
     rest = sorted((f for f in searched.findings if f not in stand), key=lambda f: (-f.strength, len(f.path)))

@@ -1,4 +1,4 @@
-"""Pods that are not even created: quotas, limits, admission, missing accounts and classes."""
+"""Pods that are not created: quotas, limits, admission, missing accounts and classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[ObjectRef, ...]] | None:
-    """Why controllers report that they cannot create pods of a workload, and the objects that say so; None if they do not."""
+    """Return why controllers report that they cannot create pods of a workload, and the objects that say so; None if they do not."""
     makers = [workload, *replica_sets_of(facts, workload)]
     said: list[str] = []
     reads: list[ObjectRef] = []
@@ -45,7 +45,7 @@ def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[Ob
 
 
 def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Why the pods of a workload are not created."""
+    """Yield why the pods of a workload are not created."""
     found = refused(facts, workload)
     if found is None:
         return
@@ -69,7 +69,7 @@ def creation_findings(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Diag
 def _objects(
     facts: ClusterFacts, why: Refusal, workload: ObjectRef, spec: dict[str, object]
 ) -> Iterator[ObjectRef]:
-    """The objects that the class of a refusal points to, as far as their own state agrees."""
+    """Yield the objects that the class of a refusal points to, if their own state agrees."""
     if why is Refusal.QUOTA:
         yield from (
             reference(q) for q in facts.list("ResourceQuota", workload.namespace).items if exhausted(q, spec)
@@ -98,7 +98,7 @@ def _objects(
 
 
 def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
-    """Whether a quota has no room for one more pod of this spec, by its own status."""
+    """True if a quota has no room for one more pod of this spec, by its own status."""
     hard, used = mapping(dig(quota, "status", "hard")), mapping(dig(quota, "status", "used"))
     wanted = requests_of(spec)
     limits: dict[str, float] = {}
@@ -117,7 +117,7 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
 
 
 def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:
-    """Services of admission webhooks, when the API server says that it cannot call one."""
+    """Yield Services of admission webhooks, if the API server says that it cannot call one."""
     found = refused(facts, workload)
     if found is None or found[0] is not Refusal.WEBHOOK_DOWN:
         return

@@ -1,7 +1,7 @@
-"""Structured facts of objects for a reader that must not see free text.
+"""Structured facts about objects, for a reader that must not see free text.
 
-Only names, enumerated states, reasons in CamelCase, numbers and times get through: no message, annotation, label value, data of a
-ConfigMap, value of an environment variable, image or command.
+It contains only names, enumerated states, reasons in CamelCase, numbers and times: no message, annotation,
+label value, data of a ConfigMap, value of an environment variable, image or command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SKIPPED = frozenset({"Event", "Namespace"})
 
 
 def digest(facts: ClusterFacts) -> list[dict[str, Any]]:
-    """What is known of each object that was read, those that say something is wrong first, at most 80 of them."""
+    """The facts about each object that was read, unhealthy ones first, at most 80 of them."""
     found = [_object(manifest) for manifest in _manifests(facts)]
     return sorted(found, key=lambda o: ("conditions" not in o and "containers" not in o, str(o["name"])))[
         :MAX_OBJECTS
@@ -64,7 +64,7 @@ def _object(manifest: Manifest) -> dict[str, Any]:
 
 
 def _condition(manifest: Manifest, entry: dict[str, Any]) -> dict[str, str] | None:
-    """A condition by its type, status, reason and time; None for one of another form."""
+    """A condition by its type, status, reason and time; None if it is malformed."""
     kind = _word(entry.get("type"))
     if not kind or condition(manifest, kind) is not entry:
         return None

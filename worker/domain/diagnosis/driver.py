@@ -1,4 +1,4 @@
-"""Runs rules against a cluster: reads what they ask for, within a budget, until they have all they can get."""
+"""Runs rules against a cluster: reads what they ask for, within a budget, until no question is open."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from worker.domain.values.ports import Cluster
 from worker.domain.values.together import together
 
 KEPT: Mapping[str, Keep] = {"Event": event_facts, "Pod": without_managers}
-"""What rules read of kinds of which there may be thousands."""
+"""The fields that rules read of kinds with possibly thousands of objects."""
 Conclusion = TypeVar("Conclusion")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one investigation by rules. What is not read within them stays unknown."""
+    """Limits of one investigation by rules. Facts that are not read within them stay unknown."""
 
     reads: int = 15
     seconds: float = 2.0
@@ -40,7 +40,9 @@ class Investigator:
     budget: Budget = Budget()
 
     async def conclude(self, facts: ClusterFacts, rules: Callable[[ClusterFacts], Conclusion]) -> Conclusion:
-        """What the rules conclude when nothing is open any more or the budget is spent. Never raises ClusterError."""
+        """The conclusion of the rules once no question is open or the budget is spent. Never raises
+        ClusterError.
+        """
         conclusion = rules(facts)
         left = self.budget.reads
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What the rules say about one object, and which objects its state may depend on."""
+"""Examines one object by the rules, and names the objects that its state may depend on."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ METRICS = {
     "FailedGetPodsMetric": CUSTOM_METRICS,
     "FailedGetObjectMetric": CUSTOM_METRICS,
 }
-"""What serves the metrics of an autoscaler, by the reason why it gets none."""
+"""The API that serves the metrics of an autoscaler, by the reason why it gets none."""
 CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment", "coredns", "kube-system"))
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Findings about one object and where to look further. `sick`: something is wrong with it, whatever the cause."""
+    """Findings about one object and where to look further. `sick`: the object is unhealthy, whatever the
+    cause.
+    """
 
     findings: tuple[Diagnosis, ...] = ()
     edges: tuple[Edge, ...] = ()
@@ -56,7 +58,9 @@ class Examined:
 
 
 def examine(facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False) -> Examined:
-    """Examine one object. `signal`: it is the one that the signal names, so its dependencies matter even if it is well."""
+    """Examine one object. `signal`: it is the object of the signal, so its dependencies matter even if it
+    is healthy.
+    """
     if ref.kind == "Pod":
         return _pod(facts, ref, signal=signal)
     if ref.kind == "Service" and ref.api_version in {"", "v1"}:
@@ -98,7 +102,7 @@ def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
 def workload(
     facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False, first: Manifest | None = None
 ) -> Examined:
-    """Examine what runs pods: a built-in workload, a custom one, or a pod without an owner."""
+    """Examine an object that runs pods: a built-in workload, a custom one, or a pod without an owner."""
     if ref.kind == "ReplicaSet" and not facts.list("ReplicaSet", ref.namespace).items:
         return Examined()  # its own owner is not known yet
     sick = sick_pods(facts, ref)
@@ -128,11 +132,13 @@ def workload(
 def _of_pods(
     facts: ClusterFacts, ref: ObjectRef, sick: Sequence[Manifest], first: list[Manifest], *, signal: bool
 ) -> Iterator[Diagnosis]:
-    """What is wrong with the sick pods; without any, what happened to pods of the signal's workload a short while ago."""
+    """Yield what is wrong with the sick pods; without any, what happened lately to pods of the signal's
+    workload.
+    """
     for pod in sick[:MAX_PODS]:
         yield from pod_findings(facts, pod, ref)
     for pod in pods_of(facts, ref) if not sick else ():
-        if pod_restarts(pod):  # well again
+        if pod_restarts(pod):  # healthy again
             yield from running_findings(FailingPod(facts, pod, ref))
         about = facts.events(ref.namespace, reference(pod)) if signal and nodes.evicted(pod) else ()
         if any(e.reason == "Evicted" for e in about):  # and replaced
@@ -145,7 +151,7 @@ def _of_pods(
 
 
 def _node_agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Agents that fail on the node of a pod whose volumes are not mounted: drivers run that way."""
+    """Agents (such as storage drivers) that fail on the node of a pod whose volumes are not mounted."""
     mounting = any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod)))
     if not mounting or dig(pod, "status", "phase") != "Pending":
         return []
@@ -164,7 +170,7 @@ def _distinct(found: Sequence[Diagnosis]) -> list[Diagnosis]:
 
 
 def pod_findings(facts: ClusterFacts, pod: Manifest, ref: ObjectRef) -> Iterator[Diagnosis]:
-    """What is wrong with one sick pod."""
+    """Yield what is wrong with one sick pod."""
     if nodes.evicted(pod):
         yield from nodes.eviction_findings(facts, pod, ref)
     elif meta(pod).get("deletionTimestamp"):
@@ -199,7 +205,7 @@ def _of_workload(
 
 
 def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bool:
-    """Whether a workload has fewer pods than it wants."""
+    """True if a workload has fewer pods than it wants."""
     if manifest.get("kind") == "Job":
         status = mapping(manifest.get("status"))
         return not status.get("active") and not status.get("succeeded") and not status.get("failed")
@@ -212,7 +218,9 @@ def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bo
 def _surroundings(
     facts: ClusterFacts, ref: ObjectRef, pods: Sequence[Manifest]
 ) -> tuple[list[Diagnosis], list[Edge]]:
-    """What programs say, dependencies of pods that suffer without a reason of their own, and the policies between."""
+    """Findings from logs, the dependencies of pods that suffer without a reason of their own, and the
+    policies in between.
+    """
     said = program_findings(facts, ref, pods[0])
     found = [f for f in said if isinstance(f, Diagnosis)]
     edges = [f for f in said if isinstance(f, Edge)]
@@ -256,7 +264,7 @@ def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exam
 
 def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     stated = controllers.stated_findings(facts, ref, manifest)
-    # what serves the API may say why it does not answer
+    # the server of the API may say why it does not answer
     found = tuple(replace(finding, strength=Strength.TIMED) for finding in stated)
     service = mapping(dig(manifest, "spec", "service"))
     target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))

@@ -1,8 +1,9 @@
-"""What is known of the cluster, and what would have to be read to know more.
+"""The known facts about the cluster, and the reads that would tell more.
 
-Rules ask this store and go on with what it has. What is not known yet becomes an open question and counts as unknown; when the
-rules have run, a driver reads the open questions and the rules run again, until nothing is open or the budget is spent. Rules
-stay pure functions, and every conclusion can be repeated from the same answers.
+Rules ask this store and continue with what it has. A fact that is not known yet becomes an open question and
+counts as unknown. When the rules have run, a driver reads the open questions, and the rules run again, until
+no question is open or the budget is spent. So rules stay pure functions, and every conclusion can be repeated
+from the same answers.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Question:
 
 
 class Presence(enum.StrEnum):
-    """Whether an object exists. UNKNOWN: not read yet, forbidden, timed out, or beyond the end of a cut list."""
+    """The existence of an object. UNKNOWN: not read yet, forbidden, timed out, or beyond the end of a cut
+    list.
+    """
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -71,12 +74,12 @@ class Presence(enum.StrEnum):
 
 LOG = "Log"
 ReadResult = Listing | Manifest | tuple[str, ...] | Presence
-"""What a read gave: objects, one object, lines of a log, or only whether it is absent or unknown."""
+"""The result of a read: objects, one object, lines of a log, or only that it is absent or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects of one kind. `complete`: there are no others; False also when nothing is known."""
+    """Objects of one kind. `complete`: there are no others. False if that is unknown."""
 
     items: tuple[Manifest, ...] = ()
     complete: bool = False
@@ -117,7 +120,7 @@ class ClusterFacts:
     def events(self, namespace: str, *refs: ObjectRef) -> tuple[Happening, ...]:
         """Events of a namespace about any of the objects, by kind and name, oldest first.
 
-        Where the namespace has more events than are read at once, the objects are asked for by name.
+        If the namespace has more events than are read at once, the objects are queried by name.
         """
         wanted = {(ref.kind, ref.name) for ref in refs}
         known = tuple(e for e in self.events_in(namespace) if (e.about.kind, e.about.name) in wanted)
@@ -129,7 +132,7 @@ class ClusterFacts:
         return tuple(happenings(items)) or known
 
     def events_in(self, namespace: str) -> tuple[Happening, ...]:
-        """Events of a namespace, oldest first: all of them, or those that are read at once."""
+        """Events of a namespace, oldest first: all of them, or as many as are read at once."""
         listed = self.list("Event", namespace)
         found = self._events.get(namespace)
         if found is None:
@@ -139,7 +142,7 @@ class ClusterFacts:
         return found
 
     def log(self, pod: ObjectRef, container: str, *, previous: bool) -> tuple[str, ...]:
-        """The end of a container's log; empty when there is none, it is not known, or logs may not be read."""
+        """The end of a container's log; empty if there is none, it is unknown, or logs may not be read."""
         if not self.texts:
             return ()
         answer = self._ask(Question(LOG, pod.namespace, pod.name, container=container, previous=previous))
@@ -147,7 +150,9 @@ class ClusterFacts:
 
     @property
     def unsettled(self) -> bool:
-        """Whether what a workload may depend on is not all known: not read for the budget, forbidden, timed out or cut."""
+        """True if some dependency of a workload is unknown: not read within the budget, forbidden, timed
+        out or cut.
+        """
         asked = {**dict.fromkeys(self.open, Presence.UNKNOWN), **self.answers}
         return any(
             (question.kind in DEPENDED_ON or question.about)
@@ -156,7 +161,7 @@ class ClusterFacts:
         )
 
     def answer(self, answers: Mapping[Question, ReadResult]) -> None:
-        """Take what was read. The questions are no longer open."""
+        """Add the results of reads. Their questions are no longer open."""
         self.answers.update(answers)
         for question in answers:
             self.open.pop(question, None)

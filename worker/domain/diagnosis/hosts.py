@@ -45,12 +45,14 @@ class Host:
 
     @property
     def is_ip(self) -> bool:
-        """Whether it is an IPv4 address."""
+        """True if it is an IPv4 address."""
         return bool(re.fullmatch(IP, self.name))
 
 
 def hosts_in(message: str) -> list[Host]:
-    """Candidates for host names in a message, the surest first. Many are none: only what resolves counts."""
+    """Candidates for host names in a message, the surest first. Many are not hosts: only those that
+    resolve count.
+    """
     found: dict[str, Host] = {}
     for pattern in PATTERNS:
         for match in pattern.finditer(message, 0, MAX_CHARS):
@@ -71,7 +73,7 @@ def _plausible(name: str, *, sure: bool) -> bool:
 
 
 def configured_hosts(pod: Manifest) -> list[Host]:
-    """Hosts in the plain settings and commands of a pod. A port in a setting of its own is joined in."""
+    """Hosts in the plain settings and commands of a pod. A port in a separate setting is added."""
     spec = pod_spec_of(pod)
     settings = {
         text(v.get("name")): text(v.get("value"))
@@ -99,7 +101,9 @@ def _plain(value: str) -> Iterator[Host]:
 
 
 def place_of(host: Host, namespace: str) -> tuple[str, str] | None:
-    """Service name and namespace that the cluster's DNS would look up; None for a name outside of the cluster."""
+    """The name and namespace of the Service that the cluster's DNS would look up; None for a name outside
+    the cluster.
+    """
     name = host.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
@@ -112,7 +116,7 @@ def place_of(host: Host, namespace: str) -> tuple[str, str] | None:
 
 
 def service_of(facts: ClusterFacts, host: Host, namespace: str) -> Manifest | None:
-    """The Service that a host means; None when there is none or it is not known yet."""
+    """The Service that a host means; None if there is none or it is not known yet."""
     if host.is_ip:
         return _service_at(facts, host.name, namespace)
     place = place_of(host, namespace)

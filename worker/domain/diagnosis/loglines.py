@@ -1,8 +1,8 @@
-"""Classes of log and event messages: what a line says went wrong, in whatever wording.
+"""Classes of log and event messages, by what went wrong, whatever the wording.
 
-Each class is a family of phrases that programs of many kinds share, not a text of one program. A line has at most one
-class: the first one in `CLASSES` whose pattern is found in it. The last telling line of a log decides, because
-programs die of the error they print last.
+Each class is a family of phrases that many kinds of programs share, not the text of one program. A line has
+at most one class: the first in `CLASSES` whose pattern it contains. The last telling line of a log decides,
+because programs die of the error they print last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 class Trouble(enum.StrEnum):
-    """What a line says went wrong."""
+    """The class of a message."""
 
     EXEC_FORMAT = "exec format"
     APP_MEMORY = "memory exhausted in the process"
@@ -197,7 +197,7 @@ class Telling:
 
 
 def plain(line: str) -> str:
-    """What a line says: of a JSON line its message and error, else the line itself."""
+    """The words of a line: the message and error of a JSON line, else the line itself."""
     text = FOLDED.sub("", line).strip()
     if not text.startswith("{"):
         return text
@@ -218,7 +218,7 @@ def _said(value: dict[str, object]) -> Iterator[str]:
 
 
 def classify(line: str) -> Trouble | None:
-    """The class of one message, None when it says nothing that is known."""
+    """The class of one message, or None."""
     if ACCESS_LINE.search(line):
         return None
     return next((trouble for trouble, pattern in CLASSES if pattern.search(line)), None)
@@ -227,7 +227,7 @@ def classify(line: str) -> Trouble | None:
 def telling_lines(lines: Sequence[str], window: int = 120) -> list[Telling]:
     """Lines with a class in the last `window` lines, most telling first: loud ones before quiet ones, later first.
 
-    A quiet line (info, warning, debug) counts only for classes that are clear whatever their level.
+    A quiet line (info, warning, debug) counts only for classes that are clear at any level.
     """
     start = max(0, len(lines) - window)
     found: list[Telling] = []

@@ -1,7 +1,7 @@
 """Messages of Kubernetes components, sorted into a closed set of classes.
 
-A class may choose between causes of the object that the component wrote about, and nothing else: no name, number or host in a
-message is ever used, except to find the one reference of the object's own spec that it means.
+A class may only choose between causes of the object that the component wrote about. No name, number or host
+in a message is used, except to find the reference in the object's own spec that it means.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ REFUSALS = (
 
 
 class MissingPart(enum.StrEnum):
-    """What a pod cannot start without (kubelet)."""
+    """A missing part without which a pod cannot start (kubelet)."""
 
     OBJECT = "object"
     KEY = "key"
@@ -79,7 +79,7 @@ QUOTED = re.compile(r"\"([^\"]+)\"")
 
 
 def image_problem(*messages: str) -> ImageProblem:
-    """The class of what the kubelet says about an image."""
+    """The class of the kubelet's message about an image."""
     return next(
         (kind for kind, words in IMAGE for m in messages if re.search(words, m, re.IGNORECASE)),
         ImageProblem.UNKNOWN,
@@ -87,7 +87,7 @@ def image_problem(*messages: str) -> ImageProblem:
 
 
 def refusal(*messages: str) -> Refusal:
-    """The class of why a pod was not created."""
+    """The class of the reason why a pod was not created."""
     return next(
         (kind for kind, words in REFUSALS for m in messages if re.search(words, m, re.IGNORECASE)),
         Refusal.UNKNOWN,
@@ -95,12 +95,12 @@ def refusal(*messages: str) -> Refusal:
 
 
 def missing_part(message: str) -> MissingPart:
-    """Whether the kubelet says that an object, or a key of one, is missing."""
+    """The part that the kubelet reports as missing: an object, or a key of one."""
     if KEY_MISSING.search(message):
         return MissingPart.KEY
     return MissingPart.OBJECT if OBJECT_MISSING.search(message) else MissingPart.NONE
 
 
 def speaks_of(message: str, name: str) -> bool:
-    """Whether a message means this reference of the object's own spec."""
+    """True if a message means this reference of the object's own spec."""
     return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]*\w)", message))

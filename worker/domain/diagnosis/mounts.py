@@ -1,4 +1,4 @@
-"""Which ConfigMap, Secret or claim a path of a container comes from."""
+"""Finds the ConfigMap, Secret or claim that a path of a container comes from."""
 
 from __future__ import annotations
 

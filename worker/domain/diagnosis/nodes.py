@@ -22,7 +22,7 @@ PRESSURES = {
 }
 NOT_READY = frozenset(
     {Remedy.DRAIN, Remedy.RESTART_NODE_AGENT}
-)  # controllers have tainted it: a cordon adds nothing
+)  # tainted by controllers already: a cordon adds nothing
 STANDARD = frozenset({"Ready", "DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
 MACHINE_BROKEN = frozenset(
     {"KernelDeadlock", "ReadonlyFilesystem", "FrequentContainerdRestart", "FrequentDockerRestart"}
@@ -32,11 +32,11 @@ OWN_LIMIT = re.compile(r"exceeds the (?:total )?limit|usage exceeds", re.IGNOREC
 LOW_ON = re.compile(r"low on resource: ([\w-]+)")
 HEALTHY_IF_TRUE = re.compile(r"(?<!Not)(?:Ready|Healthy|Available|Voter|Running|Enabled)$")
 EVICTED_LATELY = timedelta(hours=6)
-LEAST = 64 * 2**20  # bytes above its request from which on a pod counts as the one that used a node up
+LEAST = 64 * 2**20  # a pod counts as the one that used up a node if it is this many bytes above its request
 
 
 def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
-    """What is wrong with a node by its conditions."""
+    """Yield what is wrong with a node by its conditions."""
     manifest = facts.get(ref)
     if manifest is None:
         return
@@ -58,7 +58,7 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
 
 
 def _is_problem(entry: dict[str, object]) -> bool:
-    """Whether a condition that is True is a problem: not if its name or reason says that True is healthy.
+    """True if a condition that is True is a problem: not if its name or reason says that True is healthy.
 
     Names of node agents of EKS and k3s end like `KernelReady`, reasons of problem detectors begin with `No` or `Is`.
     """
@@ -78,10 +78,10 @@ def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) ->
 
 
 def failing_agents(facts: ClusterFacts, node: str) -> list[tuple[ObjectRef, Manifest]]:
-    """DaemonSets that serve the other pods of a node and fail there, with their pods.
+    """DaemonSets that serve the pods of a node and fail there, with their pods.
 
-    Network, DNS cache and storage drivers run in the network of the node or with privileges; what fails only because the
-    node has no pod network does not.
+    Network, DNS cache and storage drivers run in the network of the node or with privileges; agents that fail
+    only because the node has no pod network do not.
     """
     pods = [p for p in facts.list("Pod", node=node).items if pod_failing(p)] if node else []
     found = [(root_of(facts, pod), pod) for pod in pods if _serves_node(pod)]
@@ -106,12 +106,14 @@ def _finding(
 
 
 def evicted(pod: Manifest) -> bool:
-    """Whether the kubelet evicted the pod."""
+    """True if the kubelet evicted the pod."""
     return text(dig(pod, "status", "reason")) == "Evicted"
 
 
 def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Why a pod was evicted: its own limit for local storage, or its node, used up by whoever was far above its request."""
+    """Yield why a pod was evicted: its own limit for local storage, or its node, used up by a pod far
+    above its request.
+    """
     message = text(dig(pod, "status", "message"))
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
         told, ref = "was evicted because it exceeded its own limit for local storage", reference(pod)
@@ -128,7 +130,7 @@ def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -
 def node_eviction(
     facts: ClusterFacts, node: ObjectRef, resource: re.Match[str] | None
 ) -> Iterator[Diagnosis]:
-    """A node that evicts, and the workload that used it up."""
+    """Yield a node that evicts pods, and the workload that used it up."""
     culprit = _culprit(facts, node)
     if culprit:
         yield culprit
@@ -140,7 +142,9 @@ def node_eviction(
 
 
 def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
-    """Why a pod that is gone was evicted: nodes that are under pressure now, and who used them up."""
+    """Yield why a deleted pod was evicted: nodes that are under pressure now, and the workloads that used
+    them up.
+    """
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
         return
     for node in facts.list("Node").items:
@@ -170,7 +174,7 @@ def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
 
 
 def _evicted_lately(facts: ClusterFacts, pod: Manifest) -> bool:
-    """Whether the pod was evicted and its conditions do not say that this was long ago: such pods are kept for days."""
+    """True if the pod was evicted and its conditions do not say that this was long ago: such pods are kept for days."""
     times = [moment(c.get("lastTransitionTime")) for c in mappings(dig(pod, "status", "conditions"))]
     last = max((at for at in times if at), default=None)
     return evicted(pod) and (facts.now is None or last is None or facts.now - last <= EVICTED_LATELY)

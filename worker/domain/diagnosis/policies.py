@@ -25,7 +25,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 def blocking_findings(
     facts: ClusterFacts, workload: ObjectRef, client: Manifest, service: Manifest, servers: Sequence[Manifest]
 ) -> Iterator[Diagnosis]:
-    """Policies that refuse the way from a pod to the pods behind a Service it depends on."""
+    """Yield policies that block the way from a pod to the pods behind a Service it depends on."""
     if not servers:
         return
     server, ports = servers[0], _target_ports(service, servers)
@@ -50,7 +50,7 @@ def blocking_findings(
 
 
 def dns_findings(facts: ClusterFacts, workload: ObjectRef, client: Manifest) -> Iterator[Diagnosis]:
-    """Egress policies that leave a pod without DNS."""
+    """Yield egress policies that leave a pod without DNS."""
     selecting = _selecting(facts, reference(client).namespace, client, "Egress")
     rules = [rule for policy in selecting for rule in mappings(dig(policy, "spec", "egress"))]
     if not any(_ports_admit(rule, {("UDP", "53"), ("TCP", "53")}) for rule in rules):
@@ -111,7 +111,9 @@ def _admits(
 
 
 def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
-    """Whether a peer of a rule covers a pod. Address ranges count as covering it: pods' addresses are not judged."""
+    """True if a peer of a rule covers a pod. Address ranges count as covering it, because addresses of
+    pods are not compared.
+    """
     if "ipBlock" in entry:
         return True
     place = reference(peer).namespace

@@ -1,4 +1,6 @@
-"""What programs write into their logs about why they fail: findings of basis TEXT, and objects to look at next."""
+"""Findings of basis TEXT, from the reasons that programs log for their failures, and objects to look at
+next.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class Said:
     def finding(
         self, cause: Cause, object_: ObjectRef, what: str, *remedies: Remedy, signals: tuple[str, ...] = ()
     ) -> Diagnosis:
-        """A finding about an object, which the workload that wrote the line suffers from."""
+        """A finding about an object that makes the workload suffer which wrote the line."""
         return Diagnosis(
             cause=cause,
             object=object_,
@@ -73,7 +75,9 @@ Found = Diagnosis | Edge
 
 
 def program_findings(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> list[Found]:
-    """What the most telling line of the pod's logs leads to; empty when logs may not be read or say nothing known."""
+    """The findings from the most telling line of the pod's logs; empty if logs may not be read or have no
+    such line.
+    """
     for container in _chosen(pod):
         lines = log_of(facts, reference(pod), container)
         first: dict[Trouble, str] = {}
@@ -90,7 +94,7 @@ def program_findings(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) ->
 
 
 def _chosen(pod: Manifest) -> list[Container]:
-    """Containers that fail; of a pod that is well those that run."""
+    """The failing containers; of a healthy pod, the running ones."""
     there = [c for c in containers(pod) if c.kind != "ephemeral"]
     failing = [c for c in there if c.failing and not c.done]
     return (failing or [c for c in there if c.running and c.kind == "app"])[:MAX_CONTAINERS]
@@ -106,7 +110,7 @@ def _disk_full(said: Said) -> Iterator[Found]:
 
 
 def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None) -> Diagnosis:
-    """A claim whose volume has no space left, by a program's word or by that of the signal."""
+    """A claim whose volume has no space left, according to a program or to the signal."""
     manifest = facts.get(claim)
     size = text(dig(manifest, "status", "capacity", "storage")) or text(
         dig(manifest, "spec", "resources", "requests", "storage")
@@ -125,7 +129,9 @@ def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None)
 
 
 def _dependency(said: Said) -> Iterator[Found]:
-    """Services that are named lead on; a name that no Service has, or a port that it does not offer, is a wrong setting."""
+    """Follow the Services that the line names. A name without a Service, or a port that it does not offer,
+    is a wrong setting.
+    """
     for host, service in services_named(said.facts, said.line, said.pod):
         wrong = _port_not_offered(said, host, service)
         if wrong:
@@ -170,7 +176,7 @@ def _no_service(said: Said, host: Host) -> Diagnosis | None:
 
 
 def _wrong_address(said: Said, host: Host, what: str) -> Diagnosis:
-    """The object that the wrong host stands in: a ConfigMap, or the pod template."""
+    """The object that contains the wrong host: a ConfigMap, or the pod template."""
     if host.name in command_line(said.pod).lower():
         return said.finding(Cause.WRONG_ADDRESS, said.workload, what)
     for mount in mounts_of(said.pod, "ConfigMap"):
@@ -181,7 +187,7 @@ def _wrong_address(said: Said, host: Host, what: str) -> Diagnosis:
 
 
 def _refusal(said: Said) -> Iterator[Found]:
-    """The server that answers and refuses, by its own words to the client."""
+    """Yield the server that answers and refuses, by its own words to the client."""
     for _, service in services_named(said.facts, said.line, said.pod):
         for server in workloads_behind(said.facts, service):
             if server != said.workload and _called(said.facts, server, said.line):
@@ -190,7 +196,7 @@ def _refusal(said: Said) -> Iterator[Found]:
 
 
 def _called(facts: ClusterFacts, server: ObjectRef, line: str) -> bool:
-    """Whether a message names the product that a workload runs, by its name or its images."""
+    """True if a message names the product that a workload runs, by its name or its images."""
     specs = mappings(pod_spec_of(facts.get(server) or {}).get("containers"))
     words = re.split(r"[^a-z0-9]+", " ".join([server.name, *(text(c.get("image")) for c in specs)]).lower())
     return any(len(w) > 3 and w in line.lower() for w in words) or not words
@@ -251,7 +257,9 @@ def _configuration(said: Said) -> Iterator[Found]:
 
 
 def _source(said: Said) -> Mount | None:
-    """The ConfigMap that a line speaks of: by path, file name, a word of its data, the command line, or as the only one."""
+    """The ConfigMap that a line speaks of: found by path, file name, a word of its data, or the command
+    line, or because there is only one.
+    """
     mounts = mounts_of(said.pod, "ConfigMap")
     both = mounts_of(said.pod, "ConfigMap", "Secret")
     by_path = covering(both, said.line)
@@ -267,14 +275,14 @@ def _source(said: Said) -> Mount | None:
 
 
 def _telling_words(line: str) -> list[str]:
-    """Words of a message that name what it is about: quoted ones first, then identifiers."""
+    """Words of a message that name its subject: quoted ones first, then identifiers."""
     return list(
         dict.fromkeys([*(q for q in QUOTED.findall(line) if not q.startswith("/")), *WORD.findall(line)])
     )
 
 
 def _place(facts: ClusterFacts, config_map: ObjectRef, line: str) -> str:
-    """Where in a ConfigMap the words of a message stand."""
+    """The place in a ConfigMap where the words of a message occur."""
     for key, value in mapping(dig(facts.get(config_map), "data")).items():
         for number, content in enumerate(text(value).splitlines(), 1):
             if any(word in content for word in _telling_words(line)):
@@ -302,7 +310,7 @@ def _missing_file(said: Said) -> Iterator[Found]:
 
 
 def _forbidden(said: Said) -> Iterator[Found]:
-    """The role that is bound to the account which may not do something."""
+    """Yield the role that is bound to the account whose request was forbidden."""
     match = ACCOUNT.search(said.line)
     account = match[2] if match else text(pod_spec_of(said.pod).get("serviceAccountName")) or "default"
     home = match[1] if match else said.namespace

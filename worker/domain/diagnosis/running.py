@@ -1,4 +1,4 @@
-"""Containers that start and do not stay: memory, probes, exit codes, readiness."""
+"""Containers that start and then fail: memory, probes, exit codes, readiness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KILLED_BY_PROBE = frozenset({137, 143})
 
 @dataclass(frozen=True, slots=True)
 class FailingPod:
-    """A pod that something is wrong with, and the workload that it belongs to (itself when nothing owns it)."""
+    """A failing pod, and the workload that it belongs to (the pod itself if nothing owns it)."""
 
     facts: ClusterFacts
     pod: Manifest
@@ -70,11 +70,11 @@ class FailingPod:
         )
 
     def defective_start(self, container: Container, what: str) -> Diagnosis:
-        """A container whose command cannot be run as its spec says."""
+        """A finding that the container's command cannot be run as its spec says."""
         return self.with_rollback(self.finding(container, Cause.DEFECTIVE_START, what))
 
     def with_rollback(self, found: Diagnosis) -> Diagnosis:
-        """The finding, which a rollback mends too if what fails came with the newest revision."""
+        """The finding, with a rollback among its remedies if the newest revision changed what fails."""
         revision = rollback_revision(self.facts, self.workload, self.pod, found.container)
         rollout = rollout_of(self.facts, self.workload) if revision else None
         if rollout is None:
@@ -84,7 +84,7 @@ class FailingPod:
 
 
 def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
-    """Why containers of a pod end, or run without being ready."""
+    """Yield why containers of a pod end, or run without being ready."""
     for container in sick_containers(failing.pod):
         ended = container.terminated or container.last
         recent = _recent(failing.facts, container, ended)
@@ -97,7 +97,7 @@ def running_findings(failing: FailingPod) -> Iterator[Diagnosis]:
 
 
 def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object]) -> bool:
-    """Whether the end still matters: lately for a container that is down, just now for one that runs again."""
+    """True if the end still matters: lately for a container that is down, just now for one that runs again."""
     at = moment(ended.get("finishedAt"))
     if facts.now is None or at is None:
         return container.failing
@@ -105,7 +105,7 @@ def _recent(facts: ClusterFacts, container: Container, ended: dict[str, object])
 
 
 def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
-    """The kernel killed the container at its own limit; without a limit it was the node that had no memory left."""
+    """A container that the kernel killed at its own limit; without a limit, the node ran out of memory."""
     workload, limit = failing.workload, memory_limit(container)
     if not limit:
         node = ref_to("Node", text(dig(failing.pod, "spec", "nodeName")))
@@ -131,7 +131,7 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
 
 
 def _lowered(previous: Manifest, container: Container) -> bool:
-    """Whether the revision before gave the container more memory, or no limit."""
+    """True if the revision before gave the container more memory, or no limit."""
     for former in container_specs(mapping(template_of(previous).get("spec"))):
         if former.get("name") == container.name:
             before = quantity(dig(former, "resources", "limits", "memory"))
@@ -157,7 +157,9 @@ def _ended(failing: FailingPod, container: Container) -> Diagnosis:
 
 
 def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
-    """The probe that the kubelet restarts the container for: it has one, and the kubelet reports that it fails."""
+    """The probe for which the kubelet restarts the container: it has one, and the kubelet reports its
+    failure.
+    """
     failed = [e for e in about if e.reason == "Unhealthy"]
     for probe in ("startup", "liveness"):
         if f"{probe}Probe" in container.spec and any(e.message.lower().startswith(probe) for e in failed):
@@ -167,7 +169,9 @@ def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
 
 
 def _probe(failing: FailingPod, container: Container, what: str, strength: Strength) -> Diagnosis:
-    """A probe that the container does not answer. Its spec is at fault by itself only where the two differ visibly."""
+    """A probe that the container does not answer. Its spec counts as wrong only if probe and container
+    visibly differ.
+    """
     found = failing.finding(container, Cause.PROBE, what, Remedy.FIX_PROBE, strength=strength)
     return failing.with_rollback(found)
 

@@ -48,13 +48,13 @@ class NodeObstacles:
 
 
 def unscheduled(pod: Manifest) -> bool:
-    """Whether the scheduler states that it finds no node for the pod."""
+    """True if the scheduler states that it finds no node for the pod."""
     found = condition(pod, "PodScheduled")
     return text(found.get("status")) == "False" and text(found.get("reason")) != "SchedulingGated"
 
 
 def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Why no node takes the pod. Claims that are not bound are told by the rules for volumes."""
+    """Yield why no node takes the pod. Claims that are not bound are told by the rules for volumes."""
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
         return
@@ -155,7 +155,7 @@ def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, fl
 
 
 def tolerated(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a pod tolerates a taint (Kubernetes API, Toleration)."""
+    """True if a pod tolerates a taint (Kubernetes API, Toleration)."""
     for toleration in mappings(spec.get("tolerations")):
         key, effect = text(toleration.get("key")), text(toleration.get("effect"))
         if effect and effect != taint.get("effect"):
@@ -169,7 +169,7 @@ def tolerated(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
-    """Whether a node has the labels that the selector and the required node affinity of a pod ask for."""
+    """True if a node has the labels that the selector and the required node affinity of a pod ask for."""
     labels = labels_of(node)
     if any(labels.get(key) != value for key, value in strings(spec.get("nodeSelector")).items()):
         return False
@@ -179,7 +179,7 @@ def matches_node(spec: Mapping[str, Any], node: Manifest) -> bool:
 
 
 def term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
-    """Whether a node meets one node selector term; operators that compare numbers count as met."""
+    """True if a node meets one node selector term; operators that compare numbers count as met."""
     expressions = [(labels, e) for e in mappings(term.get("matchExpressions"))]
     expressions += [({"metadata.name": name}, e) for e in mappings(term.get("matchFields"))]
     return all(_expression_holds(expression, values) for values, expression in expressions)
@@ -198,7 +198,7 @@ def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) 
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks a node for: containers and sidecars together, or an init container that asks for more."""
+    """Return what a pod asks a node for: containers and sidecars together, or an init container that asks for more."""
     total: dict[str, float] = {"pods": 1.0}
     for container in mappings(spec.get("containers")):
         for name, value in mapping(
@@ -230,7 +230,7 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
 
 
 def _used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
-    """What running pods ask each node for; None when not all pods of the cluster are known."""
+    """Return what running pods ask each node for; None when not all pods of the cluster are known."""
     pods = facts.list("Pod")
     if not pods.complete:
         return None

@@ -50,12 +50,12 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
 
 
 def _explained(findings: Sequence[Diagnosis]) -> bool:
-    """Whether more than symptoms is known, so that what every pod depends on need not be looked at."""
+    """True if more than symptoms is known, so that what every pod depends on need not be looked at."""
     return any(f.strength is not Strength.SYMPTOM for f in findings)
 
 
 def _still_signal(path: Sequence[Edge]) -> bool:
-    """Whether the object is the signal's own, or one that the signal only stands for: a Service's workload, a pod's owner."""
+    """True if the object is the signal's own, or one that the signal only stands for: a Service's workload, a pod's owner."""
     return all(
         e.relation
         in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET, Relation.NAMESPACE}
@@ -85,5 +85,5 @@ def standing(
 
 
 def ambiguous(finding: Diagnosis, findings: Sequence[Diagnosis]) -> bool:
-    """Whether something further along is unhealthy too, so that the order of changes at this object proves nothing."""
+    """True if something further along is unhealthy too, so that the order of changes at this object proves nothing."""
     return finding.strength is Strength.TIMED and any(len(f.path) > len(finding.path) for f in findings)

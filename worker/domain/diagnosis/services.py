@@ -87,7 +87,7 @@ def _ports(pod: Manifest) -> set[str]:
 
 
 def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:
-    """Whether some terms of a selector hold, or all its keys are there with other values."""
+    """True if some terms of a selector hold, or all its keys are there with other values."""
     return any(labels.get(k) == v for k, v in selector.items()) or all(k in labels for k in selector)
 
 

@@ -1,4 +1,4 @@
-"""Since when an object states the contrary of what an alert speaks of: the only ground on which a problem counts as over.
+"""Since when an object has shown the opposite of an alert: the only ground on which a problem counts as over.
 
 An alert counts only if its whole name is known here, because it speaks of a condition that an object of the cluster states.
 Names that merely contain such a word (a node's file system, its clock, a pod's memory use) say nothing about that condition.
@@ -30,13 +30,13 @@ REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> datetime | None:
-    """Since when the signal's object states the contrary of `spoken_of`; None if it does not, or cannot."""
+    """Return since when the signal's object states the contrary of `spoken_of`; None if it does not, or cannot."""
     stated = SPOKEN_OF.get(spoken_of.strip().lower())
     return stated(facts, signal) if stated else None
 
 
 def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
-    """Since when all pods that the workload wants are ready and none of their containers was started anew."""
+    """Return since when all pods that the workload wants are ready and none of their containers was restarted."""
     if ref.kind not in REPLICATED | {"Pod"} or not facts.list("Pod", ref.namespace).complete:
         return None
     pods = pods_of(facts, ref)
@@ -51,7 +51,7 @@ def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
 
 
 def _wanted(workload: Manifest | None) -> int:
-    """How many pods the workload wants; 0 while its controller has not seen the newest spec, or has not carried it out."""
+    """Return how many pods the workload wants; 0 while its controller has not seen the newest spec, or has not carried it out."""
     spec, status = dig(workload, "spec"), dig(workload, "status")
     replicas = dig(spec, "replicas")
     if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -79,7 +79,7 @@ def _node_at_ease(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
 
 
 def _holding_since(facts: ClusterFacts, ref: ObjectRef, expected: Mapping[str, str]) -> datetime | None:
-    """Since when all conditions of a node have these statuses."""
+    """Return since when all conditions of a node have these statuses."""
     node = facts.get(ref) if ref.kind == "Node" else None
     found = [(condition(node, kind), status) for kind, status in expected.items()]
     return _latest(

@@ -38,7 +38,7 @@ IMAGE_REMEDIES = {
 
 
 def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
-    """Why a pod that has a node does not run its containers."""
+    """Yield why a pod that has a node does not run its containers."""
     for container in containers(failing.pod):
         reason = text(container.waiting.get("reason"))
         if reason in PULLING:
@@ -51,7 +51,7 @@ def starting_findings(failing: FailingPod) -> Iterator[Diagnosis]:
 
 
 def _waits(pod: Manifest) -> bool:
-    """Whether no container of the pod runs yet although it has a node."""
+    """True if no container of the pod runs yet although it has a node."""
     if not dig(pod, "spec", "nodeName") or dig(pod, "status", "phase") != "Pending":
         return False
     return not any(c.running for c in containers(pod))

@@ -115,7 +115,7 @@ def _of_container(
 
 
 def _of_spec(finding: Diagnosis, container: Container) -> Iterator[str]:
-    """What of the spec a reader needs to understand the finding."""
+    """Yield what of the spec a reader needs to understand the finding."""
     if finding.cause is Cause.IMAGE:
         yield f"its image is {text(container.spec.get('image'))}"
     if finding.cause in {Cause.PROBE, Cause.NOT_READY}:

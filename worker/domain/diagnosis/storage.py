@@ -23,7 +23,7 @@ def claims_of(pod: Manifest, namespace: str) -> list[ObjectRef]:
 
 
 def pod_claim_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """What is wrong with the claims of a pod that waits for them."""
+    """Yield what is wrong with the claims of a pod that waits for them."""
     for claim in claims_of(pod, workload.namespace):
         yield from claim_findings(facts, claim, workload, pod)
 
@@ -31,7 +31,7 @@ def pod_claim_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) 
 def claim_findings(
     facts: ClusterFacts, claim: ObjectRef, workload: ObjectRef | None, pod: Manifest | None
 ) -> Iterator[Diagnosis]:
-    """What is wrong with a claim."""
+    """Yield what is wrong with a claim."""
     also = (workload,) if workload else ()
     if facts.presence(claim) is Presence.ABSENT:
         yield _finding(claim, also, f"{claim} is not found: it does not exist", {Remedy.RECREATE_CLAIM})
@@ -133,7 +133,7 @@ def _finding(
 
 
 def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """What is wrong with a claim or volume that the signal itself names."""
+    """Yield what is wrong with a claim or volume that the signal itself names."""
     if ref.kind == "PersistentVolumeClaim":
         yield from claim_findings(facts, ref, None, None)
     elif text(dig(manifest, "status", "phase")) in {"Failed", "Released"}:

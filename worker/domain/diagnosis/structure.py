@@ -126,12 +126,12 @@ def _replaced(pod: Manifest, healthy_after: datetime | None) -> bool:
 
 
 def created(manifest: Manifest) -> datetime | None:
-    """When an object was created."""
+    """Return when an object was created."""
     return moment(meta(manifest).get("creationTimestamp"))
 
 
 def changed(manifest: Manifest) -> datetime | None:
-    """When the content of an object last changed, by the times of its field managers; else when it was created.
+    """Return when the content of an object last changed, by the times of its field managers; else when it was created.
 
     Pruned objects have the newest of these times in `metadata.lastChange`.
     """
@@ -146,13 +146,13 @@ def changed(manifest: Manifest) -> datetime | None:
 
 
 def condition(manifest: Any, kind: str) -> dict[str, Any]:
-    """A condition of the status, empty when it is not there."""
+    """A condition of the status, empty if it is missing."""
     found = (c for c in mappings(dig(manifest, "status", "conditions")) if c.get("type") == kind)
     return next(found, {})
 
 
 def holds(manifest: Any, kind: str, status: str = "True") -> bool:
-    """Whether a condition has a status."""
+    """True if a condition has a status."""
     return text(condition(manifest, kind).get("status")) == status
 
 
@@ -176,7 +176,7 @@ def sick_containers(pod: Manifest) -> Iterator[Container]:
 
 
 def memory_limit(container: Container) -> str:
-    """The memory limit of a container, empty when it has none."""
+    """The memory limit of a container, empty if it has none."""
     return text(dig(container.spec, "resources", "limits", "memory"))
 
 
@@ -200,7 +200,7 @@ class Rollout:
         return "; ".join(line[:160] for line in self.lines[:4])
 
     def touches(self, *words: str, container: str = "") -> bool:
-        """Whether a field whose path has one of the words differs, in the container or outside of all containers."""
+        """True if a field whose path has one of the words differs, in the container or outside of all containers."""
         for line in self.lines:
             path = line.split(":", maxsplit=1)[0]
             inside = "ontainers[" in path
@@ -212,7 +212,7 @@ class Rollout:
 
 
 def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
-    """What changed since the revision before the newest, or since the one that still runs well beside it.
+    """Return what changed since the revision before the newest, or since the one that still runs well beside it.
 
     None without an earlier revision, when only marks differ, or when the workload was unavailable before.
     """
@@ -230,7 +230,7 @@ def rollout_of(facts: ClusterFacts, workload: ObjectRef) -> Rollout | None:
 
 
 def unavailable_since(manifest: Manifest | None) -> datetime | None:
-    """Since when a workload has been unavailable: before that it was available."""
+    """Return since when a workload has been unavailable: before that it was available."""
     down = condition(manifest, "Available") if holds(manifest, "Available", "False") else {}
     return moment(down.get("lastTransitionTime"))
 
@@ -244,7 +244,7 @@ def revisions(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
 
 
 def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
-    """Whether a revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
+    """True if a revision made the pod. Pods of a StatefulSet or DaemonSet name their revision in a label."""
     made = reference(revision)
     if made.kind == "ReplicaSet":
         return any(named(ref) == named(made) for ref in chain_of(facts, pod))
@@ -253,7 +253,7 @@ def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
 
 
 def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:
-    """Since when the template that the pod was made from has been in use; restarts alone make no other template."""
+    """Return since when the template that the pod was made from has been in use; restarts alone make no other template."""
     for ref in chain_of(facts, pod):
         if ref.kind == "ReplicaSet":
             owner = _replica_set(facts, ref)
@@ -285,12 +285,12 @@ def replica_sets_of(facts: ClusterFacts, workload: ObjectRef) -> list[ObjectRef]
 
 
 def has_progressed(manifest: Manifest) -> bool:
-    """Whether the Deployment controller states that the present revision has become available."""
+    """True if the Deployment controller states that the present revision has become available."""
     return text(condition(manifest, "Progressing").get("reason")) == "NewReplicaSetAvailable"
 
 
 def was_available(facts: ClusterFacts, workload: ObjectRef) -> bool:
-    """Whether controllers state that the workload was available at some time after it was made."""
+    """True if controllers state that the workload was available at some time after it was made."""
     manifest = facts.get(workload)
     made = created(manifest) if manifest else None
     if manifest is None or made is None:
@@ -345,7 +345,7 @@ GITOPS_MARKS = (
 
 
 def gitops_managed(facts: ClusterFacts, *refs: ObjectRef) -> bool:
-    """Whether a GitOps tool would put back a change of one of the objects."""
+    """True if a GitOps tool would put back a change of one of the objects."""
     for ref in refs:
         head = meta(facts.get(ref)) if ref.kind != "Secret" else {}
         if any(

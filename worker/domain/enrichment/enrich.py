@@ -38,7 +38,7 @@ MAX_TROUBLE = 20
 class Enrichment:
     """What was found. The evidence is redacted and within its budget, not yet numbered.
 
-    `target_exists` is None when that is not known. `failed_sources` name what is unknown, with the reason. `first_look`
+    `target_exists` is None if that is unknown. `failed_sources` name what is unknown, with the reason. `first_look`
     is the part of it that speaks against an answer that finds nothing to do.
     """
 
@@ -170,7 +170,7 @@ class _EnrichmentRun:
         self.open.discard(name)
 
     def result(self) -> Enrichment:
-        """What was found in time."""
+        """Return what was found in time."""
         look = self._look()
         if not self.gathering:
             self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")

@@ -47,7 +47,7 @@ def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
 
 
 def _natural(piece: Piece) -> int:
-    """What the piece needs in full; lines are counted one by one when it is cut, so each adds one."""
+    """Return what the piece needs in full; lines are counted one by one when it is cut, so each adds one."""
     body = piece.render(PLENTY).body
     return min(estimate_tokens(body) + body.count("\n") + 4, PLENTY)
 
@@ -75,7 +75,7 @@ def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> 
 
 
 def changes_told(evidence: Iterable[Evidence]) -> frozenset[str]:
-    """What the first look has told about changes: lines, and each `lastChange` of an object as JSON."""
+    """Return what the first look has told about changes: lines, and each `lastChange` of an object as JSON."""
     found: set[str] = set()
     for item in evidence:
         if item.source == f"{ENRICHMENT}{CHANGES}":

@@ -286,7 +286,7 @@ class Sources:
         return [table, *(await self._around(troubled[0], look) if troubled else ())]
 
     async def _around(self, node: Manifest, look: Look) -> list[Piece]:
-        """What else runs on a node in trouble: what brings it down may belong to someone else."""
+        """Return what else runs on a node in trouble: what brings it down may belong to someone else."""
         query = ListQuery("Pod", field_selector=f"spec.nodeName={name_of(node)}")
         listing = await self._cluster.list(query)
         known = {reference(pod) for pod in look.pods.own}

@@ -39,7 +39,7 @@ def base_context(request: Signal) -> SelectionContext:
 
 
 def sent_enrichment(request: Signal) -> EnrichmentResults | None:
-    """What the sender found out, if it sent anything."""
+    """Return what the sender found out, if it sent anything."""
     return request.enrichment_results if isinstance(request, IncidentRequest | RecoveryRequest) else None
 
 
@@ -50,12 +50,12 @@ def signal_resource(request: Signal) -> ObjectRef:
 
 
 def reported_condition(request: Signal) -> str:
-    """What the alert reports of the signal's resource; empty for a storm, which is about other objects too."""
+    """Return what the alert reports of the signal's resource; empty for a storm, which is about other objects too."""
     return "" if request.is_storm else request.signal_type
 
 
 def alert_window(request: Signal) -> timedelta:
-    """How long the contrary must hold before the alert is over: as long as the signal came again and again, at least 15 min."""
+    """Return how long the contrary must hold before the alert is over: as long as the signal came again and again, at least 15 min."""
     first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
     return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW
 
@@ -89,5 +89,5 @@ def failed_execution(request: Signal) -> FailedExecution | None:
 
 
 def attempt_number(request: Signal) -> int | None:
-    """Which recovery attempt this is; None for an incident."""
+    """Return which recovery attempt this is; None for an incident."""
     return request.recovery_attempt_number if isinstance(request, RecoveryRequest) else None

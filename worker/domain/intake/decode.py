@@ -185,7 +185,7 @@ def _validate(
 
 
 def _mapped(data: Mapping[str, Any], request: Request) -> Iterator[str]:
-    """What was read as something else, for whoever reads the result."""
+    """Yield what was read as something else, for the reader of the result."""
     if data.get("signal_type") is None:
         yield "signal_name of the request was read as signal_type"
     if (word := data["severity"].strip().lower()) != request.severity:
@@ -307,7 +307,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 
 
 def _got(value: Any) -> str:
-    """What stands there: the start of a text or number, or only the type of something larger."""
+    """Return what stands there: the start of a text or number, or only the type of something larger."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, (list, tuple)):

@@ -22,7 +22,7 @@ TOO_MANY = (
 
 
 def correction(reply: Reply, verdict: Verdict, attempt: str) -> Turn:
-    """What the model is told about a rejected answer: as the result of the call that submitted it, if one did."""
+    """Return what the model is told about a rejected answer: as the result of the call that submitted it, if one did."""
     text = correction_message(verdict.problems, attempt) if isinstance(verdict, Rejected) else ""
     if not reply.tool_calls:
         return UserTurn(text)

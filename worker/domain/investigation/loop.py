@@ -199,11 +199,11 @@ class _Loop:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last attempt was accepted, or was the last one allowed."""
+        """True if the last attempt was accepted, or was the last one allowed."""
         return bool(self._attempts) and self._is_last(self._attempts[-1])
 
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
-        """How it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
+        """Return how it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
         return Investigated(
             tuple(self._attempts),
             self._spent,

@@ -105,7 +105,7 @@ class Replay:
 
 
 def read_step(adapter: TypeAdapter[T], data: bytes) -> T:
-    """What a step keeps. Raises JournalGap when this version cannot read it."""
+    """Return what a step keeps. Raises JournalGap when this version cannot read it."""
     try:
         return adapter.validate_json(data)
     except ValidationError as e:

@@ -53,7 +53,7 @@ class Alignment:
 
     @property
     def injection_suspected(self) -> bool:
-        """Whether some evidence reads like instructions. It decides nothing by itself."""
+        """True if some evidence reads like instructions. It decides nothing by itself."""
         return bool(self.planted)
 
     @property

@@ -41,7 +41,7 @@ class RunMode(enum.Enum):
 
 
 def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
-    """How the next run goes. `finished`: its result is in the journal and only has to be published."""
+    """Return how the next run goes. `finished`: its result is in the journal and only has to be published."""
     if finished:
         return RunMode.SHARED
     if counts.deaths_alone >= max_deaths:
@@ -83,7 +83,7 @@ class StartDecision(enum.Enum):
 
 
 def may_overtake(load: ProcessLoad, urgency: int) -> bool:
-    """Whether a request need not wait until all suspects are done."""
+    """True if a request need not wait until all suspects are done."""
     if not load.suspects or urgency == MOST_URGENT:
         return True
     return load.urgent > 0 and not load.alone and not load.due
@@ -101,5 +101,5 @@ def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDe
 
 
 def must_yield(load: ProcessLoad, urgency: int) -> bool:
-    """Whether the running suspect of this urgency must end its run before its next call: a P0 waits for it."""
+    """True if the running suspect of this urgency must end its run before its next call: a P0 waits for it."""
     return load.waiting > 0 or (urgency > MOST_URGENT and min(load.suspects) == MOST_URGENT)

@@ -245,7 +245,7 @@ def unanswered(
 
 
 def _finding(attempt: Attempt | None) -> Accepted | None:
-    """What is right about an attempt."""
+    """Return what is right about an attempt."""
     verdict = attempt.verdict if attempt else None
     return verdict.partial if isinstance(verdict, Rejected) else verdict
 
@@ -266,7 +266,7 @@ class Progress:
 
 
 def progress_of(steps: Sequence[Step]) -> Progress:
-    """What the steps that a run can continue from have found, as far as they can be read."""
+    """Return what the steps that a run can continue from have found, as far as they can be read."""
     found = Progress()
     for step in usable(steps):
         with contextlib.suppress(ValidationError):
@@ -294,7 +294,7 @@ def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
 
 
 def spent_of(steps: Sequence[Step]) -> Spent:
-    """What all runs together have spent, as far as their steps can be read."""
+    """Return what all runs together have spent, as far as their steps can be read."""
     spent = Spent()
     for step in steps:
         with contextlib.suppress(ValidationError):

@@ -114,7 +114,7 @@ class SecondView:
 
 
 def read_choice(reply: Reply) -> SecondViewStep:
-    """What a reply chooses. One that cannot be read, or was cut, chooses nothing."""
+    """Return what a reply chooses. One that cannot be read, or was cut, chooses nothing."""
     if reply.finish is not Finish.STOP:
         return SecondViewStep(reply, problem=UNREADABLE)
     bare = reply.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()

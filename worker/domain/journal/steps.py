@@ -47,7 +47,7 @@ class Counts:
 
 
 def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
-    """What the steps say about the runs so far; with `message`, about the runs for that message only.
+    """Return what the steps say about the runs so far; with `message`, about the runs for that message only.
 
     Count before the caller's own run begins, or it counts as a death.
     """
@@ -92,7 +92,7 @@ class Owner:
 
 
 def finished(steps: Sequence[Step]) -> bool:
-    """Whether the result is stored and the other steps are deleted, or may be."""
+    """True if the result is stored and the other steps are deleted, or may be."""
     return bool(steps) and steps[-1].kind == FINISHED
 
 
@@ -117,7 +117,7 @@ def usable(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def flaw(steps: Sequence[Step]) -> str:
-    """Why a successor cannot continue from these steps; empty when it can."""
+    """Return why a successor cannot continue from these steps; empty if it can."""
     since = _since_fresh_start(steps)
     return next((str(step.notes.get("why", "")) for step in since if step.kind == UNREADABLE), "")
 

@@ -27,7 +27,7 @@ class ChangedFact:
 
 
 def facts_of(result: AnalysisResult) -> Mapping[str, Any]:
-    """What decides about a result, and what it has cost."""
+    """Return what decides about a result, and what it has cost."""
     cause, workflow, usage = result.root_cause_analysis, result.selected_workflow, result.usage
     resource = result.affected_resource
     return {

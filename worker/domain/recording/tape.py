@@ -82,7 +82,7 @@ class PortCall:
     at_once: bool = False
 
     def question(self, arguments: tuple[Any, ...]) -> str:
-        """What is asked, as canonical and redacted JSON."""
+        """Return what is asked, as canonical and redacted JSON."""
         return question(self.asked(*arguments))
 
 
@@ -247,7 +247,7 @@ def conversation_digest(request: ModelRequest) -> str:
 
 
 def _told(turn: Turn) -> Any:
-    """What a turn tells: not how long a tool took, nor the form in which an adapter sends a reply again."""
+    """Return what a turn tells: not how long a tool took, nor the form in which an adapter sends a reply again."""
     if isinstance(turn, Reply):
         return turn.text, turn.tool_calls
     if isinstance(turn, ToolTurn):
@@ -261,7 +261,7 @@ def _as(kind: Any) -> Callable[..., Any]:
 
 
 def _listing(value: Any, query: ListQuery) -> Listing:
-    """What `keep` lets through of what it let through before, since it may be a different one by now."""
+    """Return what `keep` lets through of what it let through before, since it may be a different one by now."""
     found: Listing = LISTING(value)
     if (keep := query.keep) is None:
         return found

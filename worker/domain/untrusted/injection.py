@@ -131,7 +131,7 @@ HIDDEN = re.compile(
 
 
 def suspicious_lines(text: str) -> list[str]:
-    """What reads like instructions to a model, with its surroundings, each at most 400 characters. Takes linear time."""
+    """Return what reads like instructions to a model, with its surroundings, each at most 400 characters. Takes linear time."""
     hidden: list[str] = []
     text = _unescaped(text) if "\\" in text else text
     if not text.isascii():
@@ -176,7 +176,7 @@ def injection_warning(found: Iterable[str]) -> str:
 
 
 def _hostile_text(item: Evidence) -> str:
-    """What others wrote in an item. Errors are our own words, unless they come from a mounted server."""
+    """Return what others wrote in an item. Errors are our own words, unless they come from a mounted server."""
     if item.source in TRUSTED_SOURCES or not (item.ok or item.source.startswith(EXTERNAL)):
         return ""
     return _without_history(item.body) if item.kind is EvidenceKind.OWNERS else item.body

@@ -22,7 +22,7 @@ class MessageId:
     stored_at: datetime | None = None
 
     def matches(self, other: MessageId) -> bool:
-        """Whether both name the same message, as far as is known."""
+        """True if both name the same message, as far as is known."""
         unknown = self.stored_at is None or other.stored_at is None
         return self.sequence == other.sequence and (unknown or self.stored_at == other.stored_at)
 
@@ -35,7 +35,7 @@ class MessageId:
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> MessageId | None:
-        """The id in the notes of a journal step; None when there is none."""
+        """The id in the notes of a journal step, or None."""
         sequence = notes.get("message")
         if not isinstance(sequence, int):
             return None

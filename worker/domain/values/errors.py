@@ -105,7 +105,7 @@ BLOCKING = frozenset(
 
 
 def believed(after: float) -> float:
-    """What is waited of the seconds that a server asks for, which may be any number."""
+    """Return what is waited of the seconds that a server asks for, which may be any number."""
     if after > 0.0:
         return min(after, LONGEST_RETRY_AFTER_SECONDS)
     return 0.0 if after <= 0.0 else LONGEST_RETRY_AFTER_SECONDS  # it is not a number
@@ -186,7 +186,7 @@ NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 
 
 def is_resource_fault(error: BaseException) -> bool:
-    """Whether an error, or anything that caused it, is that the system gave this process no more files or memory.
+    """True if an error, or anything that caused it, is that the system gave this process no more files or memory.
 
     It says nothing about the request, nor about the server that could not be reached.
     """

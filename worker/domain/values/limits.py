@@ -70,7 +70,7 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
-    """Which limit is used up, as text for the result; empty while there is room of each for a call with so much input."""
+    """Return which limit is used up, as text for the result; empty while there is room of each for a call with so much input."""
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
             more = f", the next call may take {_number(next_call)}" if used < limit else ""
@@ -79,7 +79,7 @@ def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
 
 
 def must_wrap_up(spent: Spent, limits: Limits, expected_tokens: int = 0) -> bool:
-    """Whether the next reply must be the final answer: calls are reserved for every attempt at it, and room for this one."""
+    """True if the next reply must be the final answer: calls are reserved for every attempt at it, and room for this one."""
     if spent.llm_calls >= limits.llm_calls - limits.attempts or spent.tool_calls >= limits.tool_calls:
         return True
     return any(
@@ -112,7 +112,7 @@ def _number(value: float) -> str:
 
 
 def usage_of(spent: Spent) -> Usage:
-    """What was spent, in the form of the contract."""
+    """Return what was spent, in the form of the contract."""
     return Usage(
         llm_calls=spent.llm_calls,
         tool_calls=spent.tool_calls,

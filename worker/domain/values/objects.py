@@ -12,7 +12,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """One object. `namespace` is empty for cluster scope; `api_version` and `uid` are empty when not known."""
+    """One object. `namespace` is empty for cluster scope; `api_version` and `uid` are empty if unknown."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class ObjectRef:
         return self.name if self.kind == "Namespace" else self.namespace
 
     def same_as(self, other: ObjectRef) -> bool:
-        """Whether both name the same object, leaving out what either does not know."""
+        """True if both name the same object, leaving out what either does not know."""
         return (
             self.kind.lower() == other.kind.lower()
             and self.name == other.name

@@ -85,7 +85,7 @@ class History(Protocol):
 class TrackRecords(Protocol):
     """What became of the actions that were proposed before, from our own results and their outcomes.
 
-    Answers at once from what is known, and never raises: None when it is not known.
+    Answers at once from what is known, and never raises: None if it is unknown.
     """
 
     def of(self, action_type: str, environment: str) -> TrackRecord | None: ...

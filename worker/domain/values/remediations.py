@@ -54,7 +54,7 @@ class PastRemediation:
 
     @property
     def unsuccessful(self) -> bool:
-        """Whether it was executed and is known not to have helped."""
+        """True if it was executed and is known not to have helped."""
         if self.outcome == ExecutionOutcome.FAILED:
             return True
         poor = self.score is not None and self.score < MODERATE
@@ -66,7 +66,7 @@ class PastRemediation:
 
     @property
     def successful(self) -> bool:
-        """Whether it was executed and is known to have helped: the signal went away, or else the score is good."""
+        """True if it was executed and is known to have helped: the signal went away, or else the score is good."""
         good = self.score is not None and self.score >= GOOD
         helped = good if self.resolved is None else self.resolved
         return (
@@ -77,7 +77,7 @@ class PastRemediation:
         )
 
     def matches(self, spec_hash: str) -> SpecMatch | None:
-        """How the present spec relates to it; None when that is not known. A spec that is the same before and after counts as before."""
+        """Return how the present spec relates to it; None if that is unknown. A spec that is the same before and after counts as before."""
         if spec_hash and spec_hash == self.pre_hash:
             return SpecMatch.BEFORE
         if spec_hash and spec_hash == self.post_hash:
@@ -88,7 +88,7 @@ class PastRemediation:
 
 
 def spec_drifted(assessment_reason: str) -> bool:
-    """Whether the spec was changed while the effect was assessed. The reason may be `SpecDrift` or `spec_drift`."""
+    """True if the spec was changed while the effect was assessed. The reason may be `SpecDrift` or `spec_drift`."""
     return assessment_reason.replace("_", "").casefold() == SPEC_DRIFT
 
 

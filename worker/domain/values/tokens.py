@@ -60,7 +60,7 @@ class Cut:
 
 
 def fits(text: str, max_tokens: int) -> bool:
-    """Whether the text is within the budget. Long text is refused without counting it."""
+    """True if the text is within the budget. Long text is refused without counting it."""
     return len(text) <= max_tokens * 12 and estimate_tokens(text) <= max_tokens
 
 

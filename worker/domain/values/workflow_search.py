@@ -60,7 +60,7 @@ class SearchPage:
 class Target:
     """The object of the last get_resource_context, which the label filters of the workflow choice describe.
 
-    `chain` starts with the object itself and ends with its top owner. `exists` is None when that is not known.
+    `chain` starts with the object itself and ends with its top owner. `exists` is None if that is unknown.
     """
 
     ref: ObjectRef

@@ -94,7 +94,7 @@ class Workflow:
 
     @property
     def gitops_aware(self) -> bool:
-        """Whether it takes account of a GitOps tool, which would revert the changes of other workflows."""
+        """True if it takes account of a GitOps tool, which would revert the changes of other workflows."""
         declared = self.custom_labels.get("gitops_aware", ())
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
 

@@ -1,7 +1,7 @@
-"""Asks the cluster whether it bears an accepted answer out, and tells it in the words of the result.
+"""Asks the cluster whether it confirms an accepted answer, and says so in the form of the result.
 
-It runs after the answer only: nothing of it reaches a model before. What it reads becomes evidence, so that an approver sees
-what was looked at.
+It runs only after the answer, so that none of it reaches the model before. Its reads become evidence, so that
+an approver sees them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 SOURCE = "corroboration"
 MAX_CAUSES = 5
 UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
-"""Doubts with which the finding is the answer's own, and not enough."""
+"""Doubts with which the finding is about the answer's own object, but does not suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corroborated:
-    """What the rules made of an answer, or of the cluster without one, and how many reads it took.
+    """The conclusion of the rules about an answer, or about the cluster without one, and the number of reads.
 
-    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states, and that nothing states the end. `facts` are what was read
-    to judge an answer. `signals` are the signal types of the state that bears the answer out.
+    `contradictions` speak against an answer that finds nothing to do: causes that the cluster states, or that
+    no status shows the end of the alert. `facts` are the reads by which an answer was judged. `signals` are
+    the signal types of the state that confirms the answer.
     """
 
     corroboration: Corroboration | None = None
@@ -55,7 +56,7 @@ class Corroborated:
 
     @property
     def silent(self) -> bool:
-        """Whether rules neither bear the answer out nor know of anything that speaks against it."""
+        """True if the rules neither confirm nor contradict the answer."""
         found = self.corroboration
         if found is None or found.by is not CorroborationSource.NONE:
             return False
@@ -70,7 +71,7 @@ class Corroborated:
 
     @property
     def of_model(self) -> tuple[str, ...]:
-        """Parameters whose values the model alone chose."""
+        """The parameters whose values the model alone chose."""
         return tuple(name for name, origin in self.origins.items() if origin is ParameterOrigin.MODEL)
 
 
@@ -84,7 +85,9 @@ class Corroborator:
     budget: Budget = field(default_factory=Budget)
 
     async def judge(self, accepted: Accepted, evidence: EvidenceLog) -> Corroborated:
-        """Whether the cluster bears the answer out. What was read is added to the evidence. Never raises ClusterError."""
+        """Judge whether the cluster confirms the answer. Reads are added to the evidence. Never raises
+        ClusterError.
+        """
         facts, claim = ClusterFacts(now=self.now), claim_of(accepted)
         investigator = Investigator(self.cluster, self.budget)
         verdict = await investigator.conclude(facts, lambda known: corroborate(known, self.signal, claim))
@@ -98,10 +101,10 @@ class Corroborator:
         )
 
     async def contradict(self, evidence: EvidenceLog, spoken_of: str, before: datetime) -> Corroborated:
-        """What speaks against an answer that finds nothing to do. Never raises ClusterError.
+        """Return what speaks against an answer that finds nothing to do. Never raises ClusterError.
 
-        `spoken_of` is what the alert reports. Unless the signal's object has stated the contrary since `before`, that speaks
-        against the answer; so does any cause that the cluster states.
+        `spoken_of` is what the alert reports. The answer is contradicted unless the status of the signal's
+        object has shown the opposite since `before`, and by any cause that the cluster states.
         """
         facts = ClusterFacts(now=self.now)
         found, since = await Investigator(self.cluster, self.budget).conclude(
@@ -117,7 +120,8 @@ class Corroborator:
     async def diagnose(self, evidence: EvidenceLog) -> Corroborated:
         """Find causes by rules, for a result to which the model gave no answer. The likeliest cause comes first.
 
-        Logs are read too, since these causes only inform people and confirm nothing. Never raises ClusterError.
+        Logs are read, too, because these causes only inform humans and confirm nothing. Never raises
+        ClusterError.
         """
         facts = ClusterFacts(now=self.now, texts=True)
         found = await Investigator(self.cluster, self.budget).conclude(
@@ -129,9 +133,9 @@ class Corroborator:
 
 
 def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verdict | None:
-    """The verdict without a doubt that the state of the cluster has settled.
+    """The verdict, without the doubt about the workflow's signal type if the state of the cluster settles it.
 
-    A workflow is made for the signal if it is made for the state that bears the answer out, whatever the answer calls it.
+    A workflow is made for the signal if it is made for the state that confirms the answer, whatever the answer calls it.
     """
     if not isinstance(verdict, Accepted) or verdict.workflow is None:
         return verdict
@@ -145,8 +149,11 @@ def without_settled_doubts(verdict: Verdict | None, found: Corroborated) -> Verd
 def _not_settled(signal: ObjectRef, spoken_of: str, since: datetime | None, before: datetime) -> str:
     shown = one_line(spoken_of, 80) or "the signal"
     if since is None:
-        return f"{signal} does not state that {shown} is over."
-    return f"{signal} states the contrary of {shown} only since {stamp(since)}; it must do so since {stamp(before)}."
+        return f"The status of {signal} does not show that {shown} is over."
+    return (
+        f"The status of {signal} shows only since {stamp(since)} that {shown} is over; "
+        f"it must have done so since {stamp(before)}."
+    )
 
 
 def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
@@ -158,7 +165,7 @@ def _keep(facts: ClusterFacts, evidence: EvidenceLog) -> tuple[str, ...]:
 
 
 def claim_of(accepted: Accepted) -> Claim:
-    """What an accepted answer states."""
+    """The claim of an accepted answer."""
     if accepted.workflow is None:
         return Claim(actionable(accepted))
     targets = (accepted.target,) if accepted.target else ()
@@ -182,7 +189,7 @@ def _number(accepted: Accepted, word: str) -> int | None:
 
 
 def told(question: Question, result: ReadResult) -> str:
-    """What was read, in one line."""
+    """A read and its result, in one line."""
     if isinstance(result, Listing):
         return f"{question}: {len(result.items)}{'' if result.complete else ', and more'}"
     if isinstance(result, tuple):
@@ -212,5 +219,5 @@ def _cause(finding: Diagnosis) -> DiagnosedCause:
 
 
 def _nothing_stated(signal: ObjectRef) -> DiagnosedCause:
-    told = f"Neither the state of {signal} nor that of what it depends on shows a cause, as far as it could be read."
+    told = f"No state that could be read of {signal}, or of the objects it depends on, shows a cause."
     return DiagnosedCause(cause="none_stated", object=named(signal), summary=told)

@@ -1,7 +1,7 @@
 """Judges a model's answer: it is accepted, with what code can correct corrected, or rejected with all its problems at once.
 
-Pure. What has to be looked up in the cluster and the catalog was looked up before and is in VerdictFacts. The required
-fields are those of the canonical answer (ADR-055), severities and signal types those of DD-LLM-001.
+Pure. Facts of the cluster and the catalog were looked up before, and are in VerdictFacts. The required fields
+are those of the canonical answer (ADR-055), severities and signal types those of DD-LLM-001.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def judge(answer: Answer, facts: VerdictFacts) -> Verdict:
 
 
 def _without_choice(accepted: Accepted) -> Accepted:
-    """What the answer says of the cause, without the workflow that did not pass its checks."""
+    """The answer without the workflow that did not pass its checks."""
     return replace(
         accepted,
         answer=replace(accepted.answer, selected_workflow=None, problems=()),

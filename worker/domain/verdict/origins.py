@@ -1,7 +1,8 @@
-"""Where the values of a workflow's parameters come from: code, the catalog, or the model alone.
+"""The origins of the values of a workflow's parameters: code, the catalog, or the model alone.
 
-Code sets those that name the target. It checks those that it can compute from what bears the answer out: the revision, names of
-the objects in question, and sizes that grow from what the target has now to at most the double.
+Code sets the values that name the target. It checks those that it can compute from the finding that confirms
+the answer: the revision, names of the objects in question, and sizes, which may grow to at most twice their
+present value.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from worker.domain.verdict.checks.targets import target_part
 from worker.domain.verdict.verdict import Accepted
 
 MAX_GROWTH = 2.0
-"""How many times as much as now a size may become and still be the work of code."""
+"""How many times its present value a size may reach and still count as checked by code."""
 RESOURCES = {Remedy.INCREASE_MEMORY: "memory", Remedy.INCREASE_CPU: "cpu"}
 FIELDS = {
     Remedy.SCALE_UP: ("REPLICA", ("spec", "replicas")),
     Remedy.RAISE_AUTOSCALER: ("REPLICA", ("spec", "maxReplicas")),
     Remedy.EXPAND_VOLUME: ("SIZE", ("spec", "resources", "requests", "storage")),
 }
-"""The word in the name of the parameter, and where the target has the value now."""
+"""A word in the name of the parameter, and where the target has the present value."""
 
 
 def parameter_origins(
     accepted: Accepted, finding: Diagnosis | None, facts: ClusterFacts
 ) -> dict[str, ParameterOrigin]:
-    """The origin of each parameter. `finding` bears the answer out; without one, code has nothing to check against.
+    """The origin of each parameter. `finding` confirms the answer; without one, code has nothing to check against.
 
     A value equal to the catalog's default is the catalog's, whoever wrote it down. But a default that changes nothing for the
     better here, given or left out, is the model's choice: it chose the workflow.
@@ -78,7 +79,7 @@ class _Check:
         return self.accepted.target or self.finding.object
 
     def holds(self, name: str, value: Any) -> bool:
-        """Whether code comes to this value too, or to a range that it is in."""
+        """True if code computes this value, too, or a range that contains it."""
         if not isinstance(value, str | int | float):
             return False
         if "CONTAINER" in name:
@@ -87,12 +88,12 @@ class _Check:
         return named or ("REVISION" in name and value == self.finding.revision) or self.grows(name, value)
 
     def grows(self, name: str, value: Any) -> bool:
-        """Whether the value is more than what the target has now, and at most the double; of nothing, one."""
+        """True if the value is more than what the target has now, and at most the double; of nothing, one."""
         now, wanted = self.now(name), quantity(value)
         return now is not None and wanted is not None and now < wanted <= (now * MAX_GROWTH or 1)
 
     def misses(self, name: str, value: Any) -> bool:
-        """Whether the value is known to mend nothing: it names another container, or a size that does not grow."""
+        """True if the value is known to mend nothing: it names another container, or a size that does not grow."""
         if "CONTAINER" in name:
             return bool(self.containers()) and value not in self.containers()
         if not isinstance(value, str) and "REPLICA" not in name and "FACTOR" not in name:
@@ -101,7 +102,7 @@ class _Check:
         return now is not None and wanted is not None and wanted <= now
 
     def now(self, name: str) -> float | None:
-        """What the target has now of the size that the parameter sets; None if it sets none, or if that is not known."""
+        """Return what the target has now of the size that the parameter sets; None if it sets none, or if that is not known."""
         workflow = self.accepted.workflow
         remedies = remedies_of(workflow.action_type) & self.finding.remedies if workflow else ()
         for remedy in remedies:

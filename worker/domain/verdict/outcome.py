@@ -1,7 +1,7 @@
-"""From how a run ended to status, review, reason and workflow: one table, as a pure function.
+"""Decides status, review, reason and workflow by how a run ended: one table, as a pure function.
 
-The first row that requires human review decides; without one, the first of the others. Flags are computed here and never
-taken from the model.
+The first row that requires human review decides; if none does, the first of the other rows. Flags are
+computed here and never taken from the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASON_OF_PROBLEM = {
 
 
 class Stop(enum.StrEnum):
-    """What ended a run before its attempts were used up."""
+    """Reasons to end a run before its attempts are used up."""
 
     BUDGET_SPENT = "The budget of the investigation is spent"
     MODELS_DOWN = "No model answered"
@@ -39,7 +39,7 @@ class Stop(enum.StrEnum):
 
 
 class WorkflowFate(enum.StrEnum):
-    """What becomes of the chosen workflow."""
+    """The use of the chosen workflow in the result."""
 
     KEPT = "kept"
     ALTERNATIVE = "alternative"
@@ -47,7 +47,9 @@ class WorkflowFate(enum.StrEnum):
 
 
 class ApprovalRule(enum.StrEnum):
-    """Who decides about approval: the policy; the checks, to which the policy may add; nobody, as nothing is proposed."""
+    """Who decides about approval: the policy; the checks, to which the policy may add; or nobody, because
+    no workflow is proposed.
+    """
 
     POLICY = "policy"
     REQUIRED = "required"
@@ -58,9 +60,9 @@ class ApprovalRule(enum.StrEnum):
 class Ending:
     """How a run ended. Several conditions may hold at once.
 
-    `verdict`: the accepted answer, or the last of as many invalid answers as are allowed. With a `stop` an invalid answer
-    was not the last one allowed and does not decide. `dead_letter` is the reason of a dead letter, else empty. `doubts`
-    are sentences that speak against an answer that finds nothing to do.
+    `verdict`: the accepted answer, or the last of as many invalid answers as are allowed. With a `stop`, an
+    invalid answer was not the last one allowed, and does not decide. `dead_letter` is the reason of a dead
+    letter, else empty. `doubts` are sentences that speak against an answer that finds nothing to do.
     """
 
     verdict: Verdict | None = None
@@ -74,7 +76,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What the result says. `detail` are sentences for a human. `is_actionable` is None when it was not assessed."""
+    """The content of the result. `detail` are sentences for a human. `is_actionable` is None when it was
+    not assessed.
+    """
 
     status: Status
     reason: HumanReviewReason | None = None
@@ -86,7 +90,7 @@ class Conclusion:
 
     @property
     def needs_human_review(self) -> bool:
-        """Whether a human must review the result."""
+        """True if a human must review the result."""
         return self.reason is not None
 
 
@@ -137,7 +141,7 @@ def _reviews(
 def _doubts(
     accepted: Accepted, min_confidence: float, *, catalog_was_read: bool
 ) -> Iterator[tuple[HumanReviewReason, str]]:
-    """Reasons that lie in the answer itself. When the catalog could not be read, there was nothing to choose from."""
+    """Reasons in the answer itself. If the catalog could not be read, the model could not choose."""
     chosen, outcome, confidence = accepted.workflow, accepted.outcome, accepted.confidence
     decides = chosen is not None or outcome in NOTHING_TO_DO
     if decides and confidence is not None and confidence < min_confidence:
@@ -152,7 +156,7 @@ def _doubts(
 
 
 def review_reason(rejected: Rejected) -> HumanReviewReason:
-    """Why a human must review the result if this answer is the last one."""
+    """Return why a human must review the result if this answer is the last one."""
     return _last_rejection(rejected)[0]
 
 

@@ -1,6 +1,6 @@
-"""Builds the published result from the verdict, the conclusion, the approval and what was spent.
+"""Builds the published result from the verdict, the conclusion, the approval and the usage.
 
-What the catalog says about a workflow replaces what the model said about it; flags come from `outcome`; all free text is
+The catalog's description of a workflow replaces the model's; flags come from `outcome`; all free text is
 redacted.
 """
 
@@ -34,13 +34,13 @@ from worker.domain.verdict.verdict import Accepted, Attempt, Rejected, actionabl
 SUMMARY_CHARS = 240
 TEXT_CHARS = 4_000
 MAX_EXCERPTS_BYTES = 256 * 1024
-"""Of all pieces of evidence together: however many there are, the result fits into a message."""
+"""For all pieces of evidence together, so that the result fits into a message."""
 CUT = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """What a result is made of. `accepted` is the accepted answer, or what is right about a rejected one."""
+    """The ingredients of a result. `accepted` is the accepted answer, or the valid part of a rejected one."""
 
     request: Signal
     digest: str
@@ -140,7 +140,9 @@ def _evidence(items: Sequence[Evidence]) -> tuple[EvidenceItem, ...]:
 
 
 def _excerpt(item: Evidence, limit: int) -> str:
-    """At most `limit` bytes of what the item says: the end of a log, where the last words are, else the start."""
+    """At most `limit` bytes of the item's text: the end of a log, where the last words are, else the
+    start.
+    """
     said = make_visible(redact(item.body)).encode("utf-8", "replace")
     if len(said) <= limit:
         return said.decode()
@@ -257,7 +259,7 @@ def _recovery_strategy(
 
 
 def _flag(value: object) -> bool | None:
-    """A flag, also one that is written as a word; None for anything else."""
+    """A flag, possibly written as a word; None for anything else."""
     if isinstance(value, str):
         return {"true": True, "false": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None

@@ -19,11 +19,12 @@ NOTHING_TO_DO = frozenset({InvestigationOutcome.NOT_ACTIONABLE, InvestigationOut
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An answer that passed every check, with what code added.
+    """An answer that passed every check, with the additions of code.
 
-    `affected` is the resource as the model named it, in its true scope; `root_owner` is its topmost owner. `target` is what
-    the workflow acts on. `unverified`: the cluster did not say whether the affected resource exists, what owns it, or how
-    its pods are. `misaligned` says which planted instruction the answer follows, empty when none.
+    `affected` is the resource as the model named it, in its true scope; `root_owner` is its topmost owner.
+    `target` is what the workflow acts on. `unverified`: the cluster did not say whether the affected resource
+    exists, what owns it, or in which state its pods are. `misaligned` says which planted instruction the
+    answer follows, empty when none.
     """
 
     answer: Answer
@@ -49,7 +50,8 @@ class Accepted:
 class Rejected:
     """An answer that failed a check: every problem, in the order in which the answer is read.
 
-    `partial` is what is right about it: the same answer without a workflow. None when the cause did not pass its checks.
+    `partial` is its valid part: the same answer without a workflow, or None if the cause did not pass its
+    checks.
     """
 
     problems: tuple[Problem, ...]
@@ -81,7 +83,7 @@ def named(ref: ObjectRef) -> AffectedResource:
 
 
 def actionable(accepted: Accepted) -> ObjectRef:
-    """The affected resource. For a pod or ReplicaSet it is the topmost owner, which would recreate it."""
+    """The affected resource. For a pod or ReplicaSet, the topmost owner, which would recreate it."""
     if accepted.affected.kind.lower() in POD_LIKE:
         return accepted.root_owner
     return accepted.affected

@@ -50,7 +50,7 @@ CLAUSE = re.compile(r"[;.]\s+|[;.]$|,\s*(?:or|and)?\s+|\s+or\s+")
 def facts_about(
     finding: Diagnosis, incident: Incident, labels: Mapping[str, object], facts: ClusterFacts
 ) -> dict[str, bool]:
-    """What is known to hold or not to hold, by the names in TERMS. What is not known is not there."""
+    """Return what is known to hold or not to hold, by the names in TERMS. What is not known is not there."""
     known = {
         "oom": finding.cause is Cause.OUT_OF_MEMORY,
         "content": finding.cause in CONTENT or finding.object.kind == "ConfigMap",
@@ -83,7 +83,7 @@ def facts_about(
 
 
 def score(workflow: Workflow, known: Mapping[str, bool]) -> float | None:
-    """How far the texts speak for the workflow; None when they speak against it."""
+    """Return how far the texts speak for the workflow; None when they speak against it."""
     if any(all(verdicts.values()) for verdicts in _verdicts(workflow.when_not_to_use, known)):
         return None
     wanted = list(_verdicts(f"{workflow.when_to_use}. {workflow.preconditions}", known))

@@ -34,7 +34,7 @@ class Lookup:
     wanted: dict[str, Call] = field(default_factory=dict)
 
     def conclude(self, facts: ClusterFacts, rules: Callable[[ClusterFacts], Conclusion]) -> Conclusion:
-        """What the rules conclude from the results that there are. What they still ask is left open in `facts`."""
+        """Return what the rules conclude from the results that there are. What they still ask is left open in `facts`."""
         conclusion = rules(facts)
         while facts.open:
             known = {q: r for q in facts.open if (r := self._answer(q)) is not None}
@@ -146,7 +146,7 @@ def _object(line: str) -> Manifest | None:
 
 
 def _first(match: re.Match[str]) -> str:
-    """When an event was first seen: a time without its date is of the same day as the last one."""
+    """Return when an event was first seen: a time without its date is of the same day as the last one."""
     first, last = match["first"] or match["last"], match["last"]
     return first if "T" in first else f"{last.partition('T')[0]}T{first}"
 

@@ -62,7 +62,7 @@ def parameter_of(declared: dict[str, Any]) -> Parameter:
 
 
 def acts_on(workflow: Workflow, candidates: Sequence[ObjectRef]) -> ObjectRef | None:
-    """The object that the workflow would act on: the first candidate of a kind it covers; None when there is none.
+    """The object that the workflow would act on: the first candidate of a kind it covers, or None.
 
     Where it covers several kinds, the one that its id names comes first.
     """

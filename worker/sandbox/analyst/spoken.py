@@ -63,7 +63,7 @@ def spoken_finding(facts: ClusterFacts, incident: Incident) -> Diagnosis | None:
 
 
 def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
-    """What runs the pods of the object: the owner of a pod, the only workload that a Service leads to."""
+    """Return what runs the pods of the object: the owner of a pod, the only workload that a Service leads to."""
     if ref.kind == "Service":
         behind = workloads_behind(facts, ref)
         return behind[0] if len(behind) == 1 else ref
@@ -109,8 +109,8 @@ def _after_rollout(facts: ClusterFacts, workload: ObjectRef, incident: Incident)
 
 
 def recovered(facts: ClusterFacts, incident: Incident) -> str:
-    """What shows that the problem is over, by the rule that the worker checks such an answer with; empty if nothing does."""
+    """Return what shows that the problem is over, by the rule that the worker checks such an answer with; empty if nothing does."""
     since = settled_since(facts, incident.resource, incident.signal_type)
     if since is None or (facts.now is not None and facts.now - since < QUIET):
         return ""
-    return f"{incident.resource} has stated the contrary of {incident.signal_type} since {stamp(since)}"
+    return f"{incident.resource} has shown the opposite of {incident.signal_type} since {stamp(since)}"

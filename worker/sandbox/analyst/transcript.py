@@ -57,7 +57,7 @@ class Seen:
 
     @property
     def failed(self) -> bool:
-        """Whether it is a tool's error in place of a result."""
+        """True if it is a tool's error in place of a result."""
         return self.call is not None and self.body.startswith("error: ")
 
     def json(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _fenced(said: str, call: Call | None) -> Iterator[Seen]:
 
 
 def _corrections(messages: list[dict[str, Any]], calls: dict[str, Call]) -> Iterator[str]:
-    """What was said to final answers: as the result of the call that submitted one, or after one in text."""
+    """Yield what was said to final answers: as the result of the call that submitted one, or after one in text."""
     answered = False
     for message in messages:
         if message.get("role") == "assistant":
@@ -223,7 +223,7 @@ def _is_submission(message: dict[str, Any], calls: dict[str, Call]) -> bool:
 
 
 def _wrap_up(messages: list[dict[str, Any]]) -> bool:
-    """Whether the worker's last words ask for the final answer."""
+    """True if the worker's last words ask for the final answer."""
     last = messages[-1] if messages else {}
     return last.get("role") == "user" and bool(WRAP_UP.search(_text(last)))
 
@@ -266,7 +266,7 @@ def _signal_types(system: str) -> tuple[str, ...]:
 
 
 def _failed_attempt(outside: str) -> FailedAttempt | None:
-    """What was executed before and failed, from the worker's own bullets; None for a first analysis."""
+    """Return what was executed before and failed, from the worker's own bullets; None for a first analysis."""
     heading = re.search(r"^#+ .*previous.*attempt.*$", outside, re.IGNORECASE | re.MULTILINE)
     if heading is None:
         return None

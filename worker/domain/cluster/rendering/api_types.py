@@ -27,7 +27,7 @@ class ApiType:
         return TYPES.get(self.fields.get(name, ""), UNTYPED)
 
     def shows(self, name: str, value: Any) -> bool:
-        """Whether a reader needs the field."""
+        """True if a reader needs the field."""
         if name in self.dropped:
             return False
         default = self.defaults.get(name)

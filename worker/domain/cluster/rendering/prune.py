@@ -125,7 +125,7 @@ def _prune_pod_status(pruned: dict[str, Any]) -> None:
 
 
 def same_tag_differs(statuses: Iterable[Any]) -> bool:
-    """Whether two containers of these pods run different images under the same name: a tag that was moved."""
+    """True if two containers of these pods run different images under the same name: a tag that was moved."""
     digests: dict[str, set[str]] = {}
     for status in statuses:
         for container in (c for name in STATUS_LISTS for c in mappings(mapping(status).get(name))):
@@ -294,7 +294,7 @@ def _default_toleration(item: Any) -> bool:
 
 
 def is_token_volume(item: Any) -> bool:
-    """Whether a volume is the one every pod gets for its service account."""
+    """True if a volume is the one every pod gets for its service account."""
     volume = mapping(item)
     return text(volume.get("name")).startswith("kube-api-access-") and bool(
         sequence(mapping(volume.get("projected")).get("sources"))

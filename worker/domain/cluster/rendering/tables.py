@@ -108,7 +108,7 @@ def other_columns(item: Manifest, _now: datetime) -> Row:
 
 
 def unhealthy(item: Manifest) -> bool:
-    """Whether the object's status reports that something is wrong with it now. False where a kind has no such notion."""
+    """True if the object's status reports that something is wrong with it now. False where a kind has no such notion."""
     kind = text(item.get("kind"))
     if kind == "Pod":
         return pod_failing(item)

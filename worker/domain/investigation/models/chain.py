@@ -66,7 +66,7 @@ class ModelChain:
         }
 
     def problem(self) -> str:
-        """Why no model can be reached, as of the last calls; empty if one of them may answer. Rate limits do not count."""
+        """Return why no model can be reached, as of the last calls; empty if one of them may answer. Rate limits do not count."""
         whys = [breaker.why for breaker in self._breakers]
         if any(why is None or why.reason is RetryReason.MODEL_RATE_LIMITED for why in whys):
             return ""
@@ -74,7 +74,7 @@ class ModelChain:
         return "; ".join(f"{model.name}: {why.message[:ERROR_CHARS]}" for model, why in pairs if why)
 
     def down(self) -> bool:
-        """Whether all models have failed so often in a row that they are left alone, or only probed."""
+        """True if all models have failed so often in a row that they are left alone, or only probed."""
         return all(breaker.opened and breaker.why for breaker in self._breakers)
 
     async def ask(self, request: ModelRequest) -> Reply:
@@ -155,7 +155,7 @@ def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
 
 
 def outcome(errors: Sequence[Retry | GiveUp]) -> Retry | GiveUp:
-    """What the failures of all models mean for the call.
+    """Return what the failures of all models mean for the call.
 
     A conversation that is too long comes first, since the caller can shorten it; then failures that may pass; then those
     that an operator must resolve. The longest Retry-After is kept.

@@ -53,7 +53,7 @@ def prefix_chars(system: str, tools: Sequence[ToolSpec]) -> int:
 
 
 def expected_tokens(turns: Sequence[Turn], prefix: int) -> int:
-    """How many input tokens the next call will cost, rather too many than too few: the last call's, and what came since.
+    """Return how many input tokens the next call will cost, rather too many than too few: the last call's, and what came since.
 
     `prefix` are the characters before the conversation, for a first call and where the provider counts nothing.
     """

@@ -47,12 +47,12 @@ class TryRule:
 
 
 def is_try(error: Retry) -> bool:
-    """Whether a failed call counts as a try."""
+    """True if a failed call counts as a try."""
     return error.tried and error.reason is not RetryReason.MODEL_RATE_LIMITED
 
 
 def failed_tries(past: Sequence[Step], call: int) -> int:
-    """How many tries of this call (counted from 1) failed in earlier runs, since the last one that says nothing about it.
+    """Return how many tries of this call (counted from 1) failed in earlier runs, since the last one that says nothing about it.
 
     Those are an outage of the model, and a worker without free file descriptors.
     """

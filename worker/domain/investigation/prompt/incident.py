@@ -175,6 +175,6 @@ def limits_of(context: SafetyContext, shown: Callable[[str, str], str]) -> Itera
 
 
 def shown_context(context: SafetyContext) -> str:
-    """What is no limit, as compact JSON; empty if nothing is set."""
+    """Return what is no limit, as compact JSON; empty if nothing is set."""
     told = context.model_dump(mode="json", include=SAFETY_FIELDS, exclude_defaults=True)
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False) if told else ""

@@ -224,7 +224,7 @@ SHOWN_RESOURCES = 10
 
 
 def details(request: Signal, sender: Callable[[str, str], str]) -> str:
-    """What the sender said about the error, and when."""
+    """Return what the sender said about the error, and when."""
     lines = ["## Error Details"]
     if request.description:
         lines.append(f"- Description:\n{sender('description', request.description)}")
@@ -235,7 +235,7 @@ def details(request: Signal, sender: Callable[[str, str], str]) -> str:
 
 
 def deduplication(request: Signal) -> str:
-    """How often the same signal came, and what that means; empty when it came once and no more was said."""
+    """Return how often the same signal came, and what that means; empty when it came once and no more was said."""
     repeated = request.is_duplicate or request.occurrence_count > 1
     if not (repeated or request.first_seen or request.last_seen):
         return ""

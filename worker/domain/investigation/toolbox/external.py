@@ -56,7 +56,7 @@ class ExternalArguments(RootModel[dict[str, Any]]):
 
 
 def shown_name(server: str, name: str) -> str:
-    """What the model calls the tool."""
+    """Return what the model calls the tool."""
     return NOT_PLAIN.sub("_", f"{server}_{name}")[:MAX_NAME]
 
 
@@ -128,7 +128,7 @@ DEEPEST = 32
 
 
 def depth_of(value: Any) -> int:
-    """How deep objects and lists are nested; counted up to 33."""
+    """Return how deep objects and lists are nested; counted up to 33."""
     level, depth = [value], 0
     while depth <= DEEPEST:
         inner = [child for item in level for child in _children(item)]
@@ -210,7 +210,7 @@ def _values(stated: Any) -> list[Any]:
 
 
 def _sendable(value: Any) -> bool:
-    """Whether a value is short and can be written by every JSON library."""
+    """True if a value is short and can be written by every JSON library."""
     if isinstance(value, int):
         return abs(value) < MAX_NUMBER
     if isinstance(value, float):

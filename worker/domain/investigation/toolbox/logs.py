@@ -65,7 +65,7 @@ class GetPodLogs(Arguments):
 
     @property
     def is_end(self) -> bool:
-        """Whether the end of the log is asked for, and not a part of it."""
+        """True if the end of the log is asked for, and not a part of it."""
         return not (self.grep or self.before or self.after)
 
 

@@ -70,7 +70,7 @@ def _some(
 def _nothing(
     query: SearchQuery, page: SearchPage, notes: Sequence[str], signal_types: Sequence[str]
 ) -> dict[str, Any]:
-    """Why nothing was found, in numbers that help to correct the catalog."""
+    """Return why nothing was found, in numbers that help to correct the catalog."""
     why = list(notes)
     if page.weaker:
         why.append(

@@ -139,7 +139,7 @@ class ServedTools:
 
 
 def _of_secret(arguments: Mapping[str, Any]) -> bool:
-    """Whether the arguments name a Secret. Its context would be empty: nothing of a Secret is read, not even whether it
+    """True if the arguments name a Secret. Its context would be empty: nothing of a Secret is read, not even whether it
     exists. Only the worker's own model may name a missing Secret as the target.
     """
     kind = arguments.get("kind")

@@ -150,7 +150,7 @@ class OfKind(Arguments):
 
 
 def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
-    """What is wrong with arguments and what is allowed, in one line."""
+    """Return what is wrong with arguments and what is allowed, in one line."""
     schema = compact_schema(model)
     required = set(schema.get("required", ()))
     allowed = ", ".join(

@@ -126,7 +126,7 @@ class Toolbox:
         return tuple(self._settle(plan, found.get(plan.key)) for plan in plans)
 
     def remembered(self, results: Sequence[ToolResult]) -> Remembered:
-        """What a successor must know beside these results, which `run_all` returned last."""
+        """Return what a successor must know beside these results, which `run_all` returned last."""
         position = {id(result): at for at, result in enumerate(results)}
         answers = {key: position[id(kept)] for key, kept in self._answers.items() if id(kept) in position}
         return Remembered(answers, dict(self._alike), self._context.target)

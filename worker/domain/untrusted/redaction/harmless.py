@@ -41,13 +41,13 @@ MAX_PLAIN_LABEL = 24
 
 
 def secret_value(name: str, value: str) -> bool:
-    """Whether this is the value of a variable or key whose name says that it holds a credential."""
+    """True if this is the value of a variable or key whose name says that it holds a credential."""
     kind = secret_kind(name)
     return kind is not None and not is_no_secret(value, kind)
 
 
 def harmless(name: str, value: str) -> bool:
-    """Whether a configuration value may be shown as it is.
+    """True if a configuration value may be shown as it is.
 
     Harmless are empty values, numbers, booleans, durations, quantities, paths, host names with or without a port, URLs
     without credentials or a query, image names and memory flags of runtimes, unless the name speaks of a secret.

@@ -110,7 +110,7 @@ def key_words(key: str) -> list[str]:
 
 
 def secret_kind(key: str) -> str | None:
-    """What the value of `key` is, if it is a secret: `password`, `token`, `key`, `secret`, ...; else None.
+    """Return what the value of `key` is, if it is a secret: `password`, `token`, `key`, `secret`, ...; else None.
 
     `object` stands for keys whose value is a secret or the name of a Secret object: the value has to tell.
     """
@@ -139,7 +139,7 @@ def _kind_of_word(last: str, before: str) -> str | None:
 
 
 def is_no_secret(value: str, kind: str) -> bool:
-    """Whether the value of a secret key is none itself: empty, a mask, a reference, a file, the name of an object."""
+    """True if the value of a secret key is none itself: empty, a mask, a reference, a file, the name of an object."""
     text = value.strip()
     low = text.lower()
     if not text or low in NO_VALUE or text.startswith("<set to the key ") or NOT_SET.match(text):
@@ -150,13 +150,13 @@ def is_no_secret(value: str, kind: str) -> bool:
 
 
 def is_prose(value: str) -> bool:
-    """Whether an unquoted value starts like a sentence: `token: signature is invalid`."""
+    """True if an unquoted value starts like a sentence: `token: signature is invalid`."""
     word = re.match(r"([A-Za-z]+)(?:[\s.,:;!?']|\Z)", value)
     return word is not None and word[1].lower() in PROSE
 
 
 def is_statement(line: str) -> bool:
-    """Whether a line goes on like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api" not found`."""
+    """True if a line goes on like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api" not found`."""
     words = STATEMENT.match(line)
     return words is not None and any(word and word.lower() in PROSE for word in words.groups())
 
@@ -168,14 +168,14 @@ def _names_an_object(text: str) -> bool:
 
 
 def looks_like_object_name(text: str) -> bool:
-    """Whether text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few digits."""
+    """True if text reads like `registry-credentials` or `shop/db-auth`: words joined by hyphens, few digits."""
     if UUID.fullmatch(text) or not OBJECT_NAME.fullmatch(text):
         return False
     return sum(c.isdigit() for c in text) * 3 <= len(text)
 
 
 def looks_random(text: str) -> bool:
-    """Whether text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
+    """True if text mixes upper case, lower case and digits as no Kubernetes name does (those are lower case)."""
     if len(text) < 10 or text.isalpha() or text.islower() or text.isupper():
         return False
     return (

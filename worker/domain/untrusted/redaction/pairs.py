@@ -103,7 +103,7 @@ def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
 
 
 def _may_name_secret(key: str, last: str) -> bool:
-    """Whether a key names a secret, perhaps without its first letter, which then belongs to a line end, or as a list."""
+    """True if a key names a secret, perhaps without its first letter, which then belongs to a line end, or as a list."""
     if last.endswith(("tokens", "keys")) or secret_kind(key) is not None:
         return True
     return last[0] in "nrt" and (last[1:] in forms.NOT_ALONE or secret_kind(key[1:]) is not None)
@@ -122,7 +122,7 @@ def mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
 
 
 def _secrets(form: Form, text: str, lines: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """Where the values of keys in these lines stand, and what to put there. Values may run over lines."""
+    """Yield where the values of keys in these lines stand, and what to put there. Values may run over lines."""
     position, search = 0, form.pattern.search
     for first, last in lines:
         position = max(position, first)
@@ -182,7 +182,7 @@ def _items(block: str) -> list[str]:
 
 
 def _in_arn(text: str, position: int) -> bool:
-    """Whether the word at `position` belongs to an ARN, which names a thing and holds no secret."""
+    """True if the word at `position` belongs to an ARN, which names a thing and holds no secret."""
     before = text[max(0, position - 256) : position]
     return forms.ARN.search(before) is not None
 
@@ -204,7 +204,7 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
 
 
 def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
-    """Where a value without quotes ends."""
+    """Return where a value without quotes ends."""
     start = match.end()
     json_key = match["close"] is not None and match["sep"].strip() == ":"
     if json_key and (found := forms.JSON_VALUE.match(text, start)):
@@ -222,7 +222,7 @@ def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
 
 
 def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
-    """What is in quotes. A string in three quotes (TOML, Python) may run over lines."""
+    """Return what is in quotes. A string in three quotes (TOML, Python) may run over lines."""
     if not text.startswith(quote * 2, start):
         return start, _closing(text, start, quote)
     inside = start + 2 * len(quote)
@@ -231,7 +231,7 @@ def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
 
 
 def _closing(text: str, start: int, quote: str) -> int:
-    """Where a quoted value ends: at the same quote, not escaped any further; else at the end of its line.
+    """Return where a quoted value ends: at the same quote, not escaped any further; else at the end of its line.
 
     A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
     first quote decides, so that a line that was cut does not take the rest of the text along.
@@ -310,7 +310,7 @@ def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
-    """Whether the word behind the key belongs to a sentence or counts something, so that it is no value.
+    """True if the word behind the key belongs to a sentence or counts something, so that it is no value.
 
     `token: signature is invalid`, `volume "creds" : references ...` and `Secret: secrets is forbidden` are sentences,
     `cannot fetch token: 400 Bad Request` gives a status, `unexpected token: u` a character.

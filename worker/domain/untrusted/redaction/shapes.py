@@ -249,7 +249,7 @@ NAME_NEEDLE = re.compile(
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether a text is a name and of no secret's form. No key with a value fits into one."""
+    """True if a text is a name and of no secret's form. No key with a value fits into one."""
     if PLAIN_NAME.fullmatch(text) is None or not (len(text) <= LONGEST_MIXED_NAME or text.islower()):
         return False
     return NAME_NEEDLE.search(text) is None
@@ -312,7 +312,7 @@ def mask_pem_tails(text: str) -> str:
 
 
 def _pem_start(text: str, first: int, end: int) -> int:
-    """Where the lines of base64 before `end` begin, not before `first`."""
+    """Return where the lines of base64 before `end` begin, not before `first`."""
     start = edge = end
     for line_end in reversed(list(LINE_END.finditer(text, first, end))):
         if PEM_LINE.fullmatch(text, line_end.end(), edge) is None:

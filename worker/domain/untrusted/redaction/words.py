@@ -35,7 +35,7 @@ def folded(text: str) -> str:
 
 
 def lines_with(text: str, needles: Iterable[str | re.Pattern[str]]) -> list[Span]:
-    """Where the lines begin and end in which one of the needles occurs, in order."""
+    """Return where the lines begin and end in which one of the needles occurs, in order."""
     found: set[Span] = set()
     for needle in needles:
         at = _find(text, needle, 0)
@@ -63,7 +63,7 @@ def _find(text: str, needle: str | re.Pattern[str], start: int) -> int:
 
 
 def line_at(text: str, at: int) -> Span:
-    """Where the line around a position begins and ends."""
+    """Return where the line around a position begins and ends."""
     end = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, len(text) if end == -1 else end
 

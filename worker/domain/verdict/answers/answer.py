@@ -1,7 +1,7 @@
-"""What a model answered, in one shape whatever form it was written in.
+"""The answer of a model, in one shape, whatever form it was written in.
 
-Values stay as the model wrote them where the verdict has to judge them: a severity outside the list or a parameter of the
-wrong type is kept here and rejected there.
+Values that the verdict has to judge stay as the model wrote them: a severity outside the list or a parameter
+of the wrong type is kept here and rejected there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from worker.domain.values.objects import ObjectRef
 
 
 class InvestigationOutcome(enum.StrEnum):
-    """What the model says an investigation came to."""
+    """How the investigation ended, in the words of the model."""
 
     ACTIONABLE = "actionable"
     NOT_ACTIONABLE = "not_actionable"
@@ -28,7 +28,8 @@ class InvestigationOutcome(enum.StrEnum):
 class AnsweredWorkflow:
     """The workflow the model chose. `confidence` is 0..1, or None when absent or out of range.
 
-    `by_action`: in place of an id it names an action, which may stand for the only workflow that takes it.
+    `by_action`: the model named an action instead of an id, which may stand for the only workflow that takes
+    it.
     """
 
     workflow_id: str
@@ -124,7 +125,7 @@ class UnreadableAnswer(Exception):  # noqa: N818 - a state of the answer
 
 
 class ProblemKind(enum.StrEnum):
-    """Kinds of problems, in the order in which they decide the reason for human review."""
+    """Kinds of problems. The first kind in this order decides the reason for human review."""
 
     UNREADABLE = "unreadable"
     RCA = "rca"

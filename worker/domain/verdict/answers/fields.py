@@ -42,7 +42,7 @@ VALUES: Final = frozenset({"parameters", "params", "contributingfactors", "warni
 
 
 class Contradiction(Exception):  # noqa: N818 - a state of the answer
-    """The answer says two different things where one counts. The message tells the model which."""
+    """The answer gives two different values where one is needed. The message tells the model which."""
 
 
 def plain(key: str) -> str:
@@ -61,7 +61,7 @@ def clean(text: str) -> str:
 
 
 def is_nothing(value: Any) -> bool:
-    """Whether a value says that there is none: null, empty, or a word for it."""
+    """True if a value says that there is none: null, empty, or a word for it."""
     if isinstance(value, str):
         return value.strip() in {"", "-"} or plain(value) in _NOTHING
     return value is None or (isinstance(value, dict | list) and not value)
@@ -85,7 +85,7 @@ class Fields:
             self._values.setdefault(plain(key), []).append((key, item))
 
     def states(self, *names: str) -> bool:
-        """Whether one of the keys is there, even with null."""
+        """True if one of the keys is there, even with null."""
         return any(name in self._values for name in names)
 
     def get(self, *names: str) -> Any:
@@ -109,14 +109,14 @@ class Fields:
 
 
 class Reading:
-    """Values taken out of an answer; what had to be cut is noted, what can't be used is a problem."""
+    """Takes values out of an answer. Cuts are noted; values that cannot be used are problems."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.problems: list[Problem] = []
 
     def problem(self, kind: ProblemKind, path: str, message: str) -> None:
-        """Add a problem the verdict will refuse the answer for."""
+        """Add a problem for which the verdict will reject the answer."""
         self.problems.append(Problem(kind, path, message))
 
     def text(self, value: Any, what: str, limit: int = MAX_TEXT_CHARS) -> str:
@@ -144,7 +144,7 @@ class Reading:
         return tuple(text for text in texts if text)
 
     def confidence(self, value: Any, path: str, kind: ProblemKind) -> float | None:
-        """A confidence from 0 to 1, None when it is absent; on no clear scale it is a problem too."""
+        """A confidence from 0 to 1, or None. An unclear scale is a problem, too."""
         if is_nothing(value):
             return None
         confidence = clear_confidence(value)
@@ -191,7 +191,7 @@ def clear_confidence(value: Any) -> float | None:
 
 
 def embedded(text: str) -> Any:
-    """The object or list that a text is the JSON of, however often it was encoded; the text itself when it is none."""
+    """The object or list that a text encodes, however often; the text itself if it encodes neither."""
     value: Any = text
     for _ in range(MAX_LAYERS):
         if not isinstance(value, str) or value.lstrip()[:1] not in {"{", "[", '"'}:
@@ -207,7 +207,7 @@ def embedded(text: str) -> Any:
 
 
 def unwrapped(value: Any, *, holds_objects: bool = False) -> Any:
-    """The answer with every object and list that was written as a string in its place. Texts stay as they are."""
+    """The answer with every encoded object and list decoded in its place. Other texts stay as they are."""
     if holds_objects and isinstance(value, str):
         value = embedded(value)
     if isinstance(value, list):

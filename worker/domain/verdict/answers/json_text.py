@@ -30,7 +30,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 _PYTHON_LITERALS = {"True": True, "False": False, "None": None}
 _COLONS = ":\uff1a"
 _COMMAS = ",\uff0c"
-# Which character closes a string, by the one that opened it.
+# The character that closes a string, by the one that opened it.
 _CLOSERS = {
     '"': '"',
     "'": "'",
@@ -72,7 +72,7 @@ class JsonFault(Exception):  # noqa: N818 - a state of the text
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value, the offset after it, and in what it was not strict JSON (sorted, for a note)."""
+    """A value, the offset after it, and the ways in which it was not strict JSON (sorted, for a note)."""
 
     value: Any
     end: int
@@ -97,7 +97,7 @@ def read_value(text: str, start: int) -> JsonValue:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two values read from JSON are equal; 1, 1.0 and true are three different ones."""
+    """True if two values read from JSON are equal; 1, 1.0 and true are three different ones."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

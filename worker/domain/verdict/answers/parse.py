@@ -36,7 +36,7 @@ _UNFINISHED = {
     Finish.TOOL_CALLS: (Unreadable.TOOL_CALL, "The reply calls a tool, so it is no final answer."),
     Finish.OTHER: (Unreadable.UNFINISHED, "The reply stopped before it was complete."),
 }
-# What a text without readable JSON looks like, and what the model is told then.
+# Signs of a text without readable JSON, and the message to the model.
 _LOOKS = (
     (
         re.compile(r"&(?:quot|#34|#x22);\s*(?:root_?cause|selected_?workflow)", re.IGNORECASE),
@@ -102,7 +102,7 @@ def read_submission(value: Mapping[str, Any]) -> Answer:
 
 
 def contradictory(contradiction: Contradiction) -> UnreadableAnswer:
-    """What the model is told about an answer that contradicts itself."""
+    """Return what the model is told about an answer that contradicts itself."""
     return UnreadableAnswer(Unreadable.CONTRADICTORY, f"The answer contradicts itself: {contradiction}.")
 
 
@@ -143,7 +143,7 @@ class _Part:
 
 
 def _the_answer(text: str, seen: Scan) -> _Part | None:
-    """The one answer of the text, or its parts joined; None when there is none.
+    """The one answer of the text, or its parts joined, or None.
 
     What stands before the heading "Final answer:" or "Corrected answer:" is a draft.
 
@@ -160,7 +160,7 @@ def _the_answer(text: str, seen: Scan) -> _Part | None:
 
 
 def _one_answer(parts: list[_Part]) -> _Part | None:
-    """The one whole answer among the parts; None without any. Raises Contradiction when they say different things."""
+    """The one whole answer among the parts; None if there is none. Raises Contradiction when they say different things."""
     whole = [part for part in parts if part.shape is AnswerShape.ANSWER]
     if not whole:
         return None
@@ -303,7 +303,7 @@ def _with_prose(answer: Answer, text: str, found: _Part, seen: Scan) -> Answer:
 
 
 def is_final(reply: Reply) -> bool:
-    """Whether the reply is a final answer: it submits one, or it calls no tool at all."""
+    """True if the reply is a final answer: it submits one, or it calls no tool at all."""
     return not reply.tool_calls or bool(submissions(reply))
 
 
@@ -313,7 +313,7 @@ def submissions(reply: Reply) -> tuple[ToolCall, ...]:
 
 
 def answer_text(reply: Reply) -> str:
-    """The answer as it was given, for people: the text of the reply, and what it submitted as JSON."""
+    """The answer as it was given, for humans: the text of the reply, and the submitted JSON."""
     given = (json.dumps(dict(call.arguments), ensure_ascii=False) for call in submissions(reply))
     return "\n".join(part for part in (reply.text, *given) if part.strip())
 

@@ -52,7 +52,9 @@ _IN_BRACKETS = re.compile(r"[(\[]\s*(?:see\s+)?E[0-9]{1,6}(?:(?:\s*[,;&]\s*|\s+a
 
 
 class AnswerShape(enum.Enum):
-    """What an object is. FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no choice."""
+    """The kind of an object. FRAGMENT names a workflow without a root cause; UNDECIDED has a cause and no
+    choice.
+    """
 
     ANSWER = enum.auto()
     UNDECIDED = enum.auto()
@@ -61,7 +63,7 @@ class AnswerShape(enum.Enum):
 
 
 def shape_of(value: Any) -> AnswerShape:
-    """What a value read from the text is."""
+    """The shape of a value that was read from the text."""
     root = Fields(value)
     try:
         decided = states_choice(root)
@@ -116,7 +118,7 @@ def to_answer(value: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Answer:
 
 
 def _is_template(root: Fields) -> bool:
-    """Whether it is the form of an answer said again, with all severities where one belongs."""
+    """True if the object repeats the form of an answer, with all severities where one belongs."""
     cause = Fields(root.get(*_RCA))
     severity = cause.get("severity") or root.get("rcaseverity", "severity")
     return isinstance(severity, str) and "|" in severity
@@ -161,7 +163,7 @@ def _signal_type(causes: list[Fields], root: Fields, recovery: Fields) -> Any:
 def _own_confidence(causes: list[Fields], root: Fields, reading: Reading, *, chosen: bool) -> float | None:
     value = _first([root, *causes], *_OWN_CONFIDENCE)
     if chosen:
-        # The workflow's own confidence counts then; an odd one here spoils nothing.
+        # The workflow's own confidence counts then, so an unreadable one here does no harm.
         return Reading().confidence(value, "confidence", ProblemKind.RCA)
     return reading.confidence(value, "confidence", ProblemKind.RCA)
 
@@ -169,7 +171,7 @@ def _own_confidence(causes: list[Fields], root: Fields, reading: Reading, *, cho
 def _no_surer(
     chosen: AnsweredWorkflow | None, sources: list[Fields], reading: Reading
 ) -> AnsweredWorkflow | None:
-    """The workflow, as sure as the least sure of what it rests on."""
+    """The workflow, with the lowest confidence among those of the answer's parts."""
     if chosen is None or chosen.confidence is None:
         return chosen
     stated = (clear_confidence(source.get(*_OWN_CONFIDENCE)) for source in sources)
@@ -181,7 +183,7 @@ def _no_surer(
 
 
 def _is_said(value: Any) -> bool:
-    """Whether a flag is set; anything but a clear no counts."""
+    """True if a flag is set: any value but a clear no."""
     if isinstance(value, Mapping):
         fields = Fields(value)
         return _is_said(fields.get("required", "needed"))
@@ -190,7 +192,7 @@ def _is_said(value: Any) -> bool:
 
 
 def _affected(sources: list[Fields], reading: Reading) -> ObjectRef | None:
-    """The object the answer blames. A remediation target counts where no affected resource is named."""
+    """The object the answer blames. If it names no affected resource, a remediation target counts."""
     stated = [value for source in sources if (value := source.get(*_AFFECTED)) is not None]
     if not stated:
         target = _first(sources, *_TARGET)

@@ -67,9 +67,10 @@ _AFTER_JSON = re.compile(r"[ \t]*\)?;?(?:\s*(?:`{3,}|~{3,})[ \t]*(?=\n|$)|\s*</\
 
 @dataclass(frozen=True, slots=True)
 class JsonInText:
-    """A value in the text, from `start` to `end`. `label` is the text since the value before it, or the end of that.
+    """A value in the text, from `start` to `end`. `label` is the text since the value before it, or the end
+    of that text.
 
-    `loose` names in what it was not strict JSON.
+    `loose` names the ways in which it was not strict JSON.
     """
 
     value: Any
@@ -90,7 +91,7 @@ class JsonInText:
 
     @property
     def is_correction(self) -> bool:
-        """Whether the line right above it is, or ends with, the heading "Final answer:" or "Corrected answer:"."""
+        """True if the line right above it is, or ends with, the heading "Final answer:" or "Corrected answer:"."""
         lines = [line for line in self.label.splitlines() if line.strip() and not _FENCE.match(line)]
         return bool(lines) and _CORRECTION.search(lines[-1][-MAX_LINE_CHARS:]) is not None
 
@@ -106,7 +107,7 @@ class BrokenJson:
 
 @dataclass(slots=True)
 class Scan:
-    """What a text holds: values that are about an answer, broken ones, and thoughts as (start, end).
+    """The findings in a text: values that are about an answer, broken ones, and thoughts as (start, end).
 
     `open_thought`: a thinking tag was never closed. `over_limit`: the text holds more values than are read.
     """

@@ -1,4 +1,6 @@
-"""Which workflow an answer chose: one object, a flat id, or the best of a ranked list; and with which parameters."""
+"""The workflow that an answer chose (an object, a flat id, or the best of a ranked list), and its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class AnsweredChoice:
 
 
 def states_choice(root: Fields) -> bool:
-    """Whether an object says which workflow to run, or that there is none."""
+    """True if an object says which workflow to run, or that none should run."""
     return root.states(*SELECTED, *RANKED, *FLAT_ID) or _says_none_matches(root)
 
 
@@ -187,7 +189,7 @@ def _as_alternatives(items: list[Any], reading: Reading) -> tuple[AnsweredAltern
 
 
 def _risk(value: Any, reading: Reading) -> str:
-    """The level of the risk; empty, with a note, for a word that means none."""
+    """The level of the risk; empty, with a note, for an unknown word."""
     said = reading.text(value, f"{_PATH}.estimated_risk", MAX_ID_CHARS)
     level = normalize_risk(said)
     if said and not level:

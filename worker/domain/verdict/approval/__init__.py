@@ -1,1 +1,1 @@
-"""Approval rules: what a policy is asked, how its answer is read, and how it is joined with the checks."""
+"""Approval: the input of a policy, how its decision is read, and how it is merged with the checks."""

@@ -1,8 +1,8 @@
-"""Everything for which the worker itself requires approval: a closed list of codes, each with its sentence.
+"""The worker's own reasons for approval: a closed list of codes, each with its sentence.
 
 A factor is a code and a detail. Policies match codes, approvers read the sentences; both are in the result
-(`approval.factors`, `approval.reasons`) and in the input of a policy (`approval_factors`, `risk_factors`). A factor always
-requires approval: a policy may add reasons of its own and takes none away.
+(`approval.factors`, `approval.reasons`) and in the input of a policy (`approval_factors`, `risk_factors`). A
+factor always requires approval: a policy may add reasons, but cannot remove any.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ class FactorCode(enum.StrEnum):
 
     # Demands of the sender
     SAFETY_REQUIRES_APPROVAL = "safety_requires_approval", "The safety context requires approval."
-    SAFETY_DRY_RUN = "safety_dry_run", "The safety policy of the request is in dry run."
+    SAFETY_DRY_RUN = "safety_dry_run", "The safety policy of the request is in dry-run mode."
     ACTION_NOT_ALLOWED = (
         "action_not_allowed",
         "The action {detail} is not among those that the safety context allows.",
     )
     DOWNTIME_UNKNOWN = (
         "downtime_unknown",
-        "The catalog does not state how long the downtime is; the safety context accepts {detail}.",
+        "The catalog does not state the downtime; the safety context accepts {detail}.",
     )
 
     # The result

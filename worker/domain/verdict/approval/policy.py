@@ -37,21 +37,21 @@ PRODUCTION = "production"
 NOT_CORROBORATED = Corroboration(by=CorroborationSource.NONE)
 MAX_TEXT_CHARS = 500
 MAX_PARTS = 100
-"""Of a list or map in the input; more are cut."""
+"""The most items of a list or map in the input; the rest is cut."""
 UNKNOWN_LABELS = DetectedLabels(failed_detections=tuple(camel_case(name) for name in DETECTED_LABELS))
-"""When the cluster gave no answer: every label is unknown, none is false."""
+"""Used if the cluster gave no answer: every label is unknown, none is false."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
     """Everything that approval may depend on.
 
-    `affected` is the resource the root cause lies in, `target` the one the signal named, `acted_on` the one the
-    workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when the answer gave none.
-    `estimated_downtime_seconds` is None when it is unknown. `estimated_risk` is the model's word, `declared_risk` the catalog's;
-    each is empty when there is none. `unverified` says that the existence of `affected` could not be checked. `corroboration`
-    says whether the state of the cluster bears the answer out, `parameter_origins` where the values of the workflow's parameters
-    come from.
+    `affected` is the resource with the root cause, `target` the resource of the signal, `acted_on` the one
+    that the workflow changes. `approval_factors` are those of the verdict. `confidence` is 0 to 1, None when
+    the answer gave none. `estimated_downtime_seconds` is None when it is unknown. `estimated_risk` is the
+    model's estimate, `declared_risk` the catalog's declaration; each is empty if there is none. `unverified`
+    says that the existence of `affected` could not be checked. `corroboration` says whether the state of the
+    cluster confirms the answer, `parameter_origins` where the values of the workflow's parameters come from.
     """
 
     affected: ObjectRef
@@ -90,7 +90,7 @@ def policy_facts(
     origins: Mapping[str, ParameterOrigin] = MappingProxyType({}),
     records: TrackRecords | None = None,
 ) -> PolicyFacts:
-    """What approval may depend on. `labels` are those of the affected resource."""
+    """Return what approval may depend on. `labels` are those of the affected resource."""
     workflow, answered, sent = accepted.workflow, accepted.answer.selected_workflow, sent_enrichment(request)
     environment, action_type = decided_environment(request), workflow.action_type if workflow else ""
     downtime = workflow.estimated_downtime_seconds if workflow else None
@@ -130,9 +130,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
     that was not given is 0. Labels whose detection failed are left out and named in `failed_detections`; an unknown
     downtime is left out too, since in Rego `null` is smaller than any number.
 
-    Texts are redacted and bounded, since a policy may be evaluated by a server. Where a list or map is cut, an approval
-    factor says so: what stands behind the cut could have asked for approval. `risk_factors` are the approval factors as
-    sentences.
+    Texts are redacted and bounded, because a server may evaluate the policy. If a list or map is cut, an
+    approval factor says so: an item behind the cut could have required approval. `risk_factors` are the
+    approval factors as sentences.
     """
     environment = facts.environment.strip().lower()
     downtime = (
@@ -182,7 +182,9 @@ def policy_input(facts: PolicyFacts) -> dict[str, Any]:
 
 
 def _risk_level(declared: str, estimated: str) -> str:
-    """The higher of both. A low estimate of the model alone is no level: it would let a workflow pass by the model's word."""
+    """The higher of both. A low estimate of the model alone does not count, because it would let a
+    workflow pass by the model's word.
+    """
     if not declared and estimated == "low":
         return ""
     return max(declared, estimated, key=("", "low", "medium", "high").index)
@@ -226,7 +228,9 @@ def _corroboration(found: Corroboration) -> dict[str, Any]:
 
 
 def observed(approval: Approval) -> Approval:
-    """The approval as observe mode publishes it: required, with what would have been decided without that mode."""
+    """The approval as observe mode publishes it: required, with the decision that would have applied
+    otherwise.
+    """
     mode = factor(FactorCode.OBSERVE_MODE)
     return Approval(
         required=True,
@@ -249,7 +253,9 @@ def _known_labels(labels: DetectedLabels) -> dict[str, Any]:
 
 
 def decided_environment(request: Signal) -> str:
-    """The environment a policy is asked about, in lower case: production where the request and its safety context disagree."""
+    """The environment a policy is asked about, in lower case: production if the request and its safety
+    context disagree.
+    """
     environment, safety = request.environment.strip().lower(), request.safety_context
     other = safety.environment.strip().lower() if safety else ""
     return environment if other in {"", environment} else PRODUCTION

@@ -44,8 +44,9 @@ def approval_decision(document: Any, name: str) -> Approval:
 def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
     """The decision of a safety policy.
 
-    `values` are those of the rules that have one: `validate_action`, `requires_approval`, `reasons`, `risk_factors`.
-    Only a `validate_action` of true validates; any `requires_approval` but false requires approval.
+    `values` are those of the rules that have one: `validate_action`, `requires_approval`, `reasons`,
+    `risk_factors`. The action is valid only if `validate_action` is true; any `requires_approval` but false
+    requires approval.
     """
     factors = _risk_factors(values.get("risk_factors"))
     demanded = values.get("requires_approval", False) is not False
@@ -57,7 +58,9 @@ def safety_decision(values: Mapping[str, Any], action: str) -> Approval:
 
 
 def strictest(decisions: Sequence[Approval]) -> Approval:
-    """All decisions as one: approval is required if one of them requires it. Raises NoDecision without any."""
+    """All decisions as one: approval is required if one of them requires it. Raises NoDecision if there is
+    none.
+    """
     if not decisions:
         raise NoDecision("no rule of the policy was evaluated")
     factors = {factor for decision in decisions for factor in decision.risk_factors}
@@ -80,7 +83,7 @@ def _reasons(said: Any) -> tuple[str, ...]:
 
 
 def _risk_factors(found: Any) -> tuple[RiskFactor, ...]:
-    """The risk factors, highest first. Raises NoDecision for one of another form."""
+    """The risk factors, highest first. Raises NoDecision if one is malformed."""
     if found is None:
         return ()
     if not isinstance(found, list):

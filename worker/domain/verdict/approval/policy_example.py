@@ -1,4 +1,4 @@
-"""An example input of a policy, and how a document that somebody wrote differs from the real input."""
+"""An example input of a policy, and how another document differs from a real input."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What became of the workflows that were proposed: results set against the outcomes that executors published.
+"""Compares proposed workflows with the outcomes that executors published.
 
-`rca outcomes report` and the policy input (`track_record`) count alike. A workflow counts as proposed when a completed result
-selects it. It succeeded or failed when it was executed as proposed and is known to have helped or not to have helped
-(`PastRemediation.successful`, `unsuccessful`). Everything else is unknown: no outcome, a cancelled execution, one whose effect
-was not assessed, and the execution of another workflow than the proposed one.
+`rca outcomes report` and the policy input (`track_record`) count in the same way. A workflow counts as
+proposed if a completed result selects it. It succeeded or failed if it was executed as proposed and is known
+to have helped or not to have helped (`PastRemediation.successful`, `unsuccessful`). In all other cases its
+effect is unknown: no outcome, a cancelled execution, an effect that was not assessed, or the execution of
+another workflow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from worker.domain.values.remediations import PastRemediation, TrackRecord, spec
 
 
 class Effect(enum.Enum):
-    """What is known of a proposed workflow."""
+    """The known effect of a proposed workflow."""
 
     SUCCEEDED = enum.auto()
     FAILED = enum.auto()
@@ -33,7 +34,9 @@ class Effect(enum.Enum):
 
 
 class _StoredResult(BaseModel):
-    """What is read of a stored result: a newer version may have more. Without a workflow, `workflow_id` is empty."""
+    """The fields that are read of a stored result; a newer version may have more. Without a workflow,
+    `workflow_id` is empty.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -48,7 +51,8 @@ class _StoredResult(BaseModel):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProposalGroup:
-    """What proposals are counted by. `action` is the action type, or the workflow id where that is not known.
+    """The key by which proposals are counted. `action` is the action type, or the workflow id if that is
+    unknown.
 
     `environment` is empty in results of earlier versions, `corroboration` where nothing was checked.
     """
@@ -60,7 +64,7 @@ class ProposalGroup:
 
 @dataclass(frozen=True, slots=True)
 class ProposalCounts:
-    """Proposed workflows, and what became of them: `proposed` is the sum of `succeeded`, `failed` and `unknown`.
+    """Numbers of proposed workflows. `proposed` is the sum of `succeeded`, `failed` and `unknown`.
 
     `would_pass` counts those for which the approval rules required no approval, whether or not that was enforced.
     """
@@ -76,8 +80,8 @@ class ProposalCounts:
 class OutcomeReport:
     """Counts by group, of all together, and of those that would have passed.
 
-    `unmatched` counts outcomes of requests without a proposed workflow: the result has expired, or never was ours.
-    `unreadable` counts messages that are neither a result nor an outcome.
+    `unmatched` counts outcomes of requests without a proposed workflow: the result has expired, or belongs to
+    another prefix. `unreadable` counts messages that are neither a result nor an outcome.
     """
 
     groups: Mapping[ProposalGroup, ProposalCounts]
@@ -149,8 +153,8 @@ class Proposals:
     def forget(self, before: datetime | None, newest: int | None = None) -> None:
         """Drop results that are older, all but the `newest`, and outcomes without a result.
 
-        A worker that starts now does not find them either. The time of an outcome is that of the executor's clock, so it
-        decides nothing.
+        A worker that starts now does not find them either. The time of an outcome comes from the executor's
+        clock, so it decides nothing.
         """
         since = 0.0 if before is None else before.timestamp()
         surplus = 0 if newest is None else max(0, len(self._times) - newest)
@@ -166,7 +170,7 @@ class Proposals:
         return {key for key in self._keys if key in self._outcomes}
 
     def track_records(self) -> dict[tuple[str, str], TrackRecord]:
-        """What became of each action in each environment."""
+        """The counts of each action in each environment."""
         found = dict[tuple[str, str], Counter[_Assessed]]()
         for one, times in self._assessed().items():
             found.setdefault((one.proposal.group.action, one.proposal.group.environment), Counter())[one] = (
@@ -179,7 +183,7 @@ class Proposals:
         }
 
     def report(self, since: datetime | None = None) -> OutcomeReport:
-        """What became of the workflows that were proposed since then."""
+        """The report about workflows that were proposed since then."""
         found = self._assessed(0.0 if since is None else since.timestamp())
         groups = dict[ProposalGroup, Counter[_Assessed]]()
         for one, times in found.items():
@@ -193,7 +197,7 @@ class Proposals:
         )
 
     def _assessed(self, since: float = 0.0) -> Counter[_Assessed]:
-        """How often each proposal had which effect."""
+        """Return how often each proposal had which effect."""
         proposals, found = list(self._proposals), Counter[_Assessed]()
         for key, at, made in zip(self._keys, self._times, self._made, strict=True):
             if at >= since:

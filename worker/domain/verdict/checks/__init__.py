@@ -1,1 +1,1 @@
-"""Everything an answer is checked for."""
+"""The checks of an answer."""

@@ -1,4 +1,6 @@
-"""Checks of what the answer says of the incident: root cause, severity, signal type, affected resource, outcome."""
+"""Checks of what the answer says about the incident: root cause, severity, signal type, affected resource,
+outcome.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ def check_cause(answer: Answer, report: CheckReport) -> Severity | None:
 
 
 def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) -> str:
-    """Check the signal type. Returns its canonical spelling; empty when the answer gives none, or nobody can tell.
+    """Check the signal type. Returns its canonical spelling; empty if the answer gives none, or it cannot be
+    told.
 
-    Beside the core values and those of the catalog it may be any reason that the cluster itself reports in the evidence.
+    Besides the core values and those of the catalog, any reason that the cluster itself reports in the
+    evidence is allowed.
     """
     types = {t.lower(): t for t in [*sorted(facts.signal_types), *map(str, SignalType)]}
     stated = answer.signal_type.strip()
@@ -58,7 +62,9 @@ def check_signal_type(answer: Answer, facts: VerdictFacts, report: CheckReport) 
 
 
 def check_affected(answer: Answer, facts: VerdictFacts, report: CheckReport) -> ResolvedObject | None:
-    """Check that the blamed object exists and was seen. Returns it; None when it is not known which object is meant."""
+    """Check that the affected object exists and was seen. Returns it, or None if it is unclear which
+    object is meant.
+    """
     named = answer.affected_resource
     if named is None or not named.kind.strip() or not named.name.strip():
         report.reject(ProblemKind.RCA, TARGET_PATH, "is required (kind, name, namespace)")
@@ -117,7 +123,9 @@ def check_outcome(answer: Answer, report: CheckReport) -> InvestigationOutcome |
 
 
 def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, report: CheckReport) -> None:
-    """Check that an answer that finds nothing to do says how sure it is: nobody else will look at the incident."""
+    """Check that an answer that finds nothing to do states its confidence, because nobody else will look
+    at the incident.
+    """
     if answer.confidence is not None or any(p.path.endswith("confidence") for p in report.problems):
         return
     if outcome in NOTHING_TO_DO and answer.selected_workflow is None:
@@ -127,7 +135,7 @@ def check_confidence(answer: Answer, outcome: InvestigationOutcome | None, repor
 
 
 def check_evidence(facts: VerdictFacts, report: CheckReport) -> None:
-    """Require approval where evidence is missing."""
+    """Require approval if evidence is missing."""
     if facts.not_seen:
         report.require_approval(FactorCode.SIGNAL_CONTEXT_UNREAD, " and ".join(facts.not_seen))
 
@@ -169,7 +177,9 @@ def _own_doubts(accepted: Accepted) -> Iterator[str]:
 def _elsewhere(
     accepted: Accepted, affected: ResolvedObject | None, look: FirstLook, signal: ObjectRef
 ) -> Iterator[str]:
-    """An object that has nothing to do with the resource of the signal says nothing about it."""
+    """Yield a doubt if the answer is about an object that has nothing to do with the resource of the
+    signal.
+    """
     owners = affected.chain if affected else ()
     related = any(accepted.affected.same_as(member) for member in (signal, *look.chain))
     if not related and not any(signal.same_as(owner) for owner in owners):

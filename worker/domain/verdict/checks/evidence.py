@@ -1,4 +1,5 @@
-"""What the evidence shows: which objects were seen, which are said to be absent, which states the cluster reports.
+"""Reads from the evidence which objects were seen, which are said to be absent, and which states the cluster
+reports.
 
 Only what the cluster said counts, never what was asked of it. An object in the namespace of the signal, or of cluster
 scope, is seen where its name stands as a whole word; a name that could be any word of a text must stand where names stand
@@ -37,7 +38,7 @@ ABSENCE = re.compile(
 )
 """How Kubernetes components (kubelet, controllers, API server) say that an object does not exist."""
 STATED = frozenset({EvidenceKind.OBJECT, EvidenceKind.TABLE, EvidenceKind.EVENTS})
-"""Kinds of evidence in which `reported` finds every reason that is there."""
+"""Kinds of evidence in which `reported` finds every reason."""
 STATUS = '"status":{'
 IN_DOCUMENT = re.compile(r'(?<!\\)"(?:reason|type|phase)":\s*"([A-Za-z]+)"')
 IN_EVENT = re.compile(r"^\S+Z (?:Normal|Warning) ([A-Za-z]+)", re.MULTILINE)
@@ -90,7 +91,7 @@ DENIED: Final = re.compile(
 
 
 def from_cluster(items: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """The items in which the cluster has answered."""
+    """The items that are answers of the cluster."""
     return tuple(item for item in items if item.ok and item.kind is not EvidenceKind.OTHER)
 
 
@@ -113,13 +114,13 @@ def seen_in(ref: ObjectRef, items: Iterable[Evidence], home: str) -> tuple[Evide
 
 
 def stands_in(word: str, items: Iterable[Evidence]) -> bool:
-    """Whether the word stands by itself in anything the cluster said."""
+    """True if the word stands by itself in anything the cluster said."""
     whole = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(word)}(?![a-zA-Z0-9-])")
     return bool(word) and any(whole.search(item.body) for item in from_cluster(items))
 
 
 def said_absent(ref: ObjectRef, text: str) -> bool:
-    """Whether the text says, near the name and kind of the object, that it does not exist."""
+    """True if the text says, near the name and kind of the object, that it does not exist."""
     named = re.compile(rf"(?<![a-zA-Z0-9-]){re.escape(ref.name)}(?![a-zA-Z0-9-])")
     for match in named.finditer(text):
         start = max(text.rfind("\n", 0, match.start()), match.start() - NEAR_CHARS)
@@ -160,18 +161,18 @@ def signal_reasons(item: Evidence) -> frozenset[str]:
 
 
 def decides(item: Evidence) -> bool:
-    """Whether a state that the item does not report is absent from what it covers."""
+    """True if a state that the item does not report is absent from the objects it covers."""
     return bool(from_cluster([item])) and item.kind in STATED and not item.cut
 
 
 def is_reported(signal_type: str, reasons: frozenset[str]) -> bool:
-    """Whether the cluster reports the signal type. True for one that Kubernetes has no reason for: nobody can tell."""
+    """True if the cluster reports the signal type, or if Kubernetes has no reason for this type."""
     signs = SIGNS.get(signal_type)
     return signs is None or not reasons.isdisjoint(signs)
 
 
 def _was_read(ref: ObjectRef, item: Evidence) -> bool:
-    """Whether the item is this very object, whole or in part. The scope of a read that succeeded is made by code."""
+    """True if the item is this very object, whole or in part. Code writes the scope of a successful read."""
     named = item.scope == str(ref) or item.scope.startswith(f"{ref}, part ")
     return (
         item.kind in {EvidenceKind.OBJECT, EvidenceKind.OWNERS} and named and not item.body.startswith(GONE)
@@ -179,7 +180,7 @@ def _was_read(ref: ObjectRef, item: Evidence) -> bool:
 
 
 def _unread(ref: ObjectRef, item: Evidence) -> bool:
-    """A look at the owners of an object names it even when it could not be read."""
+    """True if the object could not be read. A look at its owners names it all the same."""
     if item.kind is not EvidenceKind.OWNERS:
         return False
     secret, note = NOT_READ
@@ -209,7 +210,7 @@ def _named(ref: ObjectRef) -> re.Pattern[str]:
 
 
 def _located(ref: ObjectRef, item: Evidence) -> bool:
-    """Whether kind, namespace and name stand together."""
+    """True if kind, namespace and name stand together."""
     if not ref.namespace:
         return False
     name, namespace = re.escape(ref.name), re.escape(ref.namespace)
@@ -223,13 +224,13 @@ def _located(ref: ObjectRef, item: Evidence) -> bool:
 
 
 def _may_be(ref: ObjectRef, word: str) -> bool:
-    """Whether a word before `namespace/name` leaves it open, or says, that the object is of this kind."""
+    """True if a word before `namespace/name` leaves it open, or says, that the object is of this kind."""
     kind = canonical_kind(word)
     return kind not in KINDS or kind == canonical_kind(ref.kind)
 
 
 def _in_table(ref: ObjectRef, item: Evidence) -> bool:
-    """Whether a row of a table of this kind is the object."""
+    """True if a row of a table of this kind is the object."""
     name, namespace = re.escape(ref.name), re.escape(ref.namespace)
     if item.kind is EvidenceKind.TABLE:
         if re.match(rf"{re.escape(ref.kind)} in {namespace}(?::| where )", item.scope):

@@ -40,10 +40,11 @@ from worker.domain.verdict.checks.targets import Existence, ResolvedObject, name
 
 MAX_ALTERNATIVES = 5
 LOOKED_FOR = ("pods", "events")
-"""What the first look must have read. Without these the worker cannot tell whether anything is wrong."""
+"""Sources that the first look must have read. Without them the worker cannot tell whether anything is
+wrong."""
 
 NO_SUCH_KIND = frozenset({ClusterReason.UNKNOWN_KIND, ClusterReason.BAD_REQUEST})
-"""The cluster has answered: it serves no such kind, or the words name no kind or more than one."""
+"""Reasons that are answers: the cluster serves no such kind, or the words name no kind or more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class VerdictFacts:
     `other_target`: the object of `targets.other_target`, looked up.
     `unseen_parameters`: those of the chosen parameters that name an object which no evidence shows.
     `alternatives`: those ids of the answer's alternatives that the catalog knows.
-    `shown`: reasons of Kubernetes that the cluster reports, in lower case; None when nobody looked.
+    `shown`: reasons of Kubernetes that the cluster reports, in lower case; None if nobody looked.
     `reasons`: those of them that may be a signal type, as the cluster spells them.
     `reported_by`: the same reasons by the id of the evidence; None for evidence that cannot show that a state is absent.
     `failed_here`: executions that did not help the affected resource while it had its present spec;
@@ -97,7 +98,7 @@ T = TypeVar("T")
 
 
 class PerItem(Generic[T]):
-    """What a check finds in each item of evidence, computed once for each item."""
+    """The findings of a check in each item of evidence, computed once for each item."""
 
     def __init__(self, check: Callable[[Evidence], T]) -> None:
         self._check = check
@@ -165,7 +166,7 @@ class FactFinder:
             return replace(facts, catalog_problem=str(e) or "no answer")
 
     def _not_seen(self) -> tuple[str, ...]:
-        """Those of pods and events around the signal that neither the first look nor a tool has read."""
+        """The sources around the signal (pods, events) that neither the first look nor a tool has read."""
         missing = [name for name in LOOKED_FOR if any(f.startswith(f"{name} (") for f in self.failed_sources)]
         items = from_cluster(self.evidence.items)
         return tuple(name for name in missing if not any(self._makes_up_for(name, item) for item in items))
@@ -274,7 +275,7 @@ class FactFinder:
         return self.signal.name if kind == "Namespace" else self.signal.namespace
 
     def _is_signal(self, ref: ObjectRef) -> bool:
-        """Whether it is the resource of the signal. A sender may give a cluster-scoped one a namespace."""
+        """True if it is the resource of the signal. A sender may give a cluster-scoped one a namespace."""
         namespace = self.signal.namespace if ref.namespace else ""
         kind = canonical_kind(self.signal.kind)
         return replace(self.signal, kind=kind, namespace=namespace).same_as(
@@ -282,7 +283,7 @@ class FactFinder:
         )
 
     def _outside(self, ref: ObjectRef, shown: Sequence[Evidence]) -> str:
-        """Why the object may have nothing to do with the signal; empty when it is near, or the first look found it."""
+        """Return why the object may have nothing to do with the signal; empty when it is near, or the first look found it."""
         home = self._home
         if home and ref.namespace:
             return "" if ref.namespace == home else f"is outside the namespace of the signal ({home})"
@@ -293,7 +294,7 @@ class FactFinder:
         return "was not found around the signal, only by looking elsewhere"
 
     def _known_absent(self, ref: ObjectRef) -> bool:
-        """Whether it is known that the object is gone, or was never there.
+        """True if it is known that the object is gone, or was never there.
 
         The resource of the signal existed when the signal was sent. For others the cluster must say so by itself; a
         look-up by the model that found nothing does not count, since anybody may ask for what never existed.

@@ -55,7 +55,7 @@ def check_values(
 
 
 def _may_run(parameter: Parameter, value: Any) -> bool:
-    """Whether the value has such characters, and the parameter does not say which values are allowed."""
+    """True if the value has such characters, and the parameter does not say which values are allowed."""
     if parameter.pattern or parameter.enum:
         return False
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which object a workflow acts on, and the parameters that name it.
+"""Determines the object that a workflow acts on, and the parameters that name it.
 
 When the workflow covers the affected resource or one of its owners, that is the target, whatever the model wrote. Only
 when the workflow covers another kind does the model's choice count, and then the object must exist and the evidence must
@@ -58,12 +58,12 @@ def target_part(name: str) -> str | None:
 
 
 def names_an_object(name: str) -> bool:
-    """Whether a parameter, by its name, holds the name of some object."""
+    """True if a parameter, by its name, holds the name of some object."""
     return NAMES_AN_OBJECT.search(spelling(name)) is not None
 
 
 class Existence(enum.StrEnum):
-    """What the cluster says about an object.
+    """Whether an object exists, according to the cluster.
 
     `absent`: not found, and the evidence shows that it was deleted or never existed. `unverifiable`: the cluster gave no
     answer (forbidden, timeout).
@@ -96,7 +96,7 @@ class ResolvedObject:
 
     @property
     def unverified(self) -> bool:
-        """Whether the cluster did not say that it exists, or what owns it."""
+        """True if the cluster did not say that it exists, or what owns it."""
         return self.existence is Existence.UNVERIFIABLE or bool(self.owners_note)
 
     @property
@@ -114,7 +114,9 @@ class TargetChoice:
 
 
 def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
-    """Components the workflow can act on; empty when it does not say. A list of kinds takes precedence over its labels."""
+    """The components that the workflow can act on; empty if it does not say. A list of kinds takes
+    precedence over its labels.
+    """
     kind = workflow.parameter(KIND_PARAMETER)
     if kind is not None and kind.enum:
         return tuple(str(k) for k in kind.enum)
@@ -126,7 +128,7 @@ def covered_kinds(workflow: Workflow) -> tuple[str, ...]:
 
 
 def acts_on_one_of(workflow: Workflow, chain: Sequence[ObjectRef]) -> bool:
-    """Whether the workflow covers an object or one of its owners: then code fills in the parameters that name its target."""
+    """True if the workflow covers an object or one of its owners: then code fills in the parameters that name its target."""
     kinds = covered_kinds(workflow)
     return any(not kinds or covers_kind(kinds, member.kind, member.api_version) for member in chain)
 
@@ -232,7 +234,7 @@ def _check_conflicts(
 
 
 def _target_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Those of the names that hold a part of the target, each with the part, in the order of TARGET_PARAMETERS."""
+    """The names that hold a part of the target, each with the part, in the order of TARGET_PARAMETERS."""
     order = list(TARGET_PARAMETERS)
     found = [(name, part) for name in dict.fromkeys(names) if (part := target_part(name))]
     return sorted(found, key=lambda pair: order.index(spelling(pair[0])))
@@ -267,7 +269,7 @@ def _check_beside(
 
 
 def _expected(name: str, target: ObjectRef, chain: Sequence[ObjectRef]) -> str | None:
-    """What a target parameter must hold; None when nothing is known about it."""
+    """Return what a target parameter must hold; None if nothing is known about it."""
     if spelling(name) in DEPLOYMENT_PARAMETERS and target.kind != DEPLOYMENT:
         return next((m.name for m in chain if m.kind == DEPLOYMENT), None)
     part = TARGET_PARAMETERS[spelling(name)]

@@ -186,16 +186,16 @@ def known_alternatives(
 
 
 def names_action(patterns: Iterable[str], action_type: str) -> bool:
-    """Whether a pattern is the action type in any spelling, its first word (`scale`), or a glob for it (`delete_*`)."""
+    """True if a pattern is the action type in any spelling, its first word (`scale`), or a glob for it (`delete_*`)."""
     action = action_name(action_type)
     wanted = [action_name(p) for p in patterns if p.strip()]
     return any(p == action.partition("_")[0] or _covers(p, action) for p in wanted)
 
 
 def forbids(patterns: Iterable[str], workflow: Workflow) -> bool:
-    """Whether a pattern names the workflow, its action type, or any words in the action type: `delete` of `force_delete_pod`.
+    """True if a pattern names the workflow, its action type, or any words in the action type: `delete` of `force_delete_pod`.
 
-    Wider than what allows an action: a prohibition that is missed costs more than one that reaches too far.
+    Wider than for allowed actions, because a missed prohibition costs more than one that reaches too far.
     """
     words = action_name(workflow.action_type).split("_")
     numbers = range(len(words))
@@ -206,7 +206,7 @@ def forbids(patterns: Iterable[str], workflow: Workflow) -> bool:
 
 
 def _covers(pattern: str, name: str) -> bool:
-    """Whether both are the same or the glob matches, whatever separates the words, in singular or plural."""
+    """True if both are the same or the glob matches, whatever separates the words, in singular or plural."""
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(_squeezed(name), _squeezed(pattern))
 
 
@@ -252,7 +252,7 @@ def _check_downtime(workflow: Workflow, limit: int | None, answered: int | None,
 
 
 def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExecution) -> bool:
-    """Whether workflow and parameters are those that failed.
+    """True if workflow and parameters are those that failed.
 
     Values compare by meaning (`2`, `2.0` and `"2"` are the same number), names in any spelling, defaults count as given.
     Parameters that name the target count only where both sides have them: older executions were given the target in
@@ -269,7 +269,7 @@ def repeats(workflow: Workflow, parameters: Mapping[str, Any], failed: FailedExe
 
 
 def _given(parameters: Mapping[str, Any], name: str) -> Any:
-    """The value of this name, else of the first one that is it in another spelling; None without any."""
+    """The value of this name, else of the first one that is it in another spelling; None if there is none."""
     if name in parameters:
         return parameters[name]
     return next((value for other, value in parameters.items() if spelling(other) == spelling(name)), None)
