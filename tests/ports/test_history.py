@@ -248,6 +248,18 @@ async def test_results_remembered_at_the_same_time_are_all_kept(own):
     assert set(made) == set((await look(own.history, about)).remediations)
 
 
+async def test_a_storm_of_results_of_one_resource_is_kept_even_if_some_are_cancelled(own):
+    about = target()
+    made = [PastRemediation(f"rr-{i}", NOON) for i in range(40)]
+    tasks = [asyncio.create_task(own.history.remember(about, m)) for m in made]
+    await asyncio.sleep(0)
+    for task in tasks[:4]:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [None] * 36 == ended[4:]
+    assert set(made[4:]) <= set((await look(own.history, about)).remediations)
+
+
 async def test_the_oldest_results_are_dropped(own):
     about = target()
     subject = f"$KV.RCA_HISTORY.{history_key(about.kind, about.namespace, about.name)}"

@@ -7,8 +7,10 @@ executor may publish again after its assessment. So no consumer has to keep up w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.outcome import RemediationOutcome
 from schemas.subjects import Subjects, history_key
 from worker.adapters.nats.stream import FencedStream
+from worker.domain.values.delays import HISTORY_WRITE_SECONDS
 from worker.domain.values.errors import HistoryUnavailable, Unavailable
 from worker.domain.values.objects import ObjectRef
 from worker.domain.values.remediations import Past, PastRemediation, spec_drifted
@@ -48,6 +51,7 @@ class NatsHistory:
 
     def __init__(self, records: FencedStream, outcomes: FencedStream, subjects: Subjects) -> None:
         self._records, self._outcomes, self._subjects = records, outcomes, subjects
+        self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past:
         """The last remediations of a resource. The caller compares the hashes, so `spec_hash` is not awaited.
@@ -65,7 +69,20 @@ class NatsHistory:
             raise _unavailable(target, error) from error
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
-        """Store a remediation, or replace the one with its id. Raises HistoryUnavailable."""
+        """Store a remediation, or replace the one with its id. Raises HistoryUnavailable.
+
+        Results of one resource are stored one after the other: many incidents of it may end at the same moment, and in
+        a race for its entry each write that succeeds makes all others read and write again, until they give up.
+        """
+        writing = self._writing.setdefault(self._subject(target), asyncio.Lock())
+        try:
+            async with asyncio.timeout(HISTORY_WRITE_SECONDS), writing:
+                await self._write(target, remediation)
+        except (HistoryUnavailable, TimeoutError, Unavailable, ValueError) as error:
+            log.warning("history_not_kept", resource=str(target), error=repr(error))
+            raise _unavailable(target, error) from error
+
+    async def _write(self, target: ObjectRef, remediation: PastRemediation) -> None:
         for _ in range(WRITE_ATTEMPTS):
             entry, sequence = await self._read(target)
             if remediation in entry.remediations:
@@ -75,13 +92,9 @@ class NatsHistory:
                 replace(entry, remediations=(*others, remediation)[-MAX_KEPT:]), exclude_defaults=True
             )
             subject = self._subject(target)
-            try:
-                stored = await self._records.create(
-                    subject, body, msg_id=f"{subject}:{remediation.id}:{sequence}", replacing=sequence
-                )
-            except (Unavailable, ValueError) as error:
-                log.warning("history_not_kept", resource=str(target), error=str(error))
-                raise _unavailable(target, error) from error
+            stored = await self._records.create(
+                subject, body, msg_id=f"{subject}:{remediation.id}:{sequence}", replacing=sequence
+            )
             if stored.body == body:
                 return
         raise HistoryUnavailable(

@@ -12,6 +12,8 @@ LOOKUP_PATIENCE_SECONDS: Final = 10.0
 """The same for a look-up whose caller has an own plan for failure: a command, or the search for an earlier result."""
 HISTORY_PATIENCE_SECONDS: Final = 3.0
 """The same for what helps an analysis and is not needed for it."""
+HISTORY_WRITE_SECONDS: Final = 10.0
+"""How long a result may wait until the history has it, behind other results of the same resource."""
 SETTLE_PATIENCE_SECONDS: Final = 30.0
 """How long an ack is tried again; after that the message is redelivered, and its result is found."""
 
