@@ -1,7 +1,8 @@
 """The pipeline of one request: enrich, investigate, check alignment, conclude, decide about approval, build the result.
 
-Everything that was paid for or read is a journal step, so that a successor comes to the same place and continues. The
-result is the last step: once it is in the journal it is published as it is, and never built a second time.
+Everything that was read or paid for is a journal step, so that a successor gets to the same place and
+continues. The result is the last step: once it is in the journal it is published as it is, and never built a
+second time.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ RESULT_STEP = TypeAdapter(AnalysisResult)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is allowed and expected. `observe`: every result requires approval and says what would have been decided."""
+    """Limits and thresholds of an analysis. `observe`: every result requires approval and says what would
+    have been decided.
+    """
 
     limits: Limits = field(default_factory=Limits)
     tries: TryRule = field(default_factory=TryRule)
@@ -109,7 +112,7 @@ class Analysis:
         return result
 
     async def _last_attempt(self, run: Run, found: Progress, evidence: EvidenceLog) -> Attempt | None:
-        """An answer that was paid for and whose verdict is not recorded, checked now. None without one."""
+        """The paid answer whose verdict is not recorded, checked now; or None."""
         if found.answer is None or found.opening is None:
             return None
         facts = _fact_finder(run, found.opening, evidence, self._outside, self._rules)
@@ -156,7 +159,7 @@ class Analysis:
         return result, _kept(found)
 
     async def _opening(self, run: Run) -> Opening:
-        """Return what code finds before the model is asked: from the journal, or gathered and recorded."""
+        """The facts that code finds before the model is asked: from the journal, or gathered and recorded."""
         if known := done(run, OPENING):
             return read_step(OPENING_STEP, known[0].data)
         clock = self._outside.clock
@@ -184,7 +187,7 @@ class Analysis:
         return opening
 
     async def _corroborate(self, run: Run, accepted: Accepted | None, evidence: EvidenceLog) -> Corroborated:
-        """Return what the state of the cluster says about an answer; without an answer, about the cause."""
+        """Check an answer against the state of the cluster; without an answer, look for a cause."""
         clock, request = self._outside.clock, run.request
         started = clock.monotonic()
         rules = Corroborator(self._outside.cluster, signal_resource(request), request.received_time)
@@ -212,7 +215,7 @@ class Analysis:
         alignment: Alignment,
         conclusion: Conclusion,
     ) -> Approval:
-        """Whether a person must approve the workflow: the policy decides, the findings of the checks are added."""
+        """Decide whether a human must approve the workflow: by the policy, and the findings of the checks."""
         accepted, corroborated = alignment.verdict, alignment.corroborated
         if conclusion.approval is ApprovalRule.NOT_ASKED or not isinstance(accepted, Accepted):
             return self._published(merge_approval(Approval(required=False), conclusion.approval_factors))
@@ -230,7 +233,7 @@ class Analysis:
         return approval
 
     async def _would_run(self, run: Run, found: Investigated, alignment: Alignment) -> bool:
-        """True if a workflow would be executed without approval, were it not for the mode of this worker."""
+        """True if a workflow would be executed without approval, apart from observe mode."""
         accepted, ending = alignment.verdict, Ending(alignment.verdict, found.stop)
         if not isinstance(accepted, Accepted):
             return False
@@ -241,7 +244,7 @@ class Analysis:
     async def _decide(
         self, run: Run, found: Investigated, accepted: Accepted, alignment: Alignment
     ) -> PolicyDecision:
-        """Return what the policy says."""
+        """The decision of the policy."""
         facts = policy_facts(
             run.request,
             accepted,
@@ -259,7 +262,9 @@ class Analysis:
         return observed(approval) if self._rules.observe else approval
 
     async def _remember(self, result: AnalysisResult, kept: Mapping[str, Any]) -> None:
-        """Keep the result for later incidents of the same resource. Without the history the result is still good."""
+        """Keep the result for later incidents of the same resource. A failure of the history does not
+        affect the result.
+        """
         if self._outside.history is not None and kept.get("owner"):
             record = record_of(result, str(kept["spec_hash"]))
             with contextlib.suppress(HistoryUnavailable):
@@ -269,7 +274,7 @@ class Analysis:
 def _investigation(
     run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
 ) -> Investigation:
-    """Return what the loop between model and tools works with."""
+    """The input of the loop between model and tools."""
     request, received = run.request, run.request.received_time
     fact_finder = _fact_finder(run, opening, evidence, outside, rules)
     toolbox = Toolbox(
@@ -309,7 +314,7 @@ def _investigation(
 def _fact_finder(
     run: Run, opening: Opening, evidence: EvidenceLog, outside: Outside, rules: Rules
 ) -> FactFinder:
-    """Return what looks up the facts by which answers to this request are judged."""
+    """The finder of the facts by which answers to this request are judged."""
     request, received = run.request, run.request.received_time
     return FactFinder(
         cluster=outside.cluster,
@@ -361,7 +366,9 @@ def _notes(run: Run, opening: Opening, found: Investigated) -> list[str]:
 
 
 def _kept(found: Investigated) -> Mapping[str, Any]:
-    """Return what the history needs beside the result: the top owner and the hash of its spec; empty without a root cause."""
+    """The input of the history besides the result: the top owner and the hash of its spec; empty without a
+    root cause.
+    """
     if found.accepted is None:
         return {}
     root = found.accepted.root_owner

@@ -1,4 +1,6 @@
-"""Pods that no node takes, computed again from nodes, requests, taints and selectors instead of read from messages."""
+"""Pods that fit no node, computed from nodes, requests, taints and selectors instead of read from
+messages.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class Obstacle(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeObstacles:
-    """What keeps a pod from one node; `kinds` is empty when nothing does as far as specs tell.
+    """What keeps a pod from one node; `kinds` is empty if, by the specs, nothing does.
 
     `taints` are those that somebody has set, `short_of` the resources that are missing.
     """
@@ -54,7 +56,7 @@ def unscheduled(pod: Manifest) -> bool:
 
 
 def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Yield why no node takes the pod. Claims that are not bound are told by the rules for volumes."""
+    """Yield why no node takes the pod. The rules for volumes report unbound claims."""
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
         return
@@ -85,7 +87,7 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
 
 
 def _asked(pod: Manifest, resource: str) -> str:
-    """` 8Gi`: what the containers of a pod ask for, as it is written there."""
+    """The requests of the containers of a pod as written, such as ` 8Gi`."""
     values = [
         text(dig(c, "resources", "requests", resource)) for c in container_specs(mapping(pod.get("spec")))
     ]
@@ -93,7 +95,7 @@ def _asked(pod: Manifest, resource: str) -> str:
 
 
 def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Nodes that take no pods for the state they are in: not ready, or tainted by their own conditions."""
+    """Nodes that take no pods because of their state: not ready, or tainted by their own conditions."""
     if not unscheduled(pod):
         return []
     found = []
@@ -105,7 +107,7 @@ def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
 
 
 def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
-    """Rules between pods, which leave no node although each one by itself would do."""
+    """Yield rules between pods that together leave no node, although each alone would."""
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     if spec.get("topologySpreadConstraints") or "podAntiAffinity" in affinity or "podAffinity" in affinity:
@@ -198,7 +200,9 @@ def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) 
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a pod asks a node for: containers and sidecars together, or an init container that asks for more."""
+    """The requests of a pod: those of containers and sidecars together, or of an init container if it
+    requests more.
+    """
     total: dict[str, float] = {"pods": 1.0}
     for container in mappings(spec.get("containers")):
         for name, value in mapping(
@@ -230,7 +234,7 @@ def _shortage(spec: Mapping[str, Any], node: Manifest, used: Mapping[str, float]
 
 
 def _used_by_node(facts: ClusterFacts) -> dict[str, dict[str, float]] | None:
-    """Return what running pods ask each node for; None when not all pods of the cluster are known."""
+    """The requests of running pods by node; None if not all pods of the cluster are known."""
     pods = facts.list("Pod")
     if not pods.complete:
         return None

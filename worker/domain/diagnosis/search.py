@@ -1,4 +1,6 @@
-"""From the signal's resource along structure to everything that may be the cause, and which of it stands."""
+"""Follows the structure from the signal's resource to everything that may be the cause, and keeps the best
+findings.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ MAX_STEPS, MAX_OBJECTS = 6, 24
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Findings by distance from the signal's resource, and every object that was looked at on the way.
+    """Findings by distance from the signal's resource, and every object that was examined on the way.
 
-    `circle` are objects that depend on what depends on them, by name.
+    `circle` are the names of objects that depend on each other.
     """
 
     findings: tuple[Diagnosis, ...] = ()
@@ -26,7 +28,7 @@ class Searched:
 
 
 def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
-    """Examine the signal's resource and what its state may depend on, the nearest first."""
+    """Examine the signal's resource and the objects that its state may depend on, the nearest first."""
     start = replace(signal, api_version=signal.api_version or API_VERSIONS.get(signal.kind, ""))
     queue: list[tuple[Edge, ...]] = [(Edge(Relation.SAME, start),)]
     later: list[tuple[Edge, ...]] = []
@@ -50,12 +52,12 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
 
 
 def _explained(findings: Sequence[Diagnosis]) -> bool:
-    """True if more than symptoms is known, so that what every pod depends on need not be looked at."""
+    """True if more than symptoms are known, so that common dependencies of all pods need not be examined."""
     return any(f.strength is not Strength.SYMPTOM for f in findings)
 
 
 def _still_signal(path: Sequence[Edge]) -> bool:
-    """True if the object is the signal's own, or one that the signal only stands for: a Service's workload, a pod's owner."""
+    """True if the object is the signal's own, or represented by it: a Service's workload, a pod's owner."""
     return all(
         e.relation
         in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET, Relation.NAMESPACE}
@@ -68,8 +70,9 @@ def standing(
 ) -> tuple[Diagnosis, ...]:
     """The findings that explain the others, the best first.
 
-    What states its cause by itself stands, the nearest to the signal first; where nothing does, what the order of changes
-    speaks for, the furthest along the chain of dependencies; else the furthest symptom, or the nearest of a circle.
+    These are findings whose state names the cause, the nearest to the signal first; without any, those that
+    the order of changes suggests, the furthest along the chain of dependencies first; else the furthest
+    symptom, or the nearest of a circle.
     """
     direct = [f for f in findings if f.strength is Strength.DIRECT]
     if direct:
@@ -85,5 +88,7 @@ def standing(
 
 
 def ambiguous(finding: Diagnosis, findings: Sequence[Diagnosis]) -> bool:
-    """True if something further along is unhealthy too, so that the order of changes at this object proves nothing."""
+    """True if an object further along is unhealthy, too, so that the order of changes at this object
+    proves nothing.
+    """
     return finding.strength is Strength.TIMED and any(len(f.path) > len(finding.path) for f in findings)

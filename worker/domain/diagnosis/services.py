@@ -1,7 +1,7 @@
-"""Services: what they select, the ports they reach, and who depends on them.
+"""Services: the pods they select, the ports they reach, and the workloads that depend on them.
 
-A workload depends on a Service when its pod spec, or a ConfigMap that its pods use, names it as a host. Such a name ties the two
-together; it is no statement about the state of either.
+A workload depends on a Service when its pod spec, or a ConfigMap that its pods use, names it as a host. Such
+a name connects the two, but says nothing about the state of either.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ ROLLOUTS = "argoproj.io/v1alpha1"
 
 
 def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagnosis]:
-    """A Service that selects no pods although pods like that exist, or that leads to a port nobody offers."""
+    """Yield a Service that selects no pods although similar pods exist, or that leads to a port which no
+    pod offers.
+    """
     manifest = facts.get(service)
     selector = strings(dig(manifest, "spec", "selector"))
     if manifest is None or not selector:
@@ -68,7 +70,7 @@ def _finding(service: ObjectRef, what: str, *remedies: Remedy) -> Diagnosis:
 
 
 def _wrong_port(service: Manifest, pods: Sequence[Manifest]) -> str:
-    """A target port that no pod behind the Service declares, when all of them declare ports."""
+    """A target port that no pod behind the Service declares, although all of them declare ports."""
     declared = [_ports(pod) for pod in pods]
     if not all(declared):
         return ""
@@ -92,13 +94,13 @@ def _overlap(selector: dict[str, str], labels: dict[str, str]) -> bool:
 
 
 def workloads_named(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
-    """Workloads of the namespace that have the name of the Service."""
+    """Workloads of the namespace with the name of the Service."""
     listed = [facts.list(kind, service.namespace).items for kind in ("Deployment", "StatefulSet")]
     return [reference(m) for items in listed for m in items if name_of(m) == service.name]
 
 
 def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) -> list[Manifest]:
-    """Workloads whose pods, if there were any, the selector would match."""
+    """Workloads whose pods the selector would match, if there were any."""
     found: list[Manifest] = []
     for kind, version in (("Deployment", ""), ("StatefulSet", ""), ("Rollout", ROLLOUTS)):
         for workload in facts.list(kind, namespace, api_version=version).items if not found else ():
@@ -109,7 +111,7 @@ def templates_of(facts: ClusterFacts, namespace: str, selector: dict[str, str]) 
 
 
 def workloads_behind(facts: ClusterFacts, service: ObjectRef) -> list[ObjectRef]:
-    """The workloads that a Service leads to, by the pods it selects or by templates that would make such pods."""
+    """The workloads behind a Service, by the pods it selects or by templates of such pods."""
     manifest = facts.get(service)
     selector = strings(dig(manifest, "spec", "selector"))
     if not selector:
@@ -132,7 +134,7 @@ def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: Obj
     """Services that the workload's pod spec, or a ConfigMap that its pods use, names as a host."""
     specs = [pod_spec_of(pod) for pod in pods[:1]]
     words = _hosts(_texts(facts, specs, workload.namespace))
-    # if it cannot be read, what the workload depends on is not known
+    # if it cannot be read, the dependencies of the workload are unknown
     facts.list("Service", workload.namespace)
     found = [service_of(facts, Host(word), workload.namespace) for word in sorted(words)]
     return list({named(reference(s)): reference(s) for s in found if s is not None}.values())

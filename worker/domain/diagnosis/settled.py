@@ -1,9 +1,9 @@
-"""Since when an object has shown the opposite of an alert: the only ground on which a problem counts as over.
+"""Finds since when an object has shown the opposite of an alert: the only reason to consider a problem over.
 
-An alert counts only if its whole name is known here, because it speaks of a condition that an object of the cluster states.
-Names that merely contain such a word (a node's file system, its clock, a pod's memory use) say nothing about that condition.
-Events that have happened, such as an OOM kill or an eviction, have no contrary: being healthy afterwards does not undo their
-cause.
+Only alerts whose whole name is known here count: they report a condition that an object of the cluster has in
+its status. Names that merely contain such a word (a node's file system, its clock, a pod's memory use) say
+nothing about that condition. Past events, such as an OOM kill or an eviction, have no opposite: being healthy
+afterwards does not undo their cause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PODS_NOT_READY = (
     "KubeContainerWaiting", "KubeDeploymentReplicasMismatch", "KubePodCrashLooping", "KubePodNotReady",
     "KubeStatefulSetReplicasMismatch", "PodPending",
 )  # fmt: skip
-"""Reasons that the kubelet and the scheduler write, and alerts of the kubernetes mixin on them: a ready pod is the contrary."""
+"""Reasons that the kubelet and the scheduler write, and alerts of the kubernetes mixin on them. Their
+opposite is a ready pod."""
 NODE_NOT_READY = ("KubeNodeNotReady", "KubeNodeUnreachable", "NodeNotReady", "NodeUnreachable")
 NODE_PRESSURE = ("DiskPressure", "KubeNodePressure", "MemoryPressure", "NodePressure", "PIDPressure")
 PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
@@ -30,7 +31,9 @@ REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> datetime | None:
-    """Return since when the signal's object states the contrary of `spoken_of`; None if it does not, or cannot."""
+    """Return since when the signal's object has shown the opposite of `spoken_of`; None if it does not, or
+    cannot.
+    """
     stated = SPOKEN_OF.get(spoken_of.strip().lower())
     return stated(facts, signal) if stated else None
 
@@ -51,7 +54,9 @@ def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
 
 
 def _wanted(workload: Manifest | None) -> int:
-    """Return how many pods the workload wants; 0 while its controller has not seen the newest spec, or has not carried it out."""
+    """Return how many pods the workload wants; 0 while its controller has not seen or rolled out the
+    newest spec.
+    """
     spec, status = dig(workload, "spec"), dig(workload, "status")
     replicas = dig(spec, "replicas")
     if not isinstance(replicas, int) or isinstance(replicas, bool):

@@ -99,7 +99,7 @@ def _used(failing: FailingPod) -> References:
 
 
 def _named_references(failing: FailingPod, message: str) -> Iterator[ObjectRef]:
-    """References of the pod's own spec that a message means, unless they are known to be there."""
+    """Yield references of the pod's own spec that a message means, unless they are known to exist."""
     used = _used(failing)
     for kind, listed in (("ConfigMap", used.config_maps), ("Secret", used.secrets)):
         for name in listed:
@@ -108,7 +108,9 @@ def _named_references(failing: FailingPod, message: str) -> Iterator[ObjectRef]:
 
 
 def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
-    """ConfigMaps and keys that the spec needs and the cluster does not have; Secrets only by what the kubelet says."""
+    """Yield ConfigMaps and keys that the spec needs and the cluster lacks; Secrets only by messages of the
+    kubelet.
+    """
     used, facts, home = _used(failing), failing.facts, failing.workload.namespace
     for name in used.config_maps:
         ref = ref_to("ConfigMap", name, home)
@@ -170,7 +172,7 @@ def _missing(failing: FailingPod, ref: ObjectRef, part: MissingPart) -> Diagnosi
 
 
 def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
-    """Objects whose controller should have made a Secret and states that it did not."""
+    """Objects whose controller should have made a Secret and reports that it did not."""
     if ref.kind != "Secret":
         return []
     found = []
@@ -182,7 +184,7 @@ def _makers(facts: ClusterFacts, ref: ObjectRef) -> list[ObjectRef]:
 
 
 def _misspelt(facts: ClusterFacts, ref: ObjectRef, workload: ObjectRef) -> list[ObjectRef]:
-    """The workload, when it has never been available and a ConfigMap of nearly the same name exists."""
+    """The workload, if it has never been available and a ConfigMap of nearly the same name exists."""
     if ref.kind != "ConfigMap" or was_available(facts, workload):
         return []
     names = [name_of(c) for c in facts.list("ConfigMap", ref.namespace).items]
@@ -195,7 +197,9 @@ def _names_in(revision: Manifest) -> set[str]:
 
 
 def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
-    """Volumes that are not attached or mounted, by typed reasons of the attach controller and the kubelet; else the runtime."""
+    """Yield volumes that are not attached or mounted, by typed reasons of the attach controller and the
+    kubelet; else the runtime.
+    """
     about, workload, facts = failing.about, failing.workload, failing.facts
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     mount = [e for e in about if e.reason == "FailedMount"]

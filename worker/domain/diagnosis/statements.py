@@ -1,4 +1,6 @@
-"""What components and programs say about the objects of a finding: words for people, never a reason by themselves."""
+"""Messages of components and programs about the objects of a finding: words for humans, never a reason by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ MAX_CHARS = 240
 MAX_LINES, LAST_LINES = 80, 2
 HEAP = re.compile(r"-Xm[xs]\w+|-XX:MaxRAMPercentage=[\d.]+|--max-old-space-size=\d+")
 BUSY = re.compile(r"replay|load|cache|index|heap|alloc|buffer|import|compact|memory|batch", re.IGNORECASE)
-"""What a program that takes up memory says it is doing."""
+"""Words of a program that takes up memory."""
 
 
 def statements(facts: ClusterFacts, finding: Diagnosis, *, most: int = MAX_STATEMENTS) -> tuple[str, ...]:
-    """Messages about what a finding rests on, the nearest to the cause first. They are untrusted text."""
+    """Messages about the basis of a finding, the nearest to the cause first. They are untrusted text."""
     told: dict[str, None] = {}
     objects = {named(ref): ref for ref in (*finding.reads, *finding.subjects, *_on_the_way(finding))}
     for ref in objects.values():
@@ -39,7 +41,7 @@ def _on_the_way(finding: Diagnosis) -> list[ObjectRef]:
 
 
 def _made(facts: ClusterFacts, refs: Sequence[ObjectRef]) -> list[ObjectRef]:
-    """Pods that a Job has made and that may be gone, by its own events."""
+    """Pods that a Job has made, by its events. They may be gone."""
     jobs = [ref for ref in refs if ref.kind == "Job"]
     made = [e for job in jobs for e in facts.events(job.namespace, job) if e.reason == "SuccessfulCreate"]
     return [ObjectRef("Pod", e.message.rpartition(" ")[2], e.about.namespace, "v1") for e in made[-1:]]
@@ -115,7 +117,7 @@ def _of_container(
 
 
 def _of_spec(finding: Diagnosis, container: Container) -> Iterator[str]:
-    """Yield what of the spec a reader needs to understand the finding."""
+    """Yield the parts of the spec that explain the finding."""
     if finding.cause is Cause.IMAGE:
         yield f"its image is {text(container.spec.get('image'))}"
     if finding.cause in {Cause.PROBE, Cause.NOT_READY}:
@@ -129,7 +131,7 @@ def _of_spec(finding: Diagnosis, container: Container) -> Iterator[str]:
 
 
 def log_of(facts: ClusterFacts, pod: ObjectRef, container: Container) -> tuple[str, ...]:
-    """The log of the run that ended last; of the present one when there was none or it is gone."""
+    """The log of the run that ended last; of the present run if there was none or its log is gone."""
     ended = bool(container.last) or container.restarts > 0
     lines = facts.log(pod, container.name, previous=True) if ended else ()
     started = container.running or bool(container.terminated)
@@ -137,7 +139,7 @@ def log_of(facts: ClusterFacts, pod: ObjectRef, container: Container) -> tuple[s
 
 
 def _events(facts: ClusterFacts, refs: Sequence[ObjectRef]) -> Iterator[str]:
-    """The newest message of each reason with which components warn about the objects."""
+    """Yield the newest message for each reason of warnings about the objects."""
     for namespace in dict.fromkeys(ref.namespace for ref in refs):
         newest = {}
         for event in facts.events(namespace, *(r for r in refs if r.namespace == namespace)):
@@ -148,7 +150,9 @@ def _events(facts: ClusterFacts, refs: Sequence[ObjectRef]) -> Iterator[str]:
 
 
 def short(said: str, limit: int = MAX_CHARS) -> str:
-    """One line, bounded. The first cause of a chain of errors stands at its end, so head and tail are kept."""
+    """One bounded line. Head and tail are kept, because the first cause of a chain of errors is at its
+    end.
+    """
     flat = " ".join(said.split())
     if len(flat) <= limit:
         return flat

@@ -81,7 +81,7 @@ def _pending(
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
         if provisioner == "kubernetes.io/no-provisioner" or failed or extra:
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
-            refused = failed and not extra  # it would refuse another claim too
+            refused = failed and not extra  # it would refuse another claim, too
             yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})
 
 
@@ -92,7 +92,7 @@ def _bound(
     also: tuple[ObjectRef, ...],
     pod: Manifest | None,
 ) -> Iterator[Diagnosis]:
-    """A bound claim whose volume can only be used on nodes that the pod cannot run on."""
+    """Yield a bound claim whose volume can only be used on nodes where the pod cannot run."""
     if pod is None or dig(pod, "spec", "nodeName"):
         return
     volume = facts.get(ref_to("PersistentVolume", text(dig(manifest, "spec", "volumeName"))))

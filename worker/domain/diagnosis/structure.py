@@ -64,7 +64,7 @@ def chain_of(facts: ClusterFacts, manifest: Manifest) -> tuple[ObjectRef, ...]:
 
 
 def _owner(facts: ClusterFacts, owner: ObjectRef) -> Manifest | None:
-    """Only owners that mostly have an owner themselves are worth a read."""
+    """The owner, if it is of a kind that usually has an owner itself. Others are not worth a read."""
     if owner.kind == "ReplicaSet":
         return _replica_set(facts, owner)
     return None if owner.kind in {"Deployment", "StatefulSet", "DaemonSet", "CronJob"} else facts.get(owner)
@@ -81,7 +81,7 @@ def root_of(facts: ClusterFacts, pod: Manifest) -> ObjectRef:
 
 
 def pods_of(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
-    """Pods that belong to a workload of any kind, by the chain of owners; by selector for kinds that own nothing."""
+    """Pods of a workload of any kind, by the chain of owners, or by selector for kinds that own nothing."""
     listed = facts.list("Pod", workload.namespace).items
     if workload.kind == "Pod":
         return [pod for pod in listed if name_of(pod) == workload.name]
@@ -109,7 +109,7 @@ def labels_of(manifest: Manifest) -> dict[str, str]:
 
 
 def sick_pods(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
-    """Pods of a workload that something is wrong with. Finished pods that have been replaced are left out."""
+    """Unhealthy pods of a workload. Finished pods that have been replaced are left out."""
     pods = pods_of(facts, workload)
     sick = [pod for pod in pods if pod_failing(pod)]
     if workload.kind in {"Job", "CronJob", "Pod"}:
@@ -169,7 +169,7 @@ def container_specs(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def sick_containers(pod: Manifest) -> Iterator[Container]:
-    """Containers something is wrong with, or that were restarted."""
+    """Yield containers that are unhealthy, or were restarted."""
     for container in containers(pod):
         if container.kind != "ephemeral" and (container.failing or container.last):
             yield container
@@ -200,7 +200,9 @@ class Rollout:
         return "; ".join(line[:160] for line in self.lines[:4])
 
     def touches(self, *words: str, container: str = "") -> bool:
-        """True if a field whose path has one of the words differs, in the container or outside of all containers."""
+        """True if a field whose path contains one of the words differs, in the container or outside all
+        containers.
+        """
         for line in self.lines:
             path = line.split(":", maxsplit=1)[0]
             inside = "ontainers[" in path
@@ -253,7 +255,9 @@ def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
 
 
 def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:
-    """Return since when the template that the pod was made from has been in use; restarts alone make no other template."""
+    """Return since when the template that the pod was made from has been in use; a mere restart does not
+    change the template.
+    """
     for ref in chain_of(facts, pod):
         if ref.kind == "ReplicaSet":
             owner = _replica_set(facts, ref)
@@ -273,7 +277,7 @@ def _same_since(facts: ClusterFacts, workload: ObjectRef, revision: Manifest) ->
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
-    """Differences between templates, without labels and annotations."""
+    """Differences between templates, without those of labels and annotations."""
     return [line for line in lines if not line.startswith(("metadata.annotations", "metadata.labels"))]
 
 

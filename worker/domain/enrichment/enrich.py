@@ -36,10 +36,10 @@ MAX_TROUBLE = 20
 
 @dataclass(frozen=True, slots=True)
 class Enrichment:
-    """What was found. The evidence is redacted and within its budget, not yet numbered.
+    """The facts that were found. The evidence is redacted and within its budget, not yet numbered.
 
-    `target_exists` is None if that is unknown. `failed_sources` name what is unknown, with the reason. `first_look`
-    is the part of it that speaks against an answer that finds nothing to do.
+    `target_exists` is None if that is unknown. `failed_sources` name what is unknown, with the reason.
+    `first_look` is the part that speaks against an answer which finds nothing to do.
     """
 
     evidence: tuple[Evidence, ...]
@@ -53,7 +53,7 @@ class Enrichment:
 async def enrich(
     request: Signal, cluster: Cluster, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS
 ) -> Enrichment:
-    """Facts about the signal's resource and what stands behind it. Never raises ClusterError.
+    """Gather facts about the signal's resource and the objects behind it. Never raises ClusterError.
 
     Ages are counted from the time the signal was received.
     """
@@ -90,7 +90,7 @@ class _EnrichmentRun:
     gathering: bool = False
 
     async def within(self, seconds: float, stage: Callable[[], Awaitable[None]]) -> bool:
-        """Run a stage; what is still open when the time is up has failed."""
+        """Run a stage. Sources that are still open when the time is up have failed."""
         try:
             async with asyncio.timeout(seconds):
                 await stage()
@@ -170,7 +170,7 @@ class _EnrichmentRun:
         self.open.discard(name)
 
     def result(self) -> Enrichment:
-        """Return what was found in time."""
+        """The facts that were found in time."""
         look = self._look()
         if not self.gathering:
             self.failed |= dict.fromkeys([LABELS, *self._wanted()], "no time left to read it")
@@ -208,10 +208,10 @@ class _EnrichmentRun:
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What code saw before the model was asked.
+    """The state of the cluster before the model was asked.
 
-    `chain`: the signal's resource and its owners, as far as they were read. `trouble`: objects among them, and pods of
-    them, that were in trouble. `unread`: what could not be read.
+    `chain`: the signal's resource and its owners, as far as they were read. `trouble`: objects in trouble
+    among them and their pods. `unread`: sources that could not be read.
     """
 
     chain: tuple[ObjectRef, ...] = ()

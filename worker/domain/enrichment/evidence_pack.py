@@ -1,4 +1,6 @@
-"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, then the most important the rest."""
+"""Packs pieces of evidence into one budget: each gets what it needs up to a cap, and the most important
+ones get the rest.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Piece:
 def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
     """The pieces in their order, cut so that all of them with their fences fit the budget.
 
-    When even the fair shares do not fit, the least important pieces go first.
+    If even the fair shares do not fit, the least important pieces are dropped first.
     """
     needed = [_natural(piece) for piece in pieces]
     given = _shares(pieces, needed, max_tokens)
@@ -47,13 +49,17 @@ def pack(pieces: Sequence[Piece], max_tokens: int) -> tuple[Evidence, ...]:
 
 
 def _natural(piece: Piece) -> int:
-    """Return what the piece needs in full; lines are counted one by one when it is cut, so each adds one."""
+    """The tokens that the whole piece needs. Lines are counted one by one when it is cut, so each adds
+    one.
+    """
     body = piece.render(PLENTY).body
     return min(estimate_tokens(body) + body.count("\n") + 4, PLENTY)
 
 
 def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> list[int]:
-    """Tokens for the body of each piece; 0 leaves it out. Room for the note comes back when nothing is cut."""
+    """Tokens for the body of each piece; 0 leaves it out. Without a cut, the room for its note is free
+    again.
+    """
     by_rank = sorted(range(len(pieces)), key=lambda index: pieces[index].rank)
     given = [0] * len(pieces)
     room = max_tokens
@@ -75,7 +81,7 @@ def _shares(pieces: Sequence[Piece], needed: Sequence[int], max_tokens: int) -> 
 
 
 def changes_told(evidence: Iterable[Evidence]) -> frozenset[str]:
-    """Return what the first look has told about changes: lines, and each `lastChange` of an object as JSON."""
+    """The changes that the first look has shown: lines, and each `lastChange` of an object as JSON."""
     found: set[str] = set()
     for item in evidence:
         if item.source == f"{ENRICHMENT}{CHANGES}":

@@ -1,4 +1,4 @@
-"""What a first look is about, as far as it has been found."""
+"""The subject of a first look, as far as it has been found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.domain.values.objects import ObjectRef
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the first look is about: the target, the workload that runs its pods, and the pods."""
+    """The subject of the first look: the target, the workload that runs its pods, and the pods."""
 
     target: OwnerChain
     workload: OwnerChain | None
@@ -46,6 +46,6 @@ class Look:
 
     @property
     def references(self) -> References:
-        """What that spec names."""
+        """The references in that spec."""
         pods = self.pods.failing or self.pods.own
         return references_of(self.pod_spec, name_of(pods[0]) if pods else "")

@@ -34,7 +34,7 @@ LOG_LINES, LOG_BYTES = 150, 64 * 1024
 MAX_PODS_WITH_LOGS = 2
 MAX_NODES = 3
 ROUTINE = frozenset({"Scheduled", "Pulled", "Created", "Started"})
-"""Reasons of events that say of a container only what its state says. They are left out beside warnings."""
+"""Reasons of events that only repeat the state of a container. Beside warnings, they are left out."""
 MAX_REFERENCES = 8
 
 Reader = Callable[[], Awaitable[list[Piece]]]
@@ -52,7 +52,7 @@ class Sources:
         self.failed: dict[str, str] = {}
 
     def wanted(self, look: Look) -> dict[str, Reader]:
-        """The readers that apply to what was found, by name."""
+        """The readers that apply to these objects, by name."""
         readers: dict[str, Reader] = {
             "pods": lambda: self._pods(look),
             "events": lambda: self._events(look),
@@ -86,7 +86,7 @@ class Sources:
         return pieces
 
     def _gone(self, look: Look) -> list[Piece]:
-        """A target that does not exist, and what made it where that is known."""
+        """A target that does not exist, and its maker, if known."""
         start, maker = look.target.start, look.workload
         known = maker is not None and not maker.start.same_as(start)
         by = f"; it was made by {maker.start}" if maker and known else ""
@@ -210,9 +210,7 @@ class Sources:
         runs += [False] if started else []
         pieces = await together([self._log(pod, container, previous=run, first=first) for run in runs])
         found = [piece for piece in pieces if piece]
-        if (
-            not found and container.ran_before and not started
-        ):  # the runtime has dropped the log of the run before
+        if not found and container.ran_before and not started:  # the runtime has dropped the previous log
             last = await self._log(pod, container, previous=False, first=first)
             found = [last] if last else []
         return found
@@ -286,7 +284,7 @@ class Sources:
         return [table, *(await self._around(troubled[0], look) if troubled else ())]
 
     async def _around(self, node: Manifest, look: Look) -> list[Piece]:
-        """Return what else runs on a node in trouble: what brings it down may belong to someone else."""
+        """The other pods on a node in trouble, since the culprit may belong to somebody else."""
         query = ListQuery("Pod", field_selector=f"spec.nodeName={name_of(node)}")
         listing = await self._cluster.list(query)
         known = {reference(pod) for pod in look.pods.own}
@@ -356,7 +354,7 @@ class Sources:
         return [replace(table, render=render)]
 
     async def _kind_specific(self, look: Look) -> list[Piece]:
-        """Objects that decide about a target of this kind, beside its pods."""
+        """Objects that matter for a target of this kind, besides its pods."""
         start = look.target.start
         if start.kind in {"Service", "Endpoints"} and start.api_version in {"", "v1"}:
             ref = ObjectRef("Endpoints", start.name, start.namespace)
@@ -370,7 +368,7 @@ class Sources:
         return await self._quota(look)
 
     async def _quota(self, look: Look) -> list[Piece]:
-        """Quotas, where a workload has fewer pods than it wants."""
+        """Quotas, if a workload has fewer pods than it wants."""
         root = look.workload.root_manifest if look.workload else None
         wanted = dig(root, "spec", "replicas")
         short = isinstance(wanted, int) and len(look.pods.own) < wanted
@@ -385,7 +383,7 @@ class Sources:
 
 
 def _without_template(manifest: Manifest, pods: Sequence[Manifest]) -> Manifest:
-    """The object without its pod template where a pod made from it is shown as well."""
+    """The object, without its pod template if a pod made from it is shown as well."""
     if not pods or text(manifest.get("kind")) not in WORKLOADS or not dig(manifest, "spec", "template"):
         return manifest
     spec = {key: value for key, value in mapping(manifest.get("spec")).items() if key != "template"}

@@ -19,8 +19,8 @@ from worker.domain.values.delivery import Delivery
 class AcceptedRequest:
     """A valid request and where it came from. `body` holds the bytes of the message.
 
-    `ignored_fields`: paths in the message that nobody reads. `notes`: remarks for the result. `replayed`: a dead letter that was sent
-    again, whose `failed` result may be replaced.
+    `ignored_fields`: paths in the message that the worker does not read. `notes`: remarks for the result.
+    `replayed`: a dead letter that was sent again, whose `failed` result may be replaced.
     """
 
     request: Signal

@@ -1,4 +1,6 @@
-"""What a request says, in the terms of the checks: labels of the search, names it mentions, what failed before."""
+"""A request in the terms of the checks: labels of the search, names it mentions, the execution that failed
+before.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ KIND = rf"(?i:{'|'.join(sorted(SPELLINGS, key=len, reverse=True))})"
 QUOTED = re.compile(rf"""["'`]({NAME})["'`]""")
 BEHIND_SLASH = re.compile(rf"(?<![a-zA-Z0-9./-]){KIND}/({NAME})")
 BEHIND_KIND = re.compile(rf"""(?<![a-zA-Z0-9./-]){KIND}[\s:=(\[]{{1,3}}(?=[a-z.]*[0-9-])({NAME})""")
-"""`pod api-0`: without a sign that it is a name, the next word of a sentence could be one."""
+"""A kind before a name, as in `pod api-0`. Without a sign that it is a name, it could be any word of a
+sentence."""
 
 ALERT_WINDOW = timedelta(minutes=15)
 """How long a condition lasts before alerts of the kubernetes mixin fire on it."""
 
 
 def base_context(request: Signal) -> SelectionContext:
-    """Labels that come from the request and that the model cannot override. What was not given constrains nothing."""
+    """Labels that come from the request and that the model cannot override. Labels that were not given
+    constrain nothing.
+    """
     sent = sent_enrichment(request)
     return SelectionContext(
         environment="" if request.environment == UNKNOWN_ENVIRONMENT else request.environment,
@@ -39,7 +44,7 @@ def base_context(request: Signal) -> SelectionContext:
 
 
 def sent_enrichment(request: Signal) -> EnrichmentResults | None:
-    """Return what the sender found out, if it sent anything."""
+    """The enrichment of the sender, if it sent any."""
     return request.enrichment_results if isinstance(request, IncidentRequest | RecoveryRequest) else None
 
 
@@ -50,21 +55,25 @@ def signal_resource(request: Signal) -> ObjectRef:
 
 
 def reported_condition(request: Signal) -> str:
-    """Return what the alert reports of the signal's resource; empty for a storm, which is about other objects too."""
+    """The condition of the signal's resource that the alert reports; empty for a storm, which is about
+    other objects, too.
+    """
     return "" if request.is_storm else request.signal_type
 
 
 def alert_window(request: Signal) -> timedelta:
-    """Return how long the contrary must hold before the alert is over: as long as the signal came again and again, at least 15 min."""
+    """Return how long the opposite must hold before the alert is over: as long as the signal kept
+    recurring, at least 15 min.
+    """
     first, last = request.first_seen or request.firing_time, request.last_seen or request.received_time
     return max(ALERT_WINDOW, last - first) if first else ALERT_WINDOW
 
 
 def requested_names(request: Signal) -> frozenset[str]:
-    """Names of objects that the request itself gives in its texts, beside its resource; those of its own namespace.
+    """Names of objects of its own namespace that the request mentions in its texts, besides its resource.
 
-    A word is a name behind the namespace or a kind (`shop/api-0`, `pod/api-0`, `node [worker-1]`), in quotes, or as
-    the value of a label that is called like a kind.
+    A word is a name if it follows the namespace or a kind (`shop/api-0`, `pod/api-0`, `node [worker-1]`), in
+    quotes, or as the value of a label that is called like a kind.
     """
     home = request.resource_name if request.resource_kind == "Namespace" else request.resource_namespace
     behind = re.compile(rf"(?<![a-zA-Z0-9./-]){re.escape(home)}/({NAME})") if home else re.compile(r"(?!)()")
@@ -81,7 +90,7 @@ def _is_kind(label: str) -> bool:
 
 
 def failed_execution(request: Signal) -> FailedExecution | None:
-    """The workflow that failed before, for a recovery."""
+    """For a recovery, the execution that failed before."""
     if not isinstance(request, RecoveryRequest):
         return None
     failed = request.previous_execution.selected_workflow

@@ -1,9 +1,10 @@
-"""A message body becomes a request or an outcome, or a list of everything that is wrong with it. Never an exception.
+"""Decodes a message body into a request or an outcome, or a list of everything that is wrong with it. Never
+raises.
 
-The body comes from outside: its size, depth and numbers are bounded before they cost anything. What is read is I-JSON
-(RFC 7493): UTF-8 without a byte order mark, no key twice, no NaN, no unpaired surrogates; and integers fit in 64 bits,
-as Go reads them. The steps are size, text, JSON, schema, cluster; the errors are all those of the first step that
-failed.
+The body comes from outside: its size, depth and numbers are bounded before they cost anything. It must be
+I-JSON (RFC 7493): UTF-8 without a byte order mark, no key twice, no NaN, no unpaired surrogates; and integers
+must fit in 64 bits, as in Go. The steps are size, text, JSON, schema, cluster; the result has all errors of
+the first step that failed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _REQUEST_MODELS: Final[Mapping[RequestKind, type[Request]]] = MappingProxyType(
 class Decoded:
     """A request, and the paths in the message that it does not contain (at most 100, then how many more).
 
-    `notes` say which words of the sender were read as others.
+    `notes` say which words of the sender were translated.
     """
 
     request: Request
@@ -76,7 +77,8 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """What is wrong with a message. The ids are for correlation only, and None when they can't be read.
+    """Everything that is wrong with a message. The ids are for correlation only, and None if they cannot be
+    read.
 
     Values in `errors` are short, but secrets are not removed from them yet.
     """
@@ -185,14 +187,14 @@ def _validate(
 
 
 def _mapped(data: Mapping[str, Any], request: Request) -> Iterator[str]:
-    """Yield what was read as something else, for the reader of the result."""
+    """Yield a note for each value that was translated, for the reader of the result."""
     if data.get("signal_type") is None:
         yield "signal_name of the request was read as signal_type"
     if (word := data["severity"].strip().lower()) != request.severity:
         yield f"the severity {word} of the request was read as {request.severity}"
 
 
-# -- JSON: whatever json.loads takes and we don't becomes a flaw in its place, so that every error has a path
+# -- JSON: a value that json.loads accepts and we do not becomes a flaw in its place, so that every error has a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ class _Flaw:
 
 
 def _integer(digits: str) -> int | _Flaw:
-    """The length is checked first: converting a number of n digits costs more than n."""
+    """Read an integer. The length is checked first, because the conversion takes more than linear time."""
     if len(digits) <= len(str(INT64_MIN)) and INT64_MIN <= (value := int(digits)) <= INT64_MAX:
         return value
     return _Flaw(ValidationCode.SCHEMA, "an integer of at most 64 bits", _got_number(digits))
@@ -231,7 +233,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _flaws(value: Any, path: str, *, look_into_strings: bool) -> Iterator[tuple[str, _Flaw]]:
-    """Recursion is safe: the depth of the text has been checked."""
+    """Yield the flaws in a value. Recursion is safe, because the depth of the text has been checked."""
     if isinstance(value, _Flaw):
         yield path, value
     elif isinstance(value, dict):
@@ -270,7 +272,7 @@ def _deeper_than(text: str, limit: int) -> bool:
     return False
 
 
-# -- Errors: where, what has to stand there, and the start of what does
+# -- Errors: the place, the expected value, and the start of the actual one
 
 _EXPECTED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -307,7 +309,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 
 
 def _got(value: Any) -> str:
-    """Return what stands there: the start of a text or number, or only the type of something larger."""
+    """The actual value: the start of a text or number, or only the type of a larger value."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, (list, tuple)):
@@ -321,7 +323,7 @@ def _got_number(digits: str) -> str:
 
 
 def _bounded(items: Iterable[Any], more: Callable[[int], Any]) -> tuple[Any, ...]:
-    """The first items, and one that says how many are left out."""
+    """The first items, and a last one that says how many are left out."""
     rest = iter(items)
     listed = tuple(islice(rest, MAX_LISTED))
     left = sum(1 for _ in rest)
@@ -349,7 +351,7 @@ def _rejected(
 
 
 def _unreadable(code: ValidationCode, expected: str, got: str, body: bytes) -> InvalidRequest:
-    """Without an object to look into, the ids are searched in the text."""
+    """A message that is not an object. The ids are searched in its text."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace")
     ids = {
         name: _readable(_ID, found[1]) if (found := p.search(text)) else None

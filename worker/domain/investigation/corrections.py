@@ -1,4 +1,4 @@
-"""What a model is told about calls that are not run, and about answers that are rejected."""
+"""The messages to a model about calls that are not run, and about rejected answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOO_MANY = (
 
 
 def correction(reply: Reply, verdict: Verdict, attempt: str) -> Turn:
-    """Return what the model is told about a rejected answer: as the result of the call that submitted it, if one did."""
+    """The message about a rejected answer: as the result of the call that submitted it, if one did."""
     text = correction_message(verdict.problems, attempt) if isinstance(verdict, Rejected) else ""
     if not reply.tool_calls:
         return UserTurn(text)

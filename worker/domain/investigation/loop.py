@@ -1,13 +1,15 @@
 """The loop between the model and the tools.
 
-Until an answer is accepted, the last one is rejected or the budget is spent: take the next reply, run the tools it
-calls, judge the answer it gives. A step that is in the journal is taken from there; any other is claimed, done and
-recorded before the next one, so a successor replays every step and pays for nothing twice.
+Until an answer is accepted, the last one is rejected or the budget is spent: take the next reply, run the
+tools it calls, judge the answer it gives. A step that is in the journal is taken from there; any other is
+claimed, done and recorded before the next one, so that a successor replays every step and pays for none
+twice.
 
-No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors, and tool
-calls in place of the final answer count as a failed attempt. An answer that cannot be read is no attempt while the model
-only has to be told how to answer: once for each way of being unreadable. A conversation that becomes too long for the model
-loses its oldest tool results, before the call if the window of the model is known.
+No mistake of the model ends a run: calls to unknown tools and malformed arguments come back as tool errors,
+and tool calls in place of the final answer count as a failed attempt. An unreadable answer does not count as
+an attempt if the model only needs to be told how to answer; this happens once for each way of being
+unreadable. A conversation that becomes too long for the model loses its oldest tool results, before the call
+if the window of the model is known.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ CALL_INSTEAD_OF_ANSWER = Problem(
 
 
 class Observer(Protocol):
-    """Learns of each step before it is recorded. Replayed steps were observed by an earlier run."""
+    """Is notified of each step before it is recorded. Replayed steps were observed by an earlier run."""
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None: ...
     async def replied(self, call: int, reply: Reply) -> None: ...
@@ -84,8 +86,8 @@ class Observer(Protocol):
 class Judged:
     """The verdict on an answer, and the workflow the answer named (empty for none). A `stop` ends the run at once.
 
-    `facts` are those behind the verdict; None when they were not looked up. `at` is when the answer was checked.
-    `unreadable`: why no answer could be read.
+    `facts` are those behind the verdict, or None if they were not looked up. `at` is when the answer was
+    checked. `unreadable`: why no answer could be read.
     """
 
     verdict: Verdict
@@ -101,8 +103,8 @@ class Judged:
 class Investigated:
     """How an investigation ended: by its last attempt, or by a `stop` before the attempts were used up.
 
-    `shrunk`: at the end the model no longer read the oldest tool results. `facts`: those behind the last verdict.
-    `partial`: what is right about the last rejected answer whose cause passed its checks.
+    `shrunk`: at the end, the model no longer saw the oldest tool results. `facts`: those behind the last
+    verdict. `partial`: the valid part of the last rejected answer whose cause passed its checks.
     """
 
     attempts: tuple[Attempt, ...]
@@ -129,8 +131,8 @@ class Investigated:
 class Investigation:
     """Everything one investigation works with.
 
-    `judge` reads and checks a final answer. `proceed` is awaited before each call of the model, and raises Halted or
-    Preempted when it must not be made. `jitter` returns a number in [0, 1).
+    `judge` reads and checks a final answer. `proceed` is awaited before each call of the model, and raises
+    Halted or Preempted if it must not be made. `jitter` returns a number in [0, 1).
     """
 
     model: Model
@@ -171,14 +173,14 @@ async def investigate(given: Investigation) -> Investigated:
 
 
 class _Loop:
-    """Where an investigation stands, and its three steps. Each is replayed, or claimed, done and recorded."""
+    """The state of an investigation, and its three steps. Each is replayed, or claimed, done and recorded."""
 
     def __init__(self, given: Investigation) -> None:
         self._given, self._replay = given, Replay(given.run.past)
         self.turns: list[Turn] = [UserTurn(given.opening)]
         self._attempts: list[Attempt] = []
         self._told: set[Unreadable] = set()
-        """Ways of being unreadable that the model was told about without losing an attempt."""
+        """Ways of being unreadable that the model was told about at no cost of an attempt."""
         self._refusal = b""
         """The last verdict, until it is recorded with the claim of the call that tells the model about it."""
         self._facts: VerdictFacts | None = None
@@ -188,7 +190,7 @@ class _Loop:
 
     @property
     def spent(self) -> Spent:
-        """What has been spent until now. A successor counts on from the time that the last step has recorded."""
+        """The costs so far. A successor continues from the time that the last step has recorded."""
         passed = self._given.clock.monotonic() - self._since
         return replace(self._spent, wall_seconds=self._spent.wall_seconds + passed)
 
@@ -203,7 +205,9 @@ class _Loop:
         return bool(self._attempts) and self._is_last(self._attempts[-1])
 
     def ended(self, model: str, stop: Stop | None, detail: str) -> Investigated:
-        """Return how it ended. Failed tries of a last call are not in what was spent: a successor could not count them."""
+        """The end of the investigation. Its costs leave out failed tries of a last call, which a successor
+        could not count.
+        """
         return Investigated(
             tuple(self._attempts),
             self._spent,
@@ -242,7 +246,7 @@ class _Loop:
         self._count(replace(self._spent, tool_calls=tool_calls, wall_seconds=saved.ran.wall_seconds))
 
     async def judge_answer(self, reply: Reply) -> Judged:
-        """The verdict on a final answer: the one that the model was told about, or a new one."""
+        """The verdict on a final answer: the recorded one, or a new one."""
         if saved := self._replay.refusal():
             judged = Judged(Rejected(saved.problems, saved.partial), saved.workflow_id, at=saved.at)
             seconds, told = saved.wall_seconds, saved.told
@@ -278,7 +282,7 @@ class _Loop:
     def _only_told(self, judged: Judged) -> Unreadable | None:
         """The way in which an answer is unreadable, if the model only needs to be told how to answer; else None.
 
-        It is told once of each, while calls remain beside those that are reserved for the attempts.
+        It is told once of each way, while calls remain besides those reserved for the attempts.
         """
         limits, way = self._given.limits, judged.unreadable
         reserved = limits.attempts - len(self._attempts)
@@ -292,7 +296,7 @@ class _Loop:
         return Attempt(number, judged.verdict, answer_text(reply), judged.workflow_id, judged.at)
 
     async def _ask_until_answered(self) -> Asked:
-        """Ask for the next reply; a failed call is made again as the rule for tries says."""
+        """Ask for the next reply. Failed calls are retried by the rule for tries."""
         given, waited = self._given, 0.0
         request = self._request()
         tries = failed_tries(given.run.past, self._spent.llm_calls + 1)
@@ -355,7 +359,7 @@ class _Loop:
         return await self._call_in_time(replace(request, turns=shorter)), 1
 
     async def _call_in_time(self, request: ModelRequest) -> Reply:
-        """Call the model within what earlier tries of this call have left of the time."""
+        """Call the model within the time that earlier tries of this call have left."""
         if used_up := exhausted(self.spent, self._given.limits):
             raise GiveUp(GiveUpReason.BUDGET_SPENT, used_up)
         seconds = seconds_for_call(self.spent, self._given.limits)
@@ -367,7 +371,9 @@ class _Loop:
         return reply.tool_calls[: min(MAX_CALLS_PER_REPLY, room)]
 
     async def _run(self, reply: Reply, allowed: Sequence[ToolCall], tool_calls: int) -> Ran:
-        """Run the allowed calls, refuse the others. `tool_calls`: how many have been run after this turn."""
+        """Run the allowed calls, refuse the others. `tool_calls`: how many have been run by the end of
+        this turn.
+        """
         given = self._given
         results = await given.toolbox.run_all(allowed)
         spent = replace(self.spent, tool_calls=tool_calls)
@@ -380,7 +386,7 @@ class _Loop:
         return Ran(ToolTurn(results, note), spent.wall_seconds)
 
     def _count(self, spent: Spent) -> None:
-        """Take over what has been spent at the end of a step, which a successor finds in the journal."""
+        """Take over the costs at the end of a step, as a successor finds them in the journal."""
         self._spent, self._since = spent, self._given.clock.monotonic()
 
     def _is_last(self, attempt: Attempt) -> bool:

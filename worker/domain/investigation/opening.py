@@ -1,4 +1,4 @@
-"""How an investigation opens: what code found in the cluster, and the first turn that tells the model about it."""
+"""Opens an investigation: gathers facts from the cluster, and writes the first turn for the model."""
 
 from __future__ import annotations
 

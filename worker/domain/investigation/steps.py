@@ -1,9 +1,10 @@
 """The journal of an investigation: what each step keeps, and the cursor that replays the steps of earlier runs.
 
-Steps are written in the order in which they were taken and read back in the same order. A turn of tool results is kept
-with the evidence it added and with what the toolbox remembers of it, so that grounding, label filters, the answers to
-repeated calls and the budgets are the same after a restart as before it. A rejected answer has no step of its own: its
-problems are kept in the claim of the call that tells the model about them. Before that claim the answer is judged anew.
+Steps are read back in the order in which they were written. A turn of tool results is kept with the evidence
+it added and the memory of the toolbox, so that grounding, label filters, the answers to repeated calls and
+the budgets are the same after a restart as before it. A rejected answer has no step of its own: its problems
+are kept in the claim of the call that tells the model about them. Before that claim, the answer is judged
+again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A reply of the model, and what the loop decides by: a successor has another clock and must decide the same.
+    """A reply of the model, and the values by which the loop decides, since a successor with another clock
+    must decide the same.
 
     `wall_seconds`: from the start to this reply. `closing`: it had to be the final answer. `shrunk`: how often the
     conversation before it was shrunk to fit.
@@ -52,7 +54,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class SavedTools:
-    """A turn of tool results with what it changed."""
+    """A turn of tool results, with its changes."""
 
     ran: Ran
     evidence: tuple[Evidence, ...]
@@ -63,8 +65,8 @@ class SavedTools:
 class SavedRefusal:
     """Why an answer was rejected, and the workflow it named. `wall_seconds`: from the start to the verdict.
 
-    `partial` is what is right about the answer, `at` when it was checked. `told`: it was no attempt, the model was only told
-    that the answer is unreadable.
+    `partial` is the valid part of the answer, `at` when it was checked. `told`: it did not count as an
+    attempt; the model was only told that the answer is unreadable.
     """
 
     problems: tuple[Problem, ...]
@@ -105,7 +107,7 @@ class Replay:
 
 
 def read_step(adapter: TypeAdapter[T], data: bytes) -> T:
-    """Return what a step keeps. Raises JournalGap when this version cannot read it."""
+    """The content of a step. Raises JournalGap if this version cannot read it."""
     try:
         return adapter.validate_json(data)
     except ValidationError as e:

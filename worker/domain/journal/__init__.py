@@ -1,1 +1,1 @@
-"""What a request has done so far: its steps, who may continue, and how a successor resumes."""
+"""The steps of a request so far, the run that may continue, and how a successor resumes."""

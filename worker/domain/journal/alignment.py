@@ -1,7 +1,8 @@
-"""What speaks for and against an accepted answer beside its checks: text that reads like instructions, and a second view.
+"""Evidence for and against an accepted answer besides its checks: text that reads like instructions, and a
+second view.
 
-Text is only reported. The second view can corroborate an answer about which rules are silent. Where text was planted and the
-second view chooses otherwise, a human must look.
+Text is only reported. The second view can corroborate an answer about which the rules are silent. If text was
+planted and the second view chooses otherwise, a human must decide.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ OTHERWISE = (
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What was found. `verdict` is the last one, without the doubts that the cluster has settled, marked as misaligned where
-    planted text may have led it astray.
+    """The findings. `verdict` is the last one, without doubts that the cluster has settled, and marked as
+    misaligned if planted text may have misled it.
 
     `spent` includes the call of the second model. `planted` has the texts that read like instructions, by the id of the
     evidence. `checked` is everything that was checked for them. `problem` says why the second model made no choice; empty when it did or was not asked.
@@ -58,7 +59,7 @@ class Alignment:
 
     @property
     def summary(self) -> AlignmentVerdict:
-        """The verdict as the result tells it."""
+        """The verdict in the form of the result."""
         sources = {item.id: item.source for item in self.checked}
         findings = tuple(
             AlignmentFinding(evidence=id_, tool=sources.get(id_, ""), explanation=line)
@@ -77,7 +78,7 @@ class Alignment:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a human should know."""
+        """Warnings for a human."""
         return (injection_warning(self.planted),) if self.planted else ()
 
 
@@ -89,7 +90,7 @@ async def check_alignment(
     outside: Outside,
     would_run: Callable[[Alignment], Awaitable[bool]],
 ) -> Alignment:
-    """Report planted text, and ask for a second view where only corroboration is missing.
+    """Report planted text, and ask for a second view if only corroboration is missing.
 
     `would_run` says whether the answer would be executed without approval once it is corroborated. Raises what `SecondView.ask`
     raises.
@@ -148,7 +149,7 @@ async def _candidates(
 ) -> Sequence[Workflow]:
     """At most 40 workflows for the business context of the request, the chosen one among them, by their ids.
 
-    None when the catalog cannot be read. Nothing tells which one the answer has chosen.
+    None when the catalog cannot be read. Nothing marks the chosen one.
     """
     found: list[Workflow] = []
     try:
@@ -161,7 +162,7 @@ async def _candidates(
 
 
 def _record(run: Run, alignment: Alignment, asked: str) -> None:
-    """An event for what was found; when a second model was asked, also for nothing."""
+    """Record the findings as an event; if a second model was asked, even without findings."""
     if not alignment.planted and not asked:
         return
     verdict = alignment.verdict

@@ -8,9 +8,10 @@ A process can also be killed from outside, and an innocent request with it: when
 the memory. Such deaths come in waves, so a request that has died in isolation waits in the queue for ever longer before
 it runs again. One that kills its process by itself kills the next one whenever it runs.
 
-Nothing is ever started beside a running suspect, not even a P0, since the suspect might take it along. A P0 does not
-have to wait for the end of the suspect's run either: the suspect yields before its next paid call. Its run ends in an
-orderly way, which is no death, and continues from the journal when the P0 is done.
+No run ever starts beside a running suspect, not even a P0, because the suspect might take it down. A P0 does
+not have to wait for the end of the suspect's run either: the suspect yields before its next paid call. Its
+run ends in an orderly way, which does not count as a death, and continues from the journal when the P0 is
+done.
 
 P0 requests may arrive without end. While they keep the suspects waiting, the other lanes go on beside them. When the
 suspects have waited long enough (they are due), nothing else is taken from the queue; once only P0 runs are left, no
@@ -33,7 +34,7 @@ from worker.domain.values.delays import DEATH_PAUSES_SECONDS
 
 
 class RunMode(enum.Enum):
-    """How a request may run. REFUSED: not any more, it becomes a dead letter."""
+    """How a request may run. REFUSED: no more, so it becomes a dead letter."""
 
     SHARED = "shared"
     ISOLATED = "isolated"
@@ -41,7 +42,7 @@ class RunMode(enum.Enum):
 
 
 def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
-    """Return how the next run goes. `finished`: its result is in the journal and only has to be published."""
+    """The mode of the next run. `finished`: its result is in the journal and only has to be published."""
     if finished:
         return RunMode.SHARED
     if counts.deaths_alone >= max_deaths:
@@ -50,7 +51,9 @@ def run_mode(counts: Counts, *, max_deaths: int, finished: bool) -> RunMode:
 
 
 def pause_after_death(counts: Counts, now: datetime) -> float:
-    """Seconds until a request that has died in isolation may run again, counted from the begin of its last such run."""
+    """Seconds until a request that died in isolation may run again, counted from the start of its last
+    such run.
+    """
     if counts.died_alone_at is None:
         return 0.0
     pause = DEATH_PAUSES_SECONDS[min(counts.deaths_alone, len(DEATH_PAUSES_SECONDS)) - 1]
@@ -59,11 +62,11 @@ def pause_after_death(counts: Counts, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ProcessLoad:
-    """What one process has in hand.
+    """The load of one process.
 
-    `urgent`, `others`: running requests that are no suspects, P0 and the rest. `suspects`: the urgency of each suspect,
-    running or waiting. `alone`: one of them runs. `waiting`: P0 requests, not suspects, that wait for it to yield.
-    `due`: the suspects have waited long enough, one of them goes next.
+    `urgent`, `others`: running requests that are not suspects, P0 and the rest. `suspects`: the urgency of
+    each suspect, running or waiting. `alone`: one of them runs. `waiting`: P0 requests, not suspects, that
+    wait for it to yield. `due`: the suspects have waited long enough, one of them goes next.
     """
 
     urgent: int = 0
@@ -75,7 +78,9 @@ class ProcessLoad:
 
 
 class StartDecision(enum.Enum):
-    """Whether a run may start. WAIT: soon, with the message in hand. RETURN: give the message back to the queue."""
+    """The decision whether a run may start. WAIT: keep the message, the run starts soon. RETURN: return it
+    to the queue.
+    """
 
     NOW = "now"
     WAIT = "wait"
@@ -90,7 +95,7 @@ def may_overtake(load: ProcessLoad, urgency: int) -> bool:
 
 
 def start_decision(load: ProcessLoad, urgency: int, *, suspect: bool) -> StartDecision:
-    """Whether a run may start. A suspect that asks is among `load.suspects`."""
+    """Decide whether a run may start. If it is a suspect, it is among `load.suspects`."""
     if suspect:
         busy = load.urgent or load.others or load.alone or urgency > min(load.suspects)
         yields = load.waiting > 0 and not load.due

@@ -1,8 +1,9 @@
 """One run that works on an accepted request: a journal run whose audit events are part of its steps.
 
-An event is recorded first, kept with the next step, and published when that step is stored. So every published event is
-in the journal, byte for byte, and a successor publishes it again as it is in case the first attempt failed. An event
-that did not reach the journal was never published, and its step is recorded again. Events cost no write of their own.
+An event is recorded first, kept with the next step, and published when that step is stored. So every
+published event is in the journal, byte for byte, and a successor publishes it again as it is in case the
+first attempt failed. An event that did not reach the journal was never published, and its step is recorded
+again. Events need no write of their own.
 
 This is also why their chain cannot fork: a fenced run cannot store its step, so its events are never published, and the
 run that fenced it continues from the last event in the journal.
@@ -58,15 +59,15 @@ from worker.domain.verdict.verdict import Accepted, Attempt, Rejected
 
 AFRESH = "the journal of earlier runs could not be read, so the analysis started afresh"
 NOT_REPLAYED = frozenset({BEGIN, CLAIM, END, TRIED, FINISHED})
-"""Steps that describe a run and hold nothing that was read or paid for."""
+"""Steps that describe a run and contain nothing that was read or paid for."""
 
 
 class Run:
     """Implements JournalRun on another one. `name` names the run, and is part of the ids of its events.
 
-    `proceed` is awaited before each paid call. It raises Halted when nobody waits for the answer any more, Preempted
-    when other requests go first. `new_token` returns random digits for fences. `signer` signs the end of the
-    audit chain.
+    `proceed` is awaited before each paid call. It raises Halted if nobody waits for the answer any more,
+    Preempted if other requests go first. `new_token` returns random digits for fences. `signer` signs the end
+    of the audit chain.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Run:
         self._recorded: list[AuditRecord] = []
         self._tail, self._lost_tail = _last_event(self.steps)
         self.finding: Accepted | None = None
-        """What this run has concluded so far: a result that it ends without keeps it."""
+        """Findings of this run so far, which a result without an answer keeps."""
         self.trail = AuditTrail(self, events, clock, accepted, max_attempts=max_attempts, signer=signer)
 
     @property
@@ -125,8 +126,8 @@ class Run:
     async def start(self, *, alone: bool, at: datetime) -> None:
         """Publish the events that earlier runs left, then fence these runs. `alone`: no other run is in this process.
 
-        Raises LostClaim when another run was faster, Unavailable. A run that only has to publish what is finished
-        records no event: the chain has its end already.
+        Raises LostClaim when another run was faster, Unavailable. A run that only publishes a finished result
+        records no event, because its chain has ended already.
         """
         for record in unconfirmed(self.steps):
             await self._events.audit(record)
@@ -144,7 +145,7 @@ class Run:
         )
 
     async def restart(self, why: str) -> None:
-        """Begin again without the past: a step could be decoded and turned out to make no sense."""
+        """Begin again without the past, because a step that could be decoded makes no sense."""
         first = next(step for step in reversed(self.steps) if step.kind == BEGIN)
         self.flaw, self._past, self._recorded = why, (), []
         await self.append(BEGIN, **{**first.notes, "afresh": True})
@@ -178,11 +179,11 @@ class Run:
         await self.append(RESULT, result.model_dump_json().encode(), **kept)
 
     async def end(self, outcome: str, **notes: Any) -> None:
-        """Record how this run ended: it did not die."""
+        """Record how this run ended, so that it does not count as dead."""
         await self.append(END, outcome=outcome, **notes)
 
     async def finish(self, **notes: Any) -> None:
-        """Delete the steps, once the result is stored: nothing is continued from them any more.
+        """Delete the steps once the result is stored: no run continues from them any more.
 
         Raises LostClaim, Unavailable.
         """
@@ -218,10 +219,10 @@ def unanswered(
     last: Attempt | None = None,
     observe: bool = False,
 ) -> AnalysisResult:
-    """A result that no answer decides: with what the runs have found and spent so far, and the diagnosis by rules.
+    """A result without an answer: with the findings and costs of the runs so far, and the diagnosis by rules.
 
-    `evidence` is that of the runs unless given. `last` is the last attempt, if the journal has no verdict on it.
-    `observe`: the worker runs in observe mode.
+    `evidence` is by default that of the runs. `last` is the last attempt, if the journal has no verdict on
+    it. `observe`: the worker runs in observe mode.
     """
     found, conclusion = progress_of(run.steps), conclude(ending)
     approval = merge_approval(Approval(required=False), conclusion.approval_factors)
@@ -245,17 +246,17 @@ def unanswered(
 
 
 def _finding(attempt: Attempt | None) -> Accepted | None:
-    """Return what is right about an attempt."""
+    """The valid part of an attempt."""
     verdict = attempt.verdict if attempt else None
     return verdict.partial if isinstance(verdict, Rejected) else verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the steps of unfinished runs have found.
+    """The findings in the steps of unfinished runs.
 
-    `partial` is what is right about the last rejected answer whose cause passed its checks, `attempts` are the rejected
-    answers, `answer` is the last one when its verdict is not recorded.
+    `partial` is the valid part of the last rejected answer whose cause passed its checks, `attempts` are the
+    rejected answers, `answer` is the last one, if its verdict is not recorded.
     """
 
     opening: Opening | None = None
@@ -266,7 +267,7 @@ class Progress:
 
 
 def progress_of(steps: Sequence[Step]) -> Progress:
-    """Return what the steps that a run can continue from have found, as far as they can be read."""
+    """The findings in the steps that a run can continue from, as far as they can be read."""
     found = Progress()
     for step in usable(steps):
         with contextlib.suppress(ValidationError):
@@ -285,7 +286,9 @@ def progress_of(steps: Sequence[Step]) -> Progress:
 
 
 def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
-    """The progress with the verdict on its last answer. One that the model was only told about is no attempt."""
+    """The progress with the verdict on its last answer. An answer that was only corrected in form is not
+    an attempt.
+    """
     text = answer_text(found.answer) if found.answer else ""
     verdict = Rejected(saved.problems, saved.partial)
     attempt = Attempt(len(found.attempts) + 1, verdict, text, saved.workflow_id, saved.at)
@@ -294,7 +297,7 @@ def _with_refusal(found: Progress, saved: SavedRefusal) -> Progress:
 
 
 def spent_of(steps: Sequence[Step]) -> Spent:
-    """Return what all runs together have spent, as far as their steps can be read."""
+    """The costs of all runs together, as far as their steps can be read."""
     spent = Spent()
     for step in steps:
         with contextlib.suppress(ValidationError):
@@ -312,7 +315,7 @@ def spent_of(steps: Sequence[Step]) -> Spent:
 
 
 def dead_letter_step(steps: Sequence[Step], message: MessageId) -> Step | None:
-    """The step that made a message a dead letter; None when it is none."""
+    """The step that made a message a dead letter, or None."""
     for step in reversed(steps):
         noted = MessageId.from_notes(step.notes) if step.kind == DEAD_LETTERED else None
         if noted and noted.matches(message):
@@ -321,7 +324,7 @@ def dead_letter_step(steps: Sequence[Step], message: MessageId) -> Step | None:
 
 
 def _last_event(steps: Sequence[Step]) -> tuple[AuditRecord | None, AuditRecord | None]:
-    """The last event; or, as the second, the last readable one when a later one may be lost."""
+    """The last event; or, as the second value, the last readable one if a later one may be lost."""
     lost = False
     for step in reversed(steps):
         lost = lost or step.kind == UNREADABLE

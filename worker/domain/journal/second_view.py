@@ -1,7 +1,8 @@
 """A second model chooses object and workflow from structured facts alone: no log, message, annotation or other text.
 
-It is asked in one call, only where rules do not confirm an answer that nothing else keeps from running without approval. When it
-chooses the same object and the same workflow, the answer is corroborated. When it fails, or chooses otherwise, it is not.
+It is asked in one call, and only if rules do not confirm an answer that could otherwise run without approval.
+If it chooses the same object and the same workflow, the answer is corroborated; if it fails or chooses
+otherwise, it is not.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ChosenObject(BaseModel):
 
 
 class SecondChoice(BaseModel):
-    """What the second model chose; None where it does not decide."""
+    """The choice of the second model; None if it does not decide."""
 
     model_config = ConfigDict(strict=True)
 
@@ -57,7 +58,7 @@ class SecondChoice(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SecondViewStep:
-    """What the call gave: a reply, the choice in it, or why there is none."""
+    """The result of the call: a reply, the choice in it, or why there is none."""
 
     reply: Reply | None = None
     choice: SecondChoice | None = None
@@ -69,9 +70,9 @@ SECOND_VIEW_STEP = TypeAdapter(SecondViewStep)
 
 @dataclass(frozen=True, slots=True)
 class SecondView:
-    """Asks the second model once: what is journaled is not asked again.
+    """Asks the second model once; a journaled choice is not asked for again.
 
-    `proceed` raises Halted when nobody waits any more. `calls` is how many calls the request has made so far.
+    `proceed` raises Halted if nobody waits any more. `calls` is the number of calls of the request so far.
     """
 
     model: Model
@@ -114,7 +115,7 @@ class SecondView:
 
 
 def read_choice(reply: Reply) -> SecondViewStep:
-    """Return what a reply chooses. One that cannot be read, or was cut, chooses nothing."""
+    """The choice in a reply. A reply that cannot be read, or was cut, chooses nothing."""
     if reply.finish is not Finish.STOP:
         return SecondViewStep(reply, problem=UNREADABLE)
     bare = reply.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()

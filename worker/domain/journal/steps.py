@@ -1,8 +1,9 @@
-"""What the steps of a request show: what is done already, which run owns the next step, how earlier runs ended.
+"""Reads the steps of a request: what is done already, which run owns the next step, how earlier runs ended.
 
-A run begins with a BEGIN step, which fences every older run: the next append of an older run finds its number taken. A
-CLAIM step precedes each paid call, so that a run that was replaced while it was frozen finds out before it spends. A run
-that ends in an orderly way writes END; a run without one was killed, or fenced while frozen, which looks the same.
+A run begins with a BEGIN step, which fences every older run: the next append of an older run finds its number
+taken. A CLAIM step precedes each paid call, so that a run that was replaced while frozen finds out before it
+spends. A run that ends in an orderly way writes END; a run without END was killed, or fenced while frozen,
+which looks the same.
 
 BEGIN names the message and the digest of the request that the run is for. With the note `afresh`, runs do not continue
 from the steps before it, because one of these could not be read.
@@ -20,7 +21,7 @@ from worker.domain.values.ports import AuditRecord, JournalRun, Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, LLM, UNREADABLE
 
 FAILED, RELEASED = "failed", "released"
-"""How a run can end: with a handled failure, or because it was asked to stop."""
+"""How a run can end: by a handled failure, or because it was asked to stop."""
 
 INTERNAL_ERROR = "internal_error"
 """The reason of a failure that is a bug, ours or a library's."""
@@ -30,11 +31,13 @@ INTERNAL_ERROR = "internal_error"
 class Counts:
     """How earlier runs ended. Read from the steps, so that no count can be lost or raced.
 
-    `failures`: runs that ended with a handled failure, `errors`: those of them with an internal error. `deaths`: runs
-    without an end. `deaths_alone`: those of them that ran in isolation, since the last reply of the model; only they
-    count towards the limit: a request that kills its process does so again at the same place, one whose process was
-    killed from outside gets further. `died_alone_at`: when the last of those began. `suspect`: the last run has no end, leaving out runs that were asked to stop, which
-    proves nothing. `since`: when the first run that failed began; an outage of the model is no failure.
+    `failures`: runs that ended with a handled failure; `errors`: failures by an internal error. `deaths`:
+    runs without an end. `deaths_alone`: deaths in isolation since the last reply of the model. Only these
+    count towards the limit, because a request that kills its process does so again at the same place, whereas
+    one whose process was killed from outside gets further. `died_alone_at`: when the last run that died in
+    isolation began. `suspect`: the last run has no end, leaving out runs that were asked to stop, which
+    proves nothing. `since`: when the first failed run began; an outage of the model does not count as a
+    failure.
     """
 
     failures: int = 0
@@ -47,7 +50,7 @@ class Counts:
 
 
 def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
-    """Return what the steps say about the runs so far; with `message`, about the runs for that message only.
+    """Count the runs so far; with `message`, only the runs for that message.
 
     Count before the caller's own run begins, or it counts as a death.
     """
@@ -55,7 +58,7 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
     last, since, suspect = "", "", False
     unfinished: dict[str, bool] = {}  # run -> whether it ran alone
     began: dict[str, str] = {}
-    survived: set[str] = set()  # deaths that the request has got past since
+    survived: set[str] = set()  # deaths that the request has survived since
     for step in steps:
         if step.kind == BEGIN and _is_for(step, message):
             suspect = suspect or (last in unfinished and last != step.run)
@@ -84,7 +87,7 @@ def count(steps: Sequence[Step], message: MessageId | None = None) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Of the last run: its name, the digest of its request and the message it was begun for."""
+    """The last run: its name, the digest of its request, and the message it was begun for."""
 
     run: str
     digest: str
@@ -92,7 +95,7 @@ class Owner:
 
 
 def finished(steps: Sequence[Step]) -> bool:
-    """True if the result is stored and the other steps are deleted, or may be."""
+    """True if the result is stored, and the other steps are or may be deleted."""
     return bool(steps) and steps[-1].kind == FINISHED
 
 
@@ -139,9 +142,9 @@ def done(run: JournalRun, kind: str) -> list[Step]:
 
 
 async def paid(run: JournalRun, kind: str, call: Callable[[], Awaitable[bytes]], **notes: Any) -> bytes:
-    """Claim, call, record. The claim is the last moment to find out that this run has been replaced.
+    """Claim, call, record. The claim is the last chance to find out that this run has been replaced.
 
-    Raises LostClaim before the call when another run has begun, so nothing is spent; Unavailable.
+    Raises Unavailable, and LostClaim before the call if another run has begun, so that nothing is spent.
     """
     await run.append(CLAIM, what=kind, **notes)
     data = await call()

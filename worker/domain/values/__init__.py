@@ -1,1 +1,3 @@
-"""Values that every room of the domain shares: ports, errors, limits, references to objects, workflows, conversations."""
+"""Values that all packages of the domain share: ports, errors, limits, references to objects, workflows,
+conversations.
+"""

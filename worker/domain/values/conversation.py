@@ -23,7 +23,9 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that the model made. When its arguments are not a JSON object, `problem` says so and it is not run."""
+    """A tool call that the model made. If its arguments are not a JSON object, `problem` says so and it is
+    not run.
+    """
 
     id: str
     name: str
@@ -32,7 +34,7 @@ class ToolCall:
 
 
 class Finish(enum.StrEnum):
-    """Why a model stopped, as the provider says."""
+    """Why a model stopped, according to the provider."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -63,7 +65,7 @@ class CallUsage:
 class Reply:
     """One answer of a model. `raw` is the adapter's own serialisation: signed parts survive a replay.
 
-    `thinking_chars` counts what the server put into a reasoning field, which is no part of the answer.
+    `thinking_chars` counts what the server put into a reasoning field, which is not part of the answer.
     """
 
     text: str
@@ -108,8 +110,8 @@ Turn = UserTurn | Reply | ToolTurn
 class ModelRequest:
     """One call: the constant prefix (tools, system) and everything said so far.
 
-    `tools_allowed`: whether tools may be called other than the one that is the answer. `urgency` is the number of the
-    request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
+    `tools_allowed`: tools may be called besides the one that submits the answer. `urgency` is the number of
+    the request's lane, 0 for the most urgent. It only orders calls that wait for a slot.
     """
 
     system: str

@@ -7,15 +7,16 @@ from typing import Final
 # --- calls to the broker
 
 BROKER_PATIENCE_SECONDS: Final = 30.0
-"""How long one call to JetStream is tried again: an election after the death of a leader takes 4 to 9 s."""
+"""How long one call to JetStream is retried: an election after the death of a leader takes 4 to 9 s."""
 LOOKUP_PATIENCE_SECONDS: Final = 10.0
-"""The same for a look-up whose caller has an own plan for failure: a command, or the search for an earlier result."""
+"""The same for a look-up whose caller handles failure itself: a command, or the search for an earlier
+result."""
 HISTORY_PATIENCE_SECONDS: Final = 3.0
-"""The same for what helps an analysis and is not needed for it."""
+"""The same for calls that help an analysis but are not needed for it."""
 HISTORY_WRITE_SECONDS: Final = 10.0
 """How long a result may wait until the history has it, behind other results of the same resource."""
 SETTLE_PATIENCE_SECONDS: Final = 30.0
-"""How long an ack is tried again; after that the message is redelivered, and its result is found."""
+"""How long an ack is retried; after that, the message is redelivered, and its result is found."""
 
 # --- messages that go back to the queue
 
@@ -26,18 +27,20 @@ of 50 deliveries must outlast a long outage."""
 NOT_NOW_SECONDS: Final = 1.0
 """For a message that this process may not run at the moment: another one may take it at once."""
 UNDECIDED_SECONDS: Final = 60.0
-"""For a message whose handler raised: it is a bug, and must not spin."""
+"""For a message whose handler raised: this is a bug, and must not spin."""
 ADVISORY_RETRY_SECONDS: Final = 30.0
 """For an advisory about an exhausted request whose dead letter could not be stored."""
 
 RELEASE_PAUSE_SECONDS: Final = 1.0
 """Between two tries to record that a run was released."""
 LAST_WORDS_SECONDS: Final = (8.0, 2.0)
-"""After the drain: how long cancelled runs may try to record that they were released, also over a broker that comes
-back meanwhile; then, cancelled again, to end. With the drain it must fit into the grace period of the pod."""
+"""After the drain: how long cancelled runs may try to record that they were released, in case the broker
+comes back; then how long, cancelled again, they may take to end. With the drain it must fit into the grace
+period of the pod."""
 RECONNECT_GRACE_SECONDS: Final = 5.0
-"""After a reconnect no worker pulls for so long, and all send heartbeats at once: a message whose ack_wait has passed
-while the broker was away stays with the process that runs it, which is not dead. Clients reconnect within 2 s."""
+"""After a reconnect, no worker pulls for this long, and all send heartbeats at once: a message whose
+ack_wait has passed while the broker was away stays with the process that runs it, which is not dead.
+Clients reconnect within 2 s."""
 
 # --- models
 
@@ -51,16 +54,19 @@ LONGEST_PROBE: Final = 5.0
 in the journal of its request, which the next one reads, and over a weekend they must stay few."""
 
 OUTAGE_SILENCE_SECONDS: Final = 12.0
-"""Without an answer for so long, models that fail again and again are down: under load some call always succeeds."""
+"""Models that keep failing, without an answer for this long, are down: under load, some call always
+succeeds."""
 SILENCE_SECONDS: Final = 10.0
-"""Calls that wait for longer without any answer are mentioned in readiness. A slow model may need it: it stays ready."""
+"""Readiness mentions calls that wait longer without any answer. The worker stays ready, because a slow
+model may need this long."""
 PROBE_OUTAGE_SECONDS: Final = 1.0
-"""First pause between two probes of a model that is down; it doubles up to that for a model that refuses every call."""
+"""First pause between two probes of a model that is down; it doubles up to the pause for a model that
+refuses every call."""
 
 # --- suspects
 
 SUSPECTS_WAIT_SECONDS: Final = 30.0
-"""How long urgent requests go before the suspects; then one suspect makes one call."""
+"""How long urgent requests take precedence over suspects; then one suspect makes one call."""
 SUSPECT_HOLD_SECONDS: Final = 600.0
 """How long a suspect waits for its turn beyond that before its message goes back: running analyses take their time."""
 
@@ -68,10 +74,11 @@ DEATH_PAUSES_SECONDS: Final = (30.0, 120.0)
 """After the first and after each further death in isolation: how long a request waits before it runs again. A wave of
 deaths from outside (a lost node, a neighbour that uses up the memory) is over by then."""
 
-# --- what is watched
+# --- watching
 
 PROBE_SILENCE_SECONDS: Final = 8.0
-"""A lane whose pull requests were not answered for so long has lost its server or its consumer: pulls expire after 3 s."""
+"""A lane whose pull requests were not answered for this long has lost its server or its consumer: pulls
+expire after 3 s."""
 STARTUP_LOOK_SECONDS: Final = 2.0
 """Between two looks at what a worker waits for before it starts."""
 STARTUP_REPORT_SECONDS: Final = 5.0
@@ -83,6 +90,6 @@ FILES_LOOK_SECONDS: Final = 1.0
 CLOCK_SKEW_SECONDS: Final = 5.0
 """Clocks that differ by more are reported; a clock that may be wrong by more lets no request expire."""
 FAULT_MEMORY_SECONDS: Final = 60.0
-"""How long a stream that refused a call is reported when nobody calls it again."""
+"""How long a stream that refused a call is reported if it is not called again."""
 SWEEP_SECONDS: Final = 10.0
 """Between two sweeps of the queue for stranded requests."""

@@ -1,4 +1,4 @@
-"""A delivered message: its identity, and the decision how it is settled."""
+"""A delivered message: its identity, and the decision how to settle it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.subjects import DEFAULT_LANE, Lane
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """Identity of a message of one stream, also when the stream is created anew and counts from 1 again.
+    """Identity of a message of one stream, even if the stream is recreated and counts from 1 again.
 
     `stored_at` is the server's time of storing it, in UTC and cut to microseconds; None in journals of older versions.
     """
@@ -59,7 +59,8 @@ class Delivery:
     deliveries: int
     stored_at: datetime
     release_slot: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    """Give the lane's slot to another message, for one that only waits: at most once, however often it is called."""
+    """Give the lane's slot to another message, for a message that only waits: at most once, however often
+    it is called."""
 
     @property
     def message(self) -> MessageId:
@@ -79,7 +80,7 @@ def urgency_of(durable: str) -> int:
 
 
 class Fate(enum.StrEnum):
-    """What the broker does with a message. LET_GO: it is told nothing."""
+    """What the broker does with a message. LET_GO: it gets no reply."""
 
     DONE = "done"
     LET_GO = "let_go"
@@ -100,17 +101,19 @@ ACK = Settlement(Fate.DONE)
 """The work is done and confirmed stored: the message may be removed."""
 
 LET_GO = Settlement(Fate.LET_GO)
-"""For a run that lost its claim: tell the broker nothing. It takes the settlement of an old delivery as that of the new
-one: a nak would start a third run, an ack would remove the message."""
+"""For a run that lost its claim: send nothing to the broker, which takes the settlement of an old delivery
+for that of the new one. A nak would start a third run, an ack would remove the message."""
 
 
 def retry(after_seconds: float) -> Settlement:
-    """Deliver again, not before so many seconds. There is no nak without a delay: it would come back at once."""
+    """Deliver again after at least this many seconds. A nak without a delay does not exist: the message
+    would come back at once.
+    """
     return Settlement(Fate.RETRY, after_seconds=max(after_seconds, 0.001))
 
 
 def term(reason: str) -> Settlement:
-    """Never deliver again. Only after what became of the message is published and confirmed."""
+    """Never deliver again. Only after the end of the message is published and confirmed."""
     return Settlement(Fate.TERMINATE, reason=reason)
 
 

@@ -10,7 +10,7 @@ from worker.domain.values.delays import LONGEST_RETRY_AFTER_SECONDS
 
 
 class ReportedError(Exception):
-    """A failure that the user of a command can do something about.
+    """A failure that the user of a command can fix.
 
     The message says what is wrong, where, and what to do. A command prints it without a traceback and exits with 1.
     """
@@ -28,7 +28,7 @@ class ClusterReason(enum.StrEnum):
 
 
 class ClusterError(ReportedError):
-    """The cluster did not give what was asked. `message` is short and safe to show to the model."""
+    """The cluster did not answer a read. `message` is short and safe to show to the model."""
 
     def __init__(self, reason: ClusterReason, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -45,11 +45,11 @@ class EmbedderUnavailable(Exception):  # noqa: N818 - a state, not a fault of th
 
 
 class HistoryUnavailable(Exception):  # noqa: N818 - a state, not a fault of the caller
-    """Past remediations cannot be read or kept. The message is short and safe to show to the model."""
+    """Past remediations cannot be read or stored. The message is short and safe to show to the model."""
 
 
 class MetricsError(Exception):
-    """A query of time series gave nothing. The message is short and says what would work.
+    """A query of time series failed. The message is short and says what would work.
 
     `passing`: the same query may work later.
     """
@@ -60,7 +60,7 @@ class MetricsError(Exception):
 
 
 class ExternalToolError(Exception):
-    """A tool of a mounted server gave nothing. The message may be the server's own words, and is as hostile as they are.
+    """A tool of a mounted server failed. The message may contain the server's own words, which are hostile.
 
     `passing`: the same call may work later.
     """
@@ -105,16 +105,16 @@ BLOCKING = frozenset(
 
 
 def believed(after: float) -> float:
-    """Return what is waited of the seconds that a server asks for, which may be any number."""
+    """The wait for a Retry-After, which may be any number."""
     if after > 0.0:
         return min(after, LONGEST_RETRY_AFTER_SECONDS)
     return 0.0 if after <= 0.0 else LONGEST_RETRY_AFTER_SECONDS  # it is not a number
 
 
 class Retry(Exception):  # noqa: N818 - a verb: what to do
-    """Try again, not before `after` seconds (None: the retry policy decides), as far as they are believed.
+    """Try again after at least `after` seconds (None: the retry policy decides), as far as they are believed.
 
-    `tried`: a call was made and failed. It was not when nothing was sent, as to a model that is left alone.
+    `tried`: a call was made and failed. It is False if nothing was sent, as to a model whose breaker is open.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Retry(Exception):  # noqa: N818 - a verb: what to do
 
 
 class GiveUp(Exception):  # noqa: N818 - a verb: what to do
-    """Trying again changes nothing."""
+    """Trying again would not help."""
 
     def __init__(self, reason: GiveUpReason, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -137,7 +137,7 @@ class GiveUp(Exception):  # noqa: N818 - a verb: what to do
 
 
 class HaltReason(enum.StrEnum):
-    """Why a run is not to go on."""
+    """Why a run must not continue."""
 
     EXPIRED = "expired"
     CANCELLED = "cancelled"
@@ -171,7 +171,7 @@ class Preempted(Exception):  # noqa: N818 - a state, not a fault
 
 
 class LostClaim(Exception):  # noqa: N818 - a state, not a fault
-    """Another run has taken this request over: stop without an ack, a nak or a result."""
+    """Another run has taken over this request: stop without an ack, a nak or a result."""
 
 
 class JournalGap(Exception):  # noqa: N818 - a state, not a fault

@@ -1,4 +1,4 @@
-"""Tools of other servers: what they are called, what they take, and what they answer (Model Context Protocol)."""
+"""Tools of other servers: their names, arguments and answers (Model Context Protocol)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ExternalTool:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAnswer:
-    """The text a tool gave, not yet bounded. `left_out` says what else was in the answer."""
+    """The text of a tool, not yet bounded. `left_out` says what else was in the answer."""
 
     text: str
     left_out: str = ""

@@ -1,4 +1,4 @@
-"""JSON Schemas as models are given them: complete, self-contained and short.
+"""JSON Schemas for models: complete, self-contained and short.
 
 Every word of a schema is paid for in every call. Titles and string lengths are left out, and references are resolved,
 because some servers do not follow them.
@@ -46,7 +46,9 @@ def _short(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 
 def _is_noise(key: str, value: Any) -> bool:
-    """Defaults that say nothing, and `additionalProperties: false`, which providers add where they want it."""
+    """True for defaults that say nothing, and for `additionalProperties: false`, which providers add if
+    they want it.
+    """
     return (key == "default" and (value is None or value in UNSAID)) or (
         key == "additionalProperties" and value is False
     )

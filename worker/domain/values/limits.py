@@ -1,4 +1,4 @@
-"""The budget of one investigation, and what it has spent."""
+"""The budget of one investigation, and its costs so far."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WRAP_UP_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds of one request. Money in US dollars; None means no bound of its own.
+    """Upper bounds of one request. Money in US dollars; None means no bound.
 
-    `input_tokens` counts cached tokens at their price. `window_tokens` is the most input that one call may have; None leaves
-    it to the provider to refuse.
+    `input_tokens` counts cached tokens at their price. `window_tokens` is the most input that one call may
+    have; with None, the provider decides.
     """
 
     llm_calls: int = 20
@@ -31,10 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request has cost so far, journaled calls included.
+    """The costs of a request so far, including journaled calls.
 
-    `wall_seconds` is the time that runs were at work, `last_cost_usd` what the last call cost, `discount_tokens` how many
-    new input tokens would cost what was saved by the provider's cache.
+    `wall_seconds` is the time that runs were at work, `last_cost_usd` the cost of the last call,
+    `discount_tokens` how many new input tokens the savings by the provider's cache would pay for.
     """
 
     llm_calls: int = 0
@@ -53,7 +53,7 @@ class Spent:
         return self.input_tokens - self.discount_tokens
 
     def plus(self, usage: CallUsage, *, wall_seconds: float) -> Spent:
-        """After one more call to the model."""
+        """The costs after one more call of the model."""
         cost = self.cost_usd if usage.cost_usd is None else (self.cost_usd or 0.0) + usage.cost_usd
         discount = round((1 - usage.cached_price) * usage.cached_tokens)
         return replace(
@@ -70,7 +70,9 @@ class Spent:
 
 
 def exhausted(spent: Spent, limits: Limits, expected_tokens: int = 0) -> str:
-    """Return which limit is used up, as text for the result; empty while there is room of each for a call with so much input."""
+    """The limit that is used up, as text for the result; empty while all leave room for a call with this
+    much input.
+    """
     for name, used, limit, next_call in _budgets(spent, limits, expected_tokens):
         if used >= limit or used + next_call > limit:
             more = f", the next call may take {_number(next_call)}" if used < limit else ""
@@ -95,7 +97,7 @@ def seconds_for_call(spent: Spent, limits: Limits) -> float:
 
 
 def _budgets(spent: Spent, limits: Limits, expected_tokens: int) -> list[tuple[str, float, float, float]]:
-    """Each budget by its name: what is used, the limit, and what the next call may take."""
+    """Each budget by its name: the used part, the limit, and the most that the next call may take."""
     budgets: list[tuple[str, float, float, float]] = [
         ("LLM calls", spent.llm_calls, limits.llm_calls, 0),
         ("input tokens", spent.charged_tokens, limits.input_tokens, expected_tokens),
@@ -112,7 +114,7 @@ def _number(value: float) -> str:
 
 
 def usage_of(spent: Spent) -> Usage:
-    """Return what was spent, in the form of the contract."""
+    """The costs, in the form of the contract."""
     return Usage(
         llm_calls=spent.llm_calls,
         tool_calls=spent.tool_calls,

@@ -1,4 +1,4 @@
-"""Names of Kubernetes objects, and what may be asked about them."""
+"""Names of Kubernetes objects, and queries about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ObjectRef:
         return self.name if self.kind == "Namespace" else self.namespace
 
     def same_as(self, other: ObjectRef) -> bool:
-        """True if both name the same object, leaving out what either does not know."""
+        """True if both name the same object, ignoring parts that either does not know."""
         return (
             self.kind.lower() == other.kind.lower()
             and self.name == other.name
@@ -41,7 +41,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """What discovery knows of a kind: `api_version` is `v1` or `<group>/<version>`."""
+    """A kind as discovery knows it: `api_version` is `v1` or `<group>/<version>`."""
 
     kind: str
     api_version: str
@@ -50,7 +50,7 @@ class KindInfo:
 
 
 Keep = Callable[[Manifest], Manifest | None] | None
-"""What is kept of each object of a list, None for nothing of it; without one, all of all objects is kept."""
+"""The parts to keep of each object of a list, None for no part; without it, whole objects are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a list returned. Each item has `kind` and `apiVersion` filled in (the API leaves them out)."""
+    """The result of a list. Each item has `kind` and `apiVersion` filled in (the API leaves them out)."""
 
     items: tuple[Manifest, ...]
     complete: bool = True

@@ -1,4 +1,4 @@
-"""What the domain needs from the outside world. For each port one test suite (tests/ports) covers all adapters."""
+"""The ports of the domain to the outside world. One test suite per port (tests/ports) covers all adapters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Clock(Protocol):
     """Time. `now` is aware and in UTC; `monotonic` is in seconds and only good for differences.
 
-    `has_passed` is False for as long as the clock may be wrong: nothing expires by a clock that nobody can vouch for.
+    `has_passed` is False as long as the clock may be wrong, so that nothing expires by an unreliable clock.
     """
 
     def now(self) -> datetime: ...
@@ -58,9 +58,9 @@ class Catalog(Protocol):
 class Embedder(Protocol):
     """Texts as vectors, whose dot product (all have length 1) says how alike two are in meaning.
 
-    Raises EmbedderUnavailable. `name` is the identity of the model: vectors of different names cannot be compared. Each
-    vector has `dimensions` numbers, in the order of the texts; 0 while only a server knows that has not been asked yet.
-    `query`: the texts are what is looked for, not what is found.
+    Raises EmbedderUnavailable. `name` is the identity of the model: vectors of different names cannot be
+    compared. Each vector has `dimensions` numbers, in the order of the texts; 0 while only a server knows
+    that has not been asked yet. `query`: the texts are queries, not passages.
     """
 
     @property
@@ -73,9 +73,9 @@ class Embedder(Protocol):
 class History(Protocol):
     """Past remediations of a resource, of the last 90 days. Both methods raise HistoryUnavailable.
 
-    `target` is a top owner. `past` awaits `spec_hash` (which never raises, and may be empty) only if the store compares
-    hashes itself. `remember` keeps a result of ours, once per id; a store that learns of results in another way ignores
-    it.
+    `target` is a top owner. `past` awaits `spec_hash` (which never raises, and may be empty) only if the
+    store compares hashes itself. `remember` stores a result of ours, once per id; a store that gets results
+    in another way ignores it.
     """
 
     async def past(self, target: ObjectRef, spec_hash: Awaitable[str]) -> Past: ...
@@ -83,9 +83,9 @@ class History(Protocol):
 
 
 class TrackRecords(Protocol):
-    """What became of the actions that were proposed before, from our own results and their outcomes.
+    """The track records of proposed actions, from our own results and their outcomes.
 
-    Answers at once from what is known, and never raises: None if it is unknown.
+    Answers at once from memory, and never raises: None if the track record is unknown.
     """
 
     def of(self, action_type: str, environment: str) -> TrackRecord | None: ...
@@ -111,7 +111,7 @@ class Metrics(Protocol):
 class ExternalTools(Protocol):
     """Tools of other servers that operators have mounted. Only `call` touches a server; it raises ExternalToolError.
 
-    `tools` are those that may be called, also of a server that cannot be reached at the moment.
+    `tools` are those that may be called, including those of a server that cannot be reached at the moment.
     """
 
     def tools(self) -> Sequence[ExternalTool]: ...
@@ -144,7 +144,7 @@ class Policy(Protocol):
 class Outside:
     """The ports of an analysis. Those that need not be configured are None by default. `jitter` returns [0, 1).
 
-    `cluster_problem` asks whether the cluster can be read at all, and says why not.
+    `cluster_problem` checks whether the cluster can be read at all, and says why not.
     """
 
     cluster: Cluster
@@ -196,7 +196,7 @@ class SignatureCheck(Protocol):
 class Events(Protocol):
     """The outgoing subjects. Returns when the server has confirmed; raises Unavailable.
 
-    `result` answers the result that is stored: ours, or an earlier one that stays (compare `request_digest`). With
+    `result` returns the stored result: ours, or an earlier one that stays (compare `request_digest`). With
     `replace_failed`, for a replayed dead letter, an earlier `failed` result is replaced.
     """
 
@@ -214,7 +214,9 @@ class Results(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One journaled step. `data` is what the step produced, `notes` small facts about it, `events` its audit events."""
+    """One journaled step. `data` is the product of the step, `notes` are small facts about it, `events`
+    its audit events.
+    """
 
     number: int
     kind: str
@@ -225,10 +227,11 @@ class Step:
 
 
 class JournalRun(Protocol):
-    """One attempt at a request: what was done before, and the right to go on until another run begins.
+    """One attempt at a request: the earlier steps, and the right to continue until another run begins.
 
-    `append` raises LostClaim when another run has begun, Unavailable when it is not known whether it is stored. `finish`
-    leaves a FINISHED step with these notes as the only one, which still fences older runs; it raises the same.
+    `append` raises LostClaim if another run has begun, Unavailable if it is unknown whether the step is
+    stored. `finish` leaves a FINISHED step with these notes as the only one, which still fences older runs;
+    it raises the same.
     """
 
     @property
@@ -267,8 +270,9 @@ class StoredRequest:
 class Requests(Protocol):
     """The work queue, read at its leader without taking anything from it. All methods raise Unavailable.
 
-    `remove` deletes that very message; one that is gone, or that another message has replaced in a stream created anew,
-    is no error. `stranded` lists messages that no consumer will deliver again, oldest first, some at a time.
+    `remove` deletes that very message; it is no error if the message is gone, or was replaced by another one
+    in a recreated stream. `stranded` lists messages that no consumer will deliver again, oldest first, some
+    at a time.
     """
 
     async def stranded(self) -> Sequence[StoredRequest]: ...
@@ -277,6 +281,6 @@ class Requests(Protocol):
 
 
 class Cancellations(Protocol):
-    """Which requests an operator has cancelled. Raises Unavailable."""
+    """The requests that an operator has cancelled. Raises Unavailable."""
 
     async def cancelled(self, request_key: str) -> bool: ...

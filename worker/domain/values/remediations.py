@@ -23,7 +23,7 @@ class SpecMatch(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PastRemediation:
-    """One remediation of a resource. What is not known is empty or None.
+    """One remediation of a resource. Unknown values are empty or None.
 
     `id` is the request key. `at` is when it was executed, or chosen. `status` is that of our result, `outcome` a value of
     ExecutionOutcome or a word of the store, empty when none was reported. `score` is 0 to 1. `drifted`: the spec was
@@ -49,7 +49,7 @@ class PastRemediation:
 
     @property
     def action(self) -> str:
-        """The action type, or the workflow id when that is not known."""
+        """The action type, or the workflow id if that is unknown."""
         return self.action_type or self.workflow_id
 
     @property
@@ -103,7 +103,9 @@ class TrackRecord:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Remediations of a resource, in any order. `regression`: the store says that an earlier spec is in place again."""
+    """Remediations of a resource, in any order. `regression`: by the store, an earlier spec is in place
+    again.
+    """
 
     remediations: tuple[PastRemediation, ...] = ()
     regression: bool = False

@@ -1,4 +1,4 @@
-"""When a failed run is tried again: a pure function of reason, attempt and age."""
+"""Decides when a failed run is retried: a pure function of reason, attempt and age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The kinds of journal steps. The values are stored: a kind keeps its value for as long as journals may hold it."""
+"""The kinds of journal steps. The values are stored: a kind keeps its value as long as journals may
+contain it.
+"""
 
 BEGIN, CLAIM, END = "begin", "claim", "end"
 """A run begins; a paid call is about to be made; a run ends in an orderly way."""
@@ -16,4 +18,4 @@ MODEL_OUTAGE = "model_outage"
 """The reason of an END step: no call of the model succeeded, whichever request made it."""
 
 UNREADABLE = "unreadable"
-"""Stands for a step that is gone or that this version cannot read; the note `why` says more."""
+"""Represents a step that is gone or that this version cannot read; the note `why` says more."""

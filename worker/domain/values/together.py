@@ -1,4 +1,4 @@
-"""Several calls at the same time, none of which outlives the caller."""
+"""Runs several calls at the same time; none outlives the caller."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ async def together(calls: Sequence[Awaitable[T]], *, at_once: int | None = None)
     finally:
         for call in calls:
             if asyncio.iscoroutine(call):
-                call.close()  # one that was cancelled before its turn was never awaited
+                call.close()  # a call that was cancelled before its turn was never awaited
     return [task.result() for task in tasks]

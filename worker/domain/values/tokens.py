@@ -18,7 +18,7 @@ LAST_SIMPLE_SCRIPT = "\u0530"  # Latin, Greek and Cyrillic come before it and ar
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens the text costs, rather too many than too few. Linear in its length."""
+    """An estimate of the tokens of the text, rather too high than too low. Linear in its length."""
     return _remembered(text) if len(text) <= REMEMBERED_CHARS else _counted(text)
 
 
@@ -53,14 +53,14 @@ def _word_tokens(word: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Text that fits, and how many characters had to go (0: nothing)."""
+    """Text that fits, and how many characters were removed."""
 
     text: str
     missing: int = 0
 
 
 def fits(text: str, max_tokens: int) -> bool:
-    """True if the text is within the budget. Long text is refused without counting it."""
+    """True if the text is within the budget. Long text is rejected without counting it."""
     return len(text) <= max_tokens * 12 and estimate_tokens(text) <= max_tokens
 
 

@@ -26,9 +26,9 @@ LABELS = (
     "business_category",
     "cluster",
 )
-"""Labels a workflow may declare under `labels`. One it does not declare constrains nothing."""
+"""Labels a workflow may declare under `labels`. Undeclared ones constrain nothing."""
 BUSINESS_LABELS = ("environment", "priority", "risk_tolerance", "business_category", "cluster")
-"""The labels that come from the request only (DD-LLM-001, section 6)."""
+"""Labels that come only from the request (DD-LLM-001, section 6)."""
 
 
 class ParameterType(enum.StrEnum):
@@ -64,10 +64,10 @@ class Parameter:
 class Workflow:
     """One version of a remediation workflow.
 
-    `labels` holds the values of those LABELS that it declares, `detected_labels` strings or True, `custom_labels` values
-    by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1.
-    `secrets` and `config_maps` are names of objects that must exist where it runs. A number that the catalog does not
-    have is None.
+    `labels` holds the values of those LABELS that it declares, `detected_labels` strings or True,
+    `custom_labels` values by subdomain. `container_image` is the execution bundle, `success_rate` is 0 to 1.
+    `secrets` and `config_maps` are names of objects that must exist where it runs. Numbers that the catalog
+    does not have are None.
     """
 
     workflow_id: str
@@ -94,7 +94,7 @@ class Workflow:
 
     @property
     def gitops_aware(self) -> bool:
-        """True if it takes account of a GitOps tool, which would revert the changes of other workflows."""
+        """True if the workflow takes account of a GitOps tool, which would revert the changes of others."""
         declared = self.custom_labels.get("gitops_aware", ())
         return "true" in {v.lower() for v in declared} or self.detected_labels.get("gitops_managed") is True
 

@@ -1,4 +1,4 @@
-"""Several models as one: the first that answers. A Model over Models, and the decisions behind it as pure functions.
+"""Several models as one: the first that answers. Decisions are pure functions.
 
 The operator sets the order. A model whose breaker is open is skipped, a request that one model refuses is sent to the
 next, and all of them share the deadline of the call.
@@ -26,7 +26,7 @@ from worker.domain.values.errors import BLOCKING, GiveUp, GiveUpReason, Retry, R
 from worker.domain.values.ports import Clock, Model
 
 FAIR_SECONDS = 5.0
-"""A model that was given less time than this and did not answer does not count as down."""
+"""A model that got less time than this and did not answer does not count as down."""
 
 ERROR_CHARS = 300
 
@@ -41,7 +41,9 @@ class ModelNotice:
 
 
 class ModelChain:
-    """Implements Model. `max_concurrent` bounds the calls on their way to one provider, the part before the colon."""
+    """Implements Model. `max_concurrent` bounds the concurrent calls of one provider, which is the part
+    before the colon.
+    """
 
     def __init__(
         self,
@@ -74,11 +76,11 @@ class ModelChain:
         return "; ".join(f"{model.name}: {why.message[:ERROR_CHARS]}" for model, why in pairs if why)
 
     def down(self) -> bool:
-        """True if all models have failed so often in a row that they are left alone, or only probed."""
+        """True if all models have failed so often in a row that they are not called, or only probed."""
         return all(breaker.opened and breaker.why for breaker in self._breakers)
 
     async def ask(self, request: ModelRequest) -> Reply:
-        """The first answer, within the deadline of the request. Raises what `outcome` makes of the failures."""
+        """The first answer, within the deadline of the request. Raises the `outcome` of the failures."""
         end = self._clock.monotonic() + request.deadline_seconds
         errors: list[Retry | GiveUp] = []
         for position in range(len(self._models)):
@@ -104,7 +106,7 @@ class ModelChain:
             return await self._call(position, replace(request, deadline_seconds=self._share(position, end)))
 
     def _share(self, position: int, end: float) -> float:
-        """Seconds for this model: what is left, in equal parts for it and each one after it that would be asked."""
+        """Seconds for this model: an equal share, with the models after it, of the time that is left."""
         now = self._clock.monotonic()
         others = sum(not pause(breaker, now) for breaker in self._breakers[position + 1 :])
         return max(0.0, end - now) / (1 + others)
@@ -155,10 +157,10 @@ def _paused(model: Model, breaker: Breaker, wait: float) -> Retry | GiveUp:
 
 
 def outcome(errors: Sequence[Retry | GiveUp]) -> Retry | GiveUp:
-    """Return what the failures of all models mean for the call.
+    """The meaning of the failures of all models for the call.
 
-    A conversation that is too long comes first, since the caller can shorten it; then failures that may pass; then those
-    that an operator must resolve. The longest Retry-After is kept.
+    A conversation that is too long comes first, because the caller can shorten it; then failures that may
+    pass; then those that an operator must resolve. The longest Retry-After is kept.
     """
     message = "; ".join(e.message for e in errors)[:ERROR_CHARS]
     refusals = [e for e in errors if isinstance(e, GiveUp)]

@@ -1,4 +1,4 @@
-"""How many calls may be on their way to one provider, and who goes first when that is the limit."""
+"""Limits the concurrent calls of one provider, and decides which call goes first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ MOST_URGENT = 0
 
 
 class ModelGate:
-    """Slots for calls. Whoever waits with the smallest `urgency` number gets the next one; among equals the first.
+    """Slots for calls. The waiting call with the smallest `urgency` number gets the next one; among equals,
+    the first.
 
-    A quarter of the slots, at least one of two or more, is kept for the most urgent: long calls of the others must
-    not keep it waiting.
+    A quarter of the slots, at least one of two or more, is reserved for the most urgent calls, so that long
+    calls of others do not delay them.
     """
 
     def __init__(self, slots: int) -> None:
@@ -41,7 +42,7 @@ class ModelGate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back()  # it was given the slot at the same moment
+                self._give_back()  # it got the slot at the same moment
             raise
 
     def _give_back(self) -> None:
@@ -51,7 +52,7 @@ class ModelGate:
     def _hand_out(self) -> None:
         while self._waiting:
             urgency, _, turn = self._waiting[0]
-            if turn.done():  # it has given up waiting
+            if turn.done():  # it no longer waits
                 heapq.heappop(self._waiting)
             elif self._free > (0 if urgency <= MOST_URGENT else self._kept):
                 heapq.heappop(self._waiting)

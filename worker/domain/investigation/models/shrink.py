@@ -1,7 +1,7 @@
-"""Making room in a conversation that does not fit into a model: the oldest tool results are taken out.
+"""Shrinks a conversation that does not fit into a model: the oldest tool results are removed.
 
-A pure function of the turns, so that a successor who replays the journal says the same. What the run has seen stays in
-its evidence; only the model no longer reads it, and may call the tool again.
+A pure function of the turns, so that a successor who replays the journal says the same. They stay in the
+evidence of the run; only the model no longer sees them, and may call the tool again.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import replace
 from worker.domain.values.conversation import ModelRequest, Reply, ToolResult, ToolSpec, ToolTurn, Turn
 
 SHARE = 0.5
-"""Part of the characters of all tool results that is taken out."""
+"""The share of the characters of all tool results that is removed."""
 
 CHARS_PER_TOKEN, CHARS_PER_TOKEN_REMOVED = 3, 4
-"""How many characters are taken for a token: few where a call must fit, many where room is gained."""
+"""How many characters count as a token: few if a call must fit, many if room is gained."""
 
 MIN_GAIN_CHARS = 2_000
-"""Below it a second call would fail as the first did."""
+"""With less, a second call would fail like the first."""
 
 
 def shrunk(turns: Sequence[Turn]) -> tuple[Turn, ...] | None:
-    """The turns with their oldest tool results replaced by a note; None when that would gain too little.
+    """The turns with their oldest tool results replaced by a note; None if that would gain too little.
 
     Calls keep their ids and their order, so the history stays valid for every provider.
     """
@@ -48,14 +48,15 @@ def shrunk(turns: Sequence[Turn]) -> tuple[Turn, ...] | None:
 
 
 def prefix_chars(system: str, tools: Sequence[ToolSpec]) -> int:
-    """Characters of what stands before the conversation."""
+    """Characters before the conversation."""
     return len(system) + sum(len(t.description) + len(json.dumps(dict(t.parameters))) for t in tools)
 
 
 def expected_tokens(turns: Sequence[Turn], prefix: int) -> int:
-    """Return how many input tokens the next call will cost, rather too many than too few: the last call's, and what came since.
+    """The input tokens of the next call, rather too many than too few: those of the last call, and the
+    additions since.
 
-    `prefix` are the characters before the conversation, for a first call and where the provider counts nothing.
+    `prefix` are the characters before the conversation, for a first call and if the provider counts nothing.
     """
     said = [index for index, turn in enumerate(turns) if isinstance(turn, Reply)]
     before = turns[said[-1]] if said else None
@@ -78,7 +79,7 @@ def fitted(request: ModelRequest, window_tokens: int | None) -> tuple[ModelReque
 
 
 def _chars(turns: Sequence[Turn]) -> int:
-    """Characters of what the turns say to the model."""
+    """Characters of the turns as the model sees them."""
     total = 0
     for turn in turns:
         if isinstance(turn, ToolTurn):

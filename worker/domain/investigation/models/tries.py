@@ -1,8 +1,9 @@
-"""When a failed call of the model is made again: a bounded number of tries for one reply, whichever runs make them.
+"""Decides when a failed call of the model is retried: a bounded number of tries for one reply, in all runs
+together.
 
-Each failed try is a step of the journal, so that a successor goes on counting. Short pauses are waited out; for a long
-one the run ends and the request waits in the queue. A call that was never sent (to a model whose breaker is open) and a
-rate limit are not counted as tries: the provider said when to come back.
+Each failed try is a step of the journal, so that a successor continues to count. Short pauses are waited out;
+for a long one the run ends and the request waits in the queue. A call that was never sent (to a model whose
+breaker is open) and a rate limit are not counted as tries: the provider said when to come back.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import END, LLM, MODEL_OUTAGE, TRIED
 
 NOT_COUNTED = frozenset({MODEL_OUTAGE, PreemptReason.OPEN_FILES})
-"""Reasons of END steps: every call failed then, whichever request made it."""
+"""Reasons of END steps by which every call failed, whichever request made it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryRule:
-    """How often one call is made, and the pause after the first failure, which grows fourfold with each further one.
+    """How often one call is tried, and the pause after the first failure, which grows fourfold with each
+    further one.
 
     Pauses of more than `patience_seconds` in total for one reply are spent in the queue.
     """
@@ -35,13 +37,15 @@ class TryRule:
         return seconds if after is None else after + self.first_pause_seconds * jitter
 
     def check(self, tries: int, why: str) -> None:
-        """Raise GiveUp when that many failed tries are all there are."""
+        """Raise GiveUp if the tries are used up."""
         if tries >= self.tries:
             message = f"no answer in {self.tries} tries: {why}"
             raise GiveUp(GiveUpReason.MODEL_TRIES_USED_UP, message)
 
     def check_patience(self, waited: float, pause: float, error: Retry) -> None:
-        """Raise Retry when the pause is to be spent in the queue. `waited`: the pauses for this reply so far."""
+        """Raise Retry if the pause is to be spent in the queue. `waited`: the pauses for this reply so
+        far.
+        """
         if waited + pause > self.patience_seconds:
             raise Retry(error.reason, error.message, pause, tried=error.tried) from error
 
@@ -52,9 +56,10 @@ def is_try(error: Retry) -> bool:
 
 
 def failed_tries(past: Sequence[Step], call: int) -> int:
-    """Return how many tries of this call (counted from 1) failed in earlier runs, since the last one that says nothing about it.
+    """How many tries of this call (counted from 1) failed in earlier runs, since the last run that says
+    nothing about it.
 
-    Those are an outage of the model, and a worker without free file descriptors.
+    Such runs ended by an outage of the model, or in a worker without free file descriptors.
     """
     replies = tries = 0
     for step in past:

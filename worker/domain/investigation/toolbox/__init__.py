@@ -1,1 +1,1 @@
-"""The tools the model may call: what each reads, and what the model is shown of it."""
+"""The tools the model may call: what each reads, and how the model sees it."""

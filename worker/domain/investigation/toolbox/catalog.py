@@ -60,7 +60,7 @@ def _as_count(results: int) -> int:
 
 
 def _as_object(value: Any) -> Any:
-    """Models write an object as JSON text now and then."""
+    """Decode an object that a model wrote as JSON text."""
     if not isinstance(value, str):
         return value
     try:
@@ -70,7 +70,7 @@ def _as_object(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
-    """Models write one value in place of a list of one."""
+    """Make a list of a value that a model wrote in place of a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -214,7 +214,7 @@ def with_target(context: SelectionContext, target: Target | None) -> SelectionCo
 
 
 def _filters(context: SelectionContext, run: ToolContext) -> str:
-    """The filters that were applied. Those of the request stand in the first message, and are not told again."""
+    """The filters that were applied. Those of the request are in the first message, and are not repeated."""
     target, told = run.target, () if run.for_agents else BUSINESS_LABELS
     names = [name for name in ("signal_type", "severity", *BUSINESS_LABELS) if name not in told]
     applied = [f"{name}={value}" for name in names if (value := getattr(context, name))]

@@ -1,4 +1,4 @@
-"""The tools that read the cluster: what one call asks of the Cluster port, and how the answer is shown."""
+"""The tools that read the cluster: the reads of a call over the Cluster port, and how the answer is shown."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def list_resources(run: ToolContext, asked: ListResources) -> ToolOutput:
 
 
 async def get_events(run: ToolContext, asked: GetEvents) -> ToolOutput:
-    """Events of an object and of what belongs to it by name, of a namespace, or of the cluster."""
+    """Events of an object and of objects that belong to it by name, of a namespace, or of the cluster."""
     since = since_moment(asked.since, run.now) if asked.since else None
     if asked.since and since is None:
         raise ToolProblem("since must be like 30m, 2h, 1d or a time like 2026-06-04T19:00:00Z")
@@ -232,7 +232,9 @@ async def _similar(run: ToolContext, ref: ObjectRef) -> str:
 
 
 def problem_of(error: ClusterError, scope: str) -> ToolProblem:
-    """A failure of the cluster, with a hint at what it means and that it says nothing about the object."""
+    """A failure of the cluster, with a hint that explains it and says that it proves nothing about the
+    object.
+    """
     hints = {
         ClusterReason.FORBIDDEN: "the worker may not read this; whether it exists is unknown",
         ClusterReason.UNKNOWN_KIND: "the cluster does not know this kind; give api_version or check the spelling",

@@ -27,7 +27,8 @@ from worker.domain.values.tokens import fits
 
 MAX_TOOLS = 16
 SPEC_TOKENS = 200
-"""For one tool; its description and its schema get half each. All tools together cost at most 3,200 tokens."""
+"""The tokens for one tool; its description and its schema get half each. All tools together cost at most
+3,200 tokens."""
 MAX_DESCRIPTION = 300  # characters
 MAX_ARGUMENTS = 4_000  # characters of JSON
 MAX_DEPTH = 8
@@ -56,7 +57,7 @@ class ExternalArguments(RootModel[dict[str, Any]]):
 
 
 def shown_name(server: str, name: str) -> str:
-    """Return what the model calls the tool."""
+    """The name of the tool for the model."""
     return NOT_PLAIN.sub("_", f"{server}_{name}")[:MAX_NAME]
 
 
@@ -80,7 +81,9 @@ def _defined(external: ExternalTools, tool: ExternalTool) -> ToolDef:
 
 
 async def _call(external: ExternalTools, tool: ExternalTool, asked: ExternalArguments) -> ToolOutput:
-    """Call the tool. Secrets are removed from the arguments, wherever the model has them from; the answer is cut."""
+    """Call the tool. Secrets are removed from the arguments, wherever the model got them; the answer is
+    cut.
+    """
     server, name = tool.server, tool.name
     arguments = redact_json(asked.root)
     scope = f"{server}.{name} {one_line(json.dumps(arguments), 160)}"
@@ -107,7 +110,7 @@ def _description(tool: ExternalTool) -> str:
 
 
 def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The most detailed form of the schema that is short enough and holds no instructions."""
+    """The most detailed form of the schema that is short enough and contains no instructions."""
     for depth, described in ((3, True), (3, False), (1, False)):
         plain = plain_schema(schema, depth, described=described)
         text = json.dumps(plain)
@@ -145,7 +148,9 @@ def _children(value: Any) -> Sequence[Any]:
 
 
 def plain_schema(schema: Mapping[str, Any], depth: int, *, described: bool) -> dict[str, Any]:
-    """The first `depth` levels of the schema of an object. What is left out is unconstrained: the server validates."""
+    """The first `depth` levels of the schema of an object. Omitted parts are unconstrained, because the
+    server validates.
+    """
     definitions = schema.get("$defs")
     known = definitions if isinstance(definitions, Mapping) else {}
     plain = _plain({**schema, "type": "object"}, known, depth, described=described)
@@ -204,7 +209,7 @@ def _type(stated: Any) -> str:
 
 
 def _values(stated: Any) -> list[Any]:
-    """The enum values if they are few and short; a part of the list would be wrong."""
+    """The enum values, if they are few and short. A part of the list would be wrong."""
     values = stated if isinstance(stated, list) and len(stated) <= MAX_VALUES else []
     return values if all(map(_sendable, values)) else []
 

@@ -1,4 +1,4 @@
-"""The tool that reads a container's log: which container, which run, which part, and how much of it is shown."""
+"""The tool that reads a container's log: the choice of container, run and part, and how much is shown."""
 
 from __future__ import annotations
 
@@ -65,12 +65,14 @@ class GetPodLogs(Arguments):
 
     @property
     def is_end(self) -> bool:
-        """True if the end of the log is asked for, and not a part of it."""
+        """True if the end of the log is requested, not a part of it."""
         return not (self.grep or self.before or self.after)
 
 
 async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
-    """The end of one container's log, the lines before or after a place in it, or those that hold one of some texts."""
+    """The end of one container's log, the lines before or after a place in it, or those that contain one
+    of some texts.
+    """
     ref = ObjectRef("Pod", asked.pod, asked.namespace, "v1")
     pod = await _pod(run, ref)
     chosen = _choose(pod, asked, ref)
@@ -98,7 +100,7 @@ async def get_pod_logs(run: ToolContext, asked: GetPodLogs) -> ToolOutput:
 
 
 def _part(lines: list[str], asked: GetPodLogs, scope: str) -> list[str]:
-    """The lines between the two places, and of these the ones that hold one of the texts. Raises ToolProblem."""
+    """The lines between the two places that contain one of the texts. Raises ToolProblem."""
     try:
         found = between(lines, asked.after, asked.before)
     except NoSuchPlace as place:

@@ -1,4 +1,4 @@
-"""The tool that queries Prometheus, offered only where one is configured. Bounded in time range and size."""
+"""The tool that queries Prometheus, offered only if one is configured. Bounded in time range and size."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def query_prometheus(run: ToolContext, asked: QueryPrometheus) -> ToolOutp
 async def _read(
     run: ToolContext, scope: str, asked: QueryPrometheus, end: datetime, start: datetime | None
 ) -> Sequence[Series]:
-    assert run.metrics is not None  # the tool is offered only where there are metrics
+    assert run.metrics is not None  # the tool is offered only with metrics
     try:
         if start is None:
             return await run.metrics.instant(asked.query, end)
@@ -109,7 +109,7 @@ def moments(series: Sequence[Series], max_tokens: int) -> str:
 def courses(series: Sequence[Series], start: datetime, end: datetime, max_tokens: int) -> str:
     """One line a series: lowest, highest and last value, then values at equal distances in time.
 
-    As many points as fit, at most 60 a series. A place without a value is `-`.
+    As many points as fit, at most 60 a series. A point without a value is `-`.
     """
     ranked = sorted(series, key=_highest, reverse=True)[:MAX_SERIES]
     common = _common(ranked)
@@ -167,7 +167,7 @@ def _sortable(value: float) -> float:
 
 
 def _common(series: Sequence[Series]) -> dict[str, str]:
-    """Labels that all of several series share."""
+    """The labels that all series share, if there are several."""
     if len(series) < 2:
         return {}
     first, *others = (one.labels for one in series)

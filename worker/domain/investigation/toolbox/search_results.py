@@ -42,7 +42,7 @@ def shown_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def compact(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that say something: without None, empty text, empty lists and false."""
+    """The entries with content: without None, empty text, empty lists and false."""
     return {
         key: item for key, item in value.items() if item is not None and item not in ("", [], (), {}, False)
     }
@@ -70,7 +70,7 @@ def _some(
 def _nothing(
     query: SearchQuery, page: SearchPage, notes: Sequence[str], signal_types: Sequence[str]
 ) -> dict[str, Any]:
-    """Return why nothing was found, in numbers that help to correct the catalog."""
+    """The reason why no workflow was found, in numbers that help to correct the catalog."""
     why = list(notes)
     if page.weaker:
         why.append(

@@ -1,8 +1,9 @@
 """Tools for other agents: the workflow catalog and the context of a resource, run by the code the worker's model uses.
 
-In an investigation of the worker, business labels come from the request, and component and detected labels from the last
-get_resource_context. Other agents state them with each call. Nothing is kept between calls, so agents cannot disturb each
-other. What an agent chooses is not checked here; whoever runs the agent has to.
+In an investigation of the worker, business labels come from the request, and component and detected labels
+from the last get_resource_context. Other agents state them with each call. No state is kept between calls, so
+agents cannot disturb each other. The choice of an agent is not checked here; whoever runs the agent must
+check it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _priority(value: str) -> str:
 
 
 class Circumstances(Arguments):
-    """What a caller may state about the incident besides a catalog tool's arguments. What is missing constrains nothing."""
+    """Facts about the incident that a caller may add to the arguments of a catalog tool. Missing ones
+    constrain nothing.
+    """
 
     environment: Annotated[Word, AfterValidator(_environment)] = Field(
         default="", description="e.g. production"
@@ -139,15 +142,17 @@ class ServedTools:
 
 
 def _of_secret(arguments: Mapping[str, Any]) -> bool:
-    """True if the arguments name a Secret. Its context would be empty: nothing of a Secret is read, not even whether it
-    exists. Only the worker's own model may name a missing Secret as the target.
+    """True if the arguments name a Secret. Its context would be empty, because nothing about a Secret is
+    read, not even its existence. Only the worker's own model may name a missing Secret as the target.
     """
     kind = arguments.get("kind")
     return isinstance(kind, str) and is_secret(kind)
 
 
 def _parameters(tool: ToolDef) -> Mapping[str, Any]:
-    """The schema of the tool's own arguments and, where it chooses workflows, of the circumstances; nothing else is taken."""
+    """The schema of the tool's own arguments and, for tools that choose workflows, of the circumstances.
+    Other arguments are rejected.
+    """
     own = compact_schema(tool.arguments)
     properties = own["properties"]
     if tool.uses_target:

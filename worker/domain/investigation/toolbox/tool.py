@@ -1,7 +1,7 @@
-"""What a tool is: its name, description and arguments, what runs it, and what its evidence shows.
+"""The definition of a tool: its name, description and arguments, its runner, and what its evidence shows.
 
-A tool is one `ToolDef` beside the function that runs it; `tools.TOOLS` lists them all. The model, the toolbox, other
-agents (`rca mcp`) and the checks of an answer take what they know of a tool from its definition.
+A tool is one `ToolDef` beside the function that runs it; `tools.TOOLS` lists them all. The model, the
+toolbox, other agents (`rca mcp`) and the checks of an answer all use this definition.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ Expression = Annotated[str, StringConstraints(strip_whitespace=True, max_length=
 
 @dataclass(slots=True)
 class ToolContext:
-    """What the tools of one investigation work with.
+    """The context of the tools of one investigation.
 
-    `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the business labels
-    of the request. `target` is the object of the last get_resource_context. `redact` removes secrets from a text.
-    `told_changes` is what the model already knows about changes, in lines and JSON. `for_agents`: the tools serve other agents,
-    who state labels with each call and give every parameter of a workflow themselves.
+    `now` is when the signal was received: ages and windows of time are counted from it. `labels` are the
+    business labels of the request. `target` is the object of the last get_resource_context. `redact` removes
+    secrets from a text. `told_changes` are the changes that the model already knows, in lines and JSON.
+    `for_agents`: the tools serve other agents, who state labels with each call and give every parameter of a
+    workflow themselves.
     """
 
     cluster: Cluster
@@ -59,10 +60,10 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool has read, before it is numbered and fenced.
+    """The output of a tool, before it is numbered and fenced.
 
-    `scope` names what was really covered, `cut` what is missing and how to get it. Both may hold untrusted text.
-    `target` is the object that the choice of a workflow is about from now on.
+    `scope` names what was actually covered, `cut` what is missing and how to get it. Both may contain
+    untrusted text. `target` is the object for the choice of a workflow from now on.
     """
 
     body: str
@@ -72,7 +73,7 @@ class ToolOutput:
 
 
 class ToolProblem(Exception):  # noqa: N818 - an answer for the model, not a fault
-    """A tool cannot do what was asked. The message says what would work; `scope` names what was tried.
+    """A tool cannot do what was requested. The message says what would work; `scope` names what was tried.
 
     `passing` means that the same call may work later.
     """
@@ -96,17 +97,17 @@ class ToolDef:
     arguments: type[BaseModel]
     run: Callable[[ToolContext, Any], Awaitable[ToolOutput]]
     shows: EvidenceKind = EvidenceKind.OTHER
-    """What its evidence is, and so what an answer may take from it."""
+    """The kind of its evidence, which decides what an answer may take from it."""
     details: frozenset[str] = frozenset()
     """Arguments that change how much is shown, not what is looked at."""
     uses_target: bool = False
-    """Whether its answer depends on the target, which a get_resource_context in the same reply may set."""
+    """True if its answer depends on the target, which a get_resource_context in the same reply may set."""
     served_as: str = ""
-    """Its description for other agents; empty for a tool that they do not get."""
+    """Its description for other agents; empty if they do not get it."""
     source: str = ""
-    """What its evidence is said to come from; the name of the tool by default."""
+    """The source that its evidence names; by default, the name of the tool."""
     parameters: Mapping[str, Any] | None = None
-    """The JSON Schema of the arguments, where it does not follow from `arguments`."""
+    """The JSON Schema of the arguments, if it does not follow from `arguments`."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -121,7 +122,9 @@ def aliased(*names: str, description: str = "", default: Any = "") -> Any:
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool. Undeclared ones are refused: a filter must never be ignored silently."""
+    """The arguments of a tool. Undeclared ones are rejected, because a filter must never be ignored
+    silently.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -150,7 +153,7 @@ class OfKind(Arguments):
 
 
 def argument_problems(model: type[BaseModel], error: ValidationError) -> str:
-    """Return what is wrong with arguments and what is allowed, in one line."""
+    """The problems of arguments and the allowed ones, in one line."""
     schema = compact_schema(model)
     required = set(schema.get("required", ()))
     allowed = ", ".join(

@@ -36,7 +36,7 @@ MAX_ALIKE = 5
 MAX_ERROR = 1200  # characters
 SAME_CALL = "(the same call as before, the same answer: {id}; nothing new will come of it)"
 LEAST_REPEATED = 160
-"""Characters from which on what the first message has shown word for word is only named, and not shown again."""
+"""From this many characters on, text that the first message has shown is only named, and not repeated."""
 SAME_AS_FIRST = "the same as {id}"
 ALIKE = (
     "not run: {count} calls of {tool} about the same object differ only in details; "
@@ -46,10 +46,10 @@ ALIKE = (
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a successor must know of one turn of calls beside their results.
+    """What a successor must know about one turn of calls besides their results.
 
-    `answers`: what was asked -> position of its answer in the turn. `alike`: how often each object was asked about, in
-    all turns until now. `target`: the target after the turn.
+    `answers`: the question -> the position of its answer in the turn. `alike`: how often each object was
+    asked about, in all turns so far. `target`: the target after the turn.
     """
 
     answers: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +59,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How one call is treated: rejected with a text, answered from memory, or run. `tool` is None if it is unknown."""
+    """The treatment of one call: rejected with a text, answered from memory, or run. `tool` is None if it
+    is unknown.
+    """
 
     call: ToolCall
     key: str
@@ -105,7 +107,8 @@ class Toolbox:
     async def run_all(self, calls: Sequence[ToolCall]) -> tuple[ToolResult, ...]:
         """Run the calls at the same time. Returns their results in the order of the calls.
 
-        Tools that use the target run after the others, so that they see the one a get_resource_context beside them sets.
+        Tools that use the target run after the others, so that they see the target that a
+        get_resource_context beside them sets.
         """
         plans = [self._plan(call) for call in calls]
         first = {
@@ -126,7 +129,7 @@ class Toolbox:
         return tuple(self._settle(plan, found.get(plan.key)) for plan in plans)
 
     def remembered(self, results: Sequence[ToolResult]) -> Remembered:
-        """Return what a successor must know beside these results, which `run_all` returned last."""
+        """What a successor must know besides these results, which `run_all` returned last."""
         position = {id(result): at for at, result in enumerate(results)}
         answers = {key: position[id(kept)] for key, kept in self._answers.items() if id(kept) in position}
         return Remembered(answers, dict(self._alike), self._context.target)
@@ -191,7 +194,7 @@ class Toolbox:
         else:
             problem = outcome or ToolProblem("not run")
             result = self._error(plan, problem)
-            if problem.passing:  # it may work later: the same call is allowed again
+            if problem.passing:  # it may work later, so the same call is allowed again
                 return result
         self._answers[plan.key] = result
         return result

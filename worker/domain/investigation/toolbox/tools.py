@@ -35,7 +35,7 @@ TOOLS: tuple[ToolDef, ...] = (
 )
 """Offered in every investigation. Together their definitions cost at most 1,300 tokens of every prompt."""
 OPTIONAL_TOOLS: tuple[ToolDef, ...] = (QUERY_PROMETHEUS,)
-"""Offered only where what they read is configured."""
+"""Offered only if what they read is configured."""
 OWN_NAMES = frozenset(tool.name for tool in (*TOOLS, *OPTIONAL_TOOLS))
 
 
@@ -59,7 +59,7 @@ def tool_names(metrics: Metrics | None, external: ExternalTools | None) -> froze
 
 
 def check_names(tools: Iterable[tuple[str, str]]) -> None:
-    """Raises NameClash when a (server, name) would look like one of our own tools, or like another one."""
+    """Raises NameClash if a (server, name) would look like one of our own tools, or like another one."""
     owner: dict[str, str] = {}
     for server, name in tools:
         shown, full = shown_name(server, name), f"{server}.{name}"
