@@ -115,7 +115,7 @@ class JournalRecorder:
     def _take(self, place: str, body: bytes, at: datetime) -> None:
         key, _, number = place.rpartition(".")
         head = json.loads(body.partition(b"\n")[0])
-        step = JournalStep(at.timestamp(), key, int(number), head["kind"], head["run"], head["notes"])
+        step = JournalStep(at.timestamp(), key, int(number), head["kind"], head["run"], head.get("notes", {}))
         self._steps[key, step.number] = step
 
     async def steps(self, nc: Client) -> dict[str, list[JournalStep]]:

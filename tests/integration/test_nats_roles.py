@@ -22,7 +22,7 @@ from tests.nats_roles import SUBJECTS, environment_of, settings_of, shipped_serv
 from tests.nats_servers import PATIENCE_SECONDS
 from tests.pipeline import CATALOG, final
 from tests.waiting import until
-from worker.adapters.nats.journal import INLINE_BYTES
+from worker.adapters.nats.journal_format import INLINE_BYTES
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
 from worker.app.provisioning import connected

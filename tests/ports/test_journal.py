@@ -17,17 +17,11 @@ from schemas.subjects import request_key
 from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
-from worker.adapters.nats.journal import (
-    INLINE_BYTES,
-    PACKED,
-    PACKED_FROM_BYTES,
-    PLAIN,
-    STEP_BYTES,
-    NatsJournal,
-)
+from worker.adapters.nats.journal import NatsJournal
+from worker.adapters.nats.journal_format import CHAINED, INLINE_BYTES, PACKED, PLAIN, STEP_BYTES
 from worker.adapters.nats.stream import FencedStream
 from worker.domain.audit.record import record_of
-from worker.domain.journal.steps import RELEASED, count, done, flaw, paid, usable
+from worker.domain.journal.steps import FAILED, RELEASED, count, done, flaw, paid, usable
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import Step
 from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, UNREADABLE
@@ -36,8 +30,8 @@ from worker.domain.values.step_kinds import BEGIN, CLAIM, END, FINISHED, UNREADA
 def json_bytes():
     """Heads that are almost right."""
     value = st.none() | st.booleans() | st.integers() | st.text()
-    names = st.sampled_from(["kind", "notes", "size", "sha256", "object", "events"])
-    formats = st.sampled_from([PLAIN, PACKED])
+    names = st.sampled_from(["kind", "notes", "size", "sha256", "object", "events", "lines", "since"])
+    formats = st.sampled_from([PLAIN, PACKED, CHAINED])
     return st.builds(
         lambda v, head: json.dumps({"v": v, **head}).encode(), formats, st.dictionaries(names, value)
     )
@@ -227,7 +221,7 @@ async def test_a_claim_whose_ack_was_lost_is_worth_nothing_once_another_run_has_
     key, journal = request_key(new_id()), journal_on(case)
     run = await journal.open(key, "stale")
     await run.append(BEGIN)
-    await journal.create(key, Step(2, CLAIM, "stale", b"", {"what": "llm"}), run._after)
+    await journal.create(key, Step(2, CLAIM, "stale", b"", {"what": "llm"}), run._after, run._written)
     await (await journal.open(key, "next")).append(BEGIN)
     with pytest.raises(LostClaim, match="another run has gone on"):
         await run.append(CLAIM, what="llm")
@@ -243,12 +237,13 @@ async def test_a_claim_whose_ack_was_lost_holds_while_nobody_else_has_begun(case
 
 async def test_the_bucket_can_be_read_by_any_client(case):
     key = request_key("a.b/c-" + new_id(), 2)
-    await (await journal_on(case).open(key, "run")).append("llm", b"answer")
+    await (await journal_on(case).open(key, "run")).append("llm", b"answer", call=1)
     bucket = await case.js.key_value(case.subjects.journal_bucket)
     entry = await bucket.get(f"{key.replace('%', '=')}.1")
-    head, _, data = (entry.value or b"").partition(b"\n")
-    assert data == b"answer"
-    assert f'"v":{PLAIN}'.encode() in head
+    head, _, content = (entry.value or b"").partition(b"\n")
+    assert b"answer" == zlib.decompress(content)
+    shown = {"v": CHAINED, "kind": "llm", "run": "run", "notes": {"call": 1}}
+    assert shown.items() <= json.loads(head).items()
 
 
 def stored_step(data, **more):
@@ -258,29 +253,99 @@ def stored_step(data, **more):
     return json.dumps(head).encode() + b"\n" + data
 
 
-async def test_steps_of_an_earlier_version_are_continued_from(case):
+async def test_steps_of_earlier_versions_are_continued_from(case):
     """In a rolling upgrade nothing is lost or paid for twice."""
-    key, paid_for = request_key(new_id()), [b"short", b"a long answer. " * 1_000]
-    for number, data in enumerate(paid_for, 1):
-        await case.js.publish(f"$KV.{case.subjects.journal_bucket}.{key}.{number}", stored_step(data))
+    key, paid_for = (
+        request_key(new_id()),
+        [b"short", b"a long answer. " * 1_000, b"another long answer. " * 1_000],
+    )
+    packed = stored_step(paid_for[1]).partition(b"\n")[0].replace(b'"v": 2', b'"v": 3')
+    for number, body in enumerate([stored_step(paid_for[0]), packed + b"\n" + zlib.compress(paid_for[1])], 1):
+        await case.js.publish(f"$KV.{case.subjects.journal_bucket}.{key}.{number}", body)
     run = await journal_on(case).open(key, "new")
-    await run.append("llm", b"another long answer. " * 1_000)
+    await run.append(BEGIN)
+    await run.append("llm", paid_for[2])
     past = (await journal_on(case).open(key, "look")).past
-    assert ["", [*paid_for, b"another long answer. " * 1_000]] == [flaw(past), [step.data for step in past]]
+    assert ["", paid_for] == [flaw(past), [step.data for step in past if step.kind != BEGIN]]
 
 
-@pytest.mark.parametrize(("size", "form"), [(PACKED_FROM_BYTES - 1, PLAIN), (PACKED_FROM_BYTES, PACKED)])
-async def test_only_long_steps_are_compressed(case, size, form):
-    """Earlier versions can read the short ones, among them what is left of a finished request."""
-    key = request_key(new_id())
-    await (await journal_on(case).open(key, "run")).append("llm", b"x" * size)
-    stored = await case.js.get_last_msg(
-        f"KV_{case.subjects.journal_bucket}", f"$KV.{case.subjects.journal_bucket}.{key}.1"
-    )
-    assert (form, form == PACKED) == (
-        json.loads(stored.data.partition(b"\n")[0])["v"],
-        len(stored.data) < size,
-    )
+async def stored_bodies(case, key):
+    subject = f"$KV.{case.subjects.journal_bucket}.{key}.*"
+    return [message.data for message in await case.messages(f"KV_{case.subjects.journal_bucket}", subject)]
+
+
+async def test_a_step_that_repeats_an_earlier_one_of_its_run_is_short(case):
+    key, data = request_key(new_id()), os.urandom(5_000)
+    run = await journal_on(case).open(key, "run")
+    for _ in range(3):
+        await run.append("llm", data)
+    first, *others = map(len, await stored_bodies(case, key))
+    assert (True, True) == (first > 5_000, max(others) < 300)
+    assert [data] * 3 == [step.data for step in (await journal_on(case).open(key, "look")).past]
+
+
+async def test_what_a_run_writes_is_read_without_the_steps_of_earlier_runs(case):
+    """With those unreadable, a run starts afresh, and must not be lost with them."""
+    key, data, stream = request_key(new_id()), os.urandom(5_000), f"KV_{case.subjects.journal_bucket}"
+    for name in ("first", "second"):
+        run = await journal_on(case).open(key, name)
+        await run.append(BEGIN, afresh=True)
+        await run.append("llm", data)
+    await case.js.purge_stream(stream, subject=f"$KV.{case.subjects.journal_bucket}.{key}.1")
+    past = (await journal_on(case).open(key, "look")).past
+    assert [UNREADABLE, UNREADABLE, BEGIN, "llm"] == [step.kind for step in past]
+    assert "step 2 of 4: it continues a step that cannot be read" == past[1].notes["why"]
+    assert [BEGIN, "llm"] == [step.kind for step in usable(past)]
+
+
+async def test_runs_are_counted_where_the_rest_cannot_be_read(case):
+    """A request that kills its process must not start again without end because its journal has a gap."""
+    key, bucket = request_key(new_id()), case.subjects.journal_bucket
+    for name in ("first", "second"):
+        run = await journal_on(case).open(key, name)
+        await run.append(BEGIN, alone=True)
+        await run.append("opening", b"what is known")
+        await run.append("tools", b"what is known, and more")
+        await run.append(END, outcome=FAILED)
+    for number in (2, 6):
+        await case.js.purge_stream(f"KV_{bucket}", subject=f"$KV.{bucket}.{key}.{number}")
+    past = (await journal_on(case).open(key, "look")).past
+    assert [BEGIN, UNREADABLE, UNREADABLE, END] * 2 == [step.kind for step in past]
+    assert (2, 0) == (count(past).failures, count(past).deaths)
+
+
+async def test_a_cancelled_append_that_was_stored_breaks_no_step_after_it(case):
+    """The run does not know what is stored in its place, so the next step goes without a dictionary."""
+    key, data = request_key(new_id()), [os.urandom(3_000) for _ in range(3)]
+    run = await journal_on(case).open(key, "run")
+    await run.append(BEGIN)
+    twin = await journal_on(case).open(key, "run")
+    await twin.append("llm", data[0])
+    for body in (data[1], data[1], data[2]):
+        await run.append("tools", body)
+    past = (await journal_on(case).open(key, "look")).past
+    assert [b"", data[0], data[1], data[1], data[2]] == [step.data for step in past]
+
+
+@pytest.mark.parametrize("kind", [BEGIN, END, FINISHED])
+async def test_every_version_can_read_which_runs_there_were(case, kind):
+    key, events = request_key(new_id()), [record_of(resumed_event("r", new_id()))]
+    run = await journal_on(case).open(key, "run")
+    await run.append("llm", b"x" * 2_000)
+    await run.append(kind, events=events)
+    head, *content = (await stored_bodies(case, key))[1].split(b"\n")
+    digests = [hashlib.sha256(body).hexdigest() for body in (b"", events[0].body)]
+    assert {
+        "v": PLAIN,
+        "kind": kind,
+        "run": "run",
+        "notes": {},
+        "size": 0,
+        "sha256": digests[0],
+        "object": "",
+        "events": [{"sequence": 1, "sha256": digests[1]}],
+    } == json.loads(head)
+    assert [events[0].body, b""] == content
 
 
 async def test_a_step_above_the_limit_is_refused(case):
@@ -326,7 +391,11 @@ async def test_a_gap_is_told(own_server, gap):
         (b"\xff\xfe", "not a journal step"),
         (b"[1]\n", "not a journal step"),
         (b'{"v":1,"anything":"else"}\ndata', "format 1"),
+        (b'{"v":5,"anything":"else"}\ndata', "format 5"),
         (stored_step(b"data", v=PACKED), "cannot be decompressed"),
+        (stored_step(b"data", v=CHAINED), "cannot be decompressed"),
+        (stored_step(zlib.compress(bytes(STEP_BYTES + 1)), v=CHAINED), "is cut, or larger"),
+        (stored_step(zlib.compress(b"data"), v=CHAINED), "does not match its hash"),
         (stored_step(zlib.compress(b"data")[:-1], v=PACKED), "is cut"),
         (stored_step(zlib.compress(bytes(STEP_BYTES + 1)), v=PACKED), "is cut, or larger"),
         (
@@ -341,7 +410,7 @@ async def test_a_gap_is_told(own_server, gap):
         (
             b'{"v":2,"kind":"llm","run":"r","notes":{},"size":0,"sha256":"%s","events":[{"sequence":1,"sha256":"%s"}]}\n{}\n'
             % (hashlib.sha256(b"").hexdigest().encode(), hashlib.sha256(b"{}").hexdigest().encode()),
-            "one of its events is none",
+            "one of its audit events cannot be read",
         ),
     ],
 )

@@ -8,18 +8,15 @@ call paid twice, as after a kill.
 When the result of a request is stored, a `finished` step is appended and all others are deleted. It still fences older
 runs, and shows a redelivered message that its request was answered.
 
-A step is one line of JSON (its head), one line for each audit event that belongs to it, then its data. What follows the
-head is compressed (zlib) if the head says PACKED. Steps above INLINE_BYTES keep their data in the object store, under a
-name with the run in it. Subjects and objects are laid out as NATS ADR-8 and ADR-20 say, so any client can look into the
-bucket. nats-py's own KV class isn't used: its `create`
+Steps above INLINE_BYTES keep their data in the object store, under a name with the run in it. Subjects and objects are
+laid out as NATS ADR-8 and ADR-20 say, so any client can look into the bucket. nats-py's own KV class isn't used: its `create`
 answers "exists" for an entry of our own whose ack was lost, and "not found" to the loser of a race on replicas.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import hashlib
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,55 +24,19 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 from nats.js.object_store import ObjectStore
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.subjects import kv_key
-from worker.adapters.nats.stream import FencedStream
-from worker.domain.audit.record import read_record
+from worker.adapters.nats.journal_format import STEP_BYTES, Unreadable, decode, encode, is_large, read_head
+from worker.adapters.nats.stream import FencedStream, StoredMessage
 from worker.domain.journal.steps import finished, since_finished
 from worker.domain.values.errors import LostClaim, Unavailable
 from worker.domain.values.ports import AuditRecord, Step
 from worker.domain.values.step_kinds import FINISHED, UNREADABLE
 from worker.domain.values.together import together
 
-PLAIN, PACKED = 2, 3
-"""The formats. Workers up to 0.1 read PLAIN only, so short steps keep it: among them the one that is left of a request."""
-PACKED_FROM_BYTES = 1_024
-INLINE_BYTES = 256 * 1024
-STEP_BYTES = 16 * 1024 * 1024
 OBJECT_REQUEST_SECONDS = 5.0
 MAX_DIGITS = 7
 READS_AT_ONCE = 16
-
-
-class _Version(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-    v: int
-
-
-class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-    sequence: int
-    sha256: str
-
-
-class _Unreadable(Exception):  # noqa: N818 - a state
-    """Why a step cannot be gone on from."""
-
-
-class _Head(_Version):
-    """The first line of a step. `object` names its data in the object store, empty when the data follows."""
-
-    v: int = PLAIN
-    kind: str
-    run: str
-    notes: dict[str, Any]
-    size: int
-    sha256: str
-    object: str = ""
-    events: tuple[_Event, ...] = ()
 
 
 class NatsJournal:
@@ -91,30 +52,22 @@ class NatsJournal:
         steps, after = await self._steps(key)
         return NatsJournalRun(self, key, run, steps, after)
 
-    async def create(self, key: str, step: Step, after: int) -> tuple[bool, int]:
-        """Store one step under its number; `after` is the sequence of the last one. Returns the sequence of what is stored.
+    async def create(self, key: str, step: Step, after: int, before: Sequence[Step] = ()) -> tuple[bool, int]:
+        """Store one step under its number. Returns the sequence of what is stored.
+
+        `after` is the sequence of the last step, `before` are those that its run has written without a gap.
 
         False with it: an earlier append of the same run stands there, which was cancelled after the server had it. Raises
         LostClaim when another run's step stands there or anywhere behind, Unavailable, and ValueError above STEP_BYTES.
         """
         if len(step.data) > STEP_BYTES:
             raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
-        name, data = object_name(key, step), step.data
-        large = is_large(step)
-        head = _Head(
-            kind=step.kind,
-            run=step.run,
-            notes=dict(step.notes),
-            size=len(data),
-            sha256=_sha256(data),
-            object=name if large else "",
-            events=tuple(_Event(sequence=e.sequence, sha256=_sha256(e.body)) for e in step.events),
-        )
-        if large:
+        name = object_name(key, step)
+        if is_large(step):
             # First the object, then the step that names it. No two runs share an object: put() on a shared name lets
             # them purge each other's chunks. A loser's object stays until its TTL.
-            await self._put_object(name, data)
-        body = _body(head, [*(event.body for event in step.events), b"" if large else data])
+            await self._put_object(name, step.data)
+        body = encode(step, before, name)
         stored = await self._stream.create(
             self._subject(key, str(step.number)),
             body,
@@ -158,39 +111,32 @@ class NatsJournal:
         total = _number(newest.subject)
         if not total:  # somebody has put something else there: what the last step is must be looked up
             total = max(map(_number, await self._stream.subjects(self._subject(key, "*"))), default=0)
+        if not total:
+            return [], newest.sequence
 
-        async def step(number: int) -> Step:
+        async def stored(number: int) -> tuple[bytes | None, bytes]:
             known = number == _number(newest.subject)
             message = newest if known else await self._stream.newest(self._subject(key, str(number)))
-            try:
-                return await self._decode(number, message.body if message else None)
-            except _Unreadable as e:
-                return Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"})
+            return await self._stored(message)
 
-        last = [await step(total)] if total else []
-        if finished(last):
-            return last, newest.sequence
-        earlier = await together([step(number) for number in range(1, total)], at_once=READS_AT_ONCE)
-        return list(since_finished([*earlier, *last])), newest.sequence
+        last = await stored(total)
+        if finished(steps := [_step(total, total, last, [])]):
+            return steps, newest.sequence
+        earlier = await together([stored(number) for number in range(1, total)], at_once=READS_AT_ONCE)
+        steps = []
+        for number, parts in enumerate([*earlier, last], 1):
+            steps.append(_step(number, total, parts, steps))
+            await asyncio.sleep(0)  # a journal can be long
+        return list(since_finished(steps)), newest.sequence
 
-    async def _decode(self, number: int, body: bytes | None) -> Step:
-        if body is None:
-            raise _Unreadable("it is gone")
-        line, _, rest = body.partition(b"\n")
-        try:
-            version = _Version.model_validate_json(line).v
-            if version not in {PLAIN, PACKED}:
-                raise _Unreadable(f"format {version}, this version reads {PLAIN} and {PACKED}")
-            head = _Head.model_validate_json(line)
-        except ValidationError as e:  # a delete marker of a KV client, for one
-            raise _Unreadable("not a journal step") from e
-        *lines, data = (_unpacked(rest) if version == PACKED else rest).split(b"\n", len(head.events))
-        events = _events(head, lines)
-        if head.object:
-            data = await self._get_object(head.object, head.size)
-        if _sha256(data) != head.sha256:
-            raise _Unreadable("its content does not match its hash")
-        return Step(number, head.kind, head.run, data, head.notes, events)
+    async def _stored(self, message: StoredMessage | None) -> tuple[bytes | None, bytes]:
+        """A step as it is stored, None if it is gone, and what is there of its data in the object store."""
+        if message is None:
+            return None, b""
+        with contextlib.suppress(Unreadable):
+            if (head := read_head(message.body)).object:
+                return message.body, await self._get_object(head.object, head.size)
+        return message.body, b""
 
     async def _objects(self) -> ObjectStore:
         with _unavailable(self._bucket):
@@ -202,22 +148,18 @@ class NatsJournal:
             await store.put(name, data)
 
     async def _get_object(self, name: str, size: int) -> bytes:
-        """Not ObjectStore.get(): it waits for ever for a missing chunk, and needs the right to create consumers."""
+        """What is there of an object. Not ObjectStore.get(): it waits for ever for a missing chunk, and needs the right to
+        create consumers.
+        """
         store = await self._objects()
         data, after = b"", 1
-        with _unavailable(name):
-            try:
-                info = await store.get_info(name)
-                while len(data) < size:
-                    chunk = await self._js.get_msg(
-                        f"OBJ_{self._bucket}",
-                        seq=after,
-                        next=True,
-                        subject=f"$O.{self._bucket}.C.{info.nuid}",
-                    )
-                    data, after = data + (chunk.data or b""), (chunk.seq or 0) + 1
-            except NotFoundError as e:
-                raise _Unreadable("a part in the object store is gone") from e
+        with _unavailable(name), contextlib.suppress(NotFoundError):
+            info = await store.get_info(name)
+            while len(data) < size:
+                chunk = await self._js.get_msg(
+                    f"OBJ_{self._bucket}", seq=after, next=True, subject=f"$O.{self._bucket}.C.{info.nuid}"
+                )
+                data, after = data + (chunk.data or b""), (chunk.seq or 0) + 1
         return data
 
 
@@ -229,6 +171,8 @@ class NatsJournalRun:
         self._past, self._next = tuple(past), past[-1].number + 1 if past else 1
         self._finished = finished(past)
         self._objects = [object_name(key, step) for step in past if is_large(step)]
+        self._written: list[Step] = []
+        """The steps of this run, since the last one of which it does not know what is stored."""
 
     @property
     def past(self) -> Sequence[Step]:
@@ -241,8 +185,9 @@ class NatsJournalRun:
         stored = False
         while not stored:
             step = Step(self._next, kind, self._run, data, notes, events)
-            stored, self._after = await self._journal.create(self._key, step, self._after)
+            stored, self._after = await self._journal.create(self._key, step, self._after, self._written)
             self._next += 1
+            self._written = [*self._written, step] if stored else []
         self._finished = kind == FINISHED
         if is_large(step):
             self._objects.append(object_name(self._key, step))
@@ -251,11 +196,6 @@ class NatsJournalRun:
         if not self._finished:
             await self.append(FINISHED, **notes)
         await self._journal.retire(self._key, self._objects)
-
-
-def is_large(step: Step) -> bool:
-    """True if its data is in the object store."""
-    return len(step.data) > INLINE_BYTES
 
 
 def object_name(key: str, step: Step) -> str:
@@ -272,33 +212,22 @@ def _unavailable(what: str) -> Iterator[None]:
         raise Unavailable(f"object store, {what}: {e!r}") from e
 
 
-def _body(head: _Head, parts: Sequence[bytes]) -> bytes:
-    """A step as it is stored."""
-    rest = b"\n".join(parts)
-    if len(rest) >= PACKED_FROM_BYTES:
-        # Fast rather than small; a small window, since setting one up takes longer than compressing a step.
-        packer = zlib.compressobj(level=2, wbits=14, memLevel=7)
-        head, rest = head.model_copy(update={"v": PACKED}), packer.compress(rest) + packer.flush()
-    return head.model_dump_json().encode() + b"\n" + rest
-
-
-def _unpacked(packed: bytes) -> bytes:
-    """Return what follows the head of a packed step."""
-    unpacker = zlib.decompressobj()
+def _step(number: int, total: int, stored: tuple[bytes | None, bytes], before: Sequence[Step]) -> Step:
+    """The step with this number, which follows those before it."""
+    body, large = stored
     try:
-        rest = unpacker.decompress(packed, STEP_BYTES)
-    except zlib.error as e:
-        raise _Unreadable("its content cannot be decompressed") from e
-    if not unpacker.eof:
-        raise _Unreadable(f"its content is cut, or larger than {STEP_BYTES} bytes")
-    return rest
+        if body is None:
+            raise Unreadable("it is gone")
+        return decode(number, body, large, before)
+    except Unreadable as e:
+        return Step(number, UNREADABLE, "", b"", {"why": f"step {number} of {total}: {e}"})
 
 
 def _owner(body: bytes) -> str:
     """The run that wrote a step, empty if it can't be told."""
     try:
-        return _Head.model_validate_json(body.partition(b"\n")[0]).run
-    except ValidationError:
+        return read_head(body).run
+    except Unreadable:
         return ""
 
 
@@ -306,17 +235,3 @@ def _number(subject: str) -> int:
     """The number of a step; 0 when the subject is none of a step."""
     last = subject.rpartition(".")[2]
     return int(last) if last.isascii() and last.isdecimal() and len(last) < MAX_DIGITS else 0
-
-
-def _events(head: _Head, lines: Sequence[bytes]) -> tuple[AuditRecord, ...]:
-    """The events of a step, byte for byte as they were kept."""
-    if [event.sha256 for event in head.events] != [_sha256(line) for line in lines]:
-        raise _Unreadable("its events do not match their hashes")
-    try:
-        return tuple(map(read_record, lines))
-    except ValueError as e:
-        raise _Unreadable("one of its events is none") from e
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
