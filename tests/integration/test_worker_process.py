@@ -15,14 +15,17 @@ from schemas.subjects import Subjects
 from tests import processes
 from tests.commands import rca
 from tests.drills.workers import Worker
+from tests.fakes.earlier_journal import earlier_body
 from tests.fakes.llm_server import Said
 from tests.fakes.llm_server import serve as serve_llm
 from tests.integration.test_pipeline import ANSWER, BODY, CASE, TARGET
 from tests.nats_servers import PATIENCE_SECONDS, Case, connect, free_ports, one_server, provisioned
 from tests.pipeline import CATALOG, final
 from tests.waiting import until
+from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
+from worker.adapters.nats.stream import FencedStream
 from worker.sandbox.cluster_server import serve as serve_cluster
 from worker.sandbox.cluster_server import write_kubeconfig
 from worker.sandbox.nats_server import NatsServer
@@ -198,13 +201,23 @@ async def test_refused_credentials_are_a_clear_error(tmp_path, command):
 # -- Dying and stopping
 
 
-async def test_after_a_kill_another_worker_pays_only_for_the_call_that_was_outstanding(tmp_path):
+async def _as_an_earlier_version(case):
+    """The journal of the request as an earlier version would have written it."""
+    stream = FencedStream(case.nc, "KV_RCA_JOURNAL")
+    for step in (await NatsJournal(stream, case.nc, "RCA_JOURNAL").open(KEY, "look")).past:
+        await case.js.publish(f"$KV.RCA_JOURNAL.{KEY}.{step.number}", earlier_body(step))
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_after_a_kill_another_worker_pays_only_for_the_call_that_was_outstanding(tmp_path, upgraded):
     script = Held(2)
     async with stage(tmp_path, script) as s:
         async with started(s.worker()) as first:
             await s.submit()
             await asyncio.wait_for(script.asked.wait(), 100)
             await first.kill()
+        if upgraded:
+            await _as_an_earlier_version(s.case)
         script.free = True
         async with started(s.worker("w1")):
             await until(s.answered)

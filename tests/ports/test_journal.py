@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nats.aio.client import Client
 
 from schemas.subjects import request_key
+from tests.fakes.earlier_journal import earlier_body
 from tests.fakes.memory_nats import MemoryJournal
 from tests.fakes.messages import new_id, resumed_event
 from tests.nats_servers import connect, provisioned
@@ -255,18 +256,17 @@ def stored_step(data, **more):
 
 async def test_steps_of_earlier_versions_are_continued_from(case):
     """In a rolling upgrade nothing is lost or paid for twice."""
-    key, paid_for = (
-        request_key(new_id()),
-        [b"short", b"a long answer. " * 1_000, b"another long answer. " * 1_000],
-    )
-    packed = stored_step(paid_for[1]).partition(b"\n")[0].replace(b'"v": 2', b'"v": 3')
-    for number, body in enumerate([stored_step(paid_for[0]), packed + b"\n" + zlib.compress(paid_for[1])], 1):
-        await case.js.publish(f"$KV.{case.subjects.journal_bucket}.{key}.{number}", body)
+    key, paid_for = request_key(new_id()), [b"short", b"a long answer. " * 1_000, b"another answer. " * 1_000]
+    events = [record_of(resumed_event("r", new_id(), n)) for n in (1, 2)]
+    earlier = [Step(n + 1, "llm", "old", paid_for[n], {"call": n}, (events[n],)) for n in (0, 1)]
+    for step in earlier:
+        subject = f"$KV.{case.subjects.journal_bucket}.{key}.{step.number}"
+        await case.js.publish(subject, earlier_body(step))
     run = await journal_on(case).open(key, "new")
     await run.append(BEGIN)
     await run.append("llm", paid_for[2])
     past = (await journal_on(case).open(key, "look")).past
-    assert ["", paid_for] == [flaw(past), [step.data for step in past if step.kind != BEGIN]]
+    assert ["", earlier, BEGIN, paid_for[2]] == [flaw(past), list(past[:2]), past[2].kind, past[3].data]
 
 
 async def stored_bodies(case, key):

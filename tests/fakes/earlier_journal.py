@@ -1,0 +1,33 @@
+"""Journal steps as earlier versions wrote them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+
+from worker.adapters.nats.journal_format import PACKED, PLAIN
+from worker.domain.values.ports import Step
+
+PACKED_FROM_BYTES = 1_024
+
+
+def earlier_body(step: Step) -> bytes:
+    """Short steps as they are, long ones compressed on their own."""
+    content = b"\n".join([*(event.body for event in step.events), step.data])
+    packed = len(content) >= PACKED_FROM_BYTES
+    head = {
+        "v": PACKED if packed else PLAIN,
+        "kind": step.kind,
+        "run": step.run,
+        "notes": dict(step.notes),
+        "size": len(step.data),
+        "sha256": _sha256(step.data),
+        "object": "",
+        "events": [{"sequence": event.sequence, "sha256": _sha256(event.body)} for event in step.events],
+    }
+    return json.dumps(head).encode() + b"\n" + (zlib.compress(content) if packed else content)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
