@@ -16,8 +16,17 @@ from worker.sandbox.cluster_failure import ApiFailure, bad_request
 MAX_SELECTOR_CHARS = 4096
 LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-TOKEN = re.compile(r"\s*(!=|==|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
-OPERATORS = {"=", "==", "!=", "<", ">", "in", "notin"}
+NEXT = r"(?:,\s*(?=\S)|\Z)"
+"""Behind a requirement: a comma and another one, or the end."""
+REQUIREMENT = re.compile(
+    rf"""!\s*(?P<absent>{LABEL_KEY.pattern})\s*{NEXT}
+    |(?P<key>{LABEL_KEY.pattern})(?:
+        \s*(?P<equal>==?|!=)\s*(?P<value>{LABEL_VALUE.pattern})
+        |\s*(?P<order>[<>])\s*(?P<bound>-?\d{{1,18}})
+        |\s+(?P<set>in|notin)\s*\((?P<values>\s*{LABEL_VALUE.pattern}\s*(?:,\s*{LABEL_VALUE.pattern}\s*)*)\)
+    )?\s*{NEXT}""",
+    re.VERBOSE,
+)
 
 METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 OBJECT_PARTS = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
@@ -70,8 +79,30 @@ FieldTest = Callable[[Manifest], bool]
 
 def label_test(selector: str) -> LabelTest:
     """Return what `labelSelector` asks for; the empty selector matches everything. Raises ApiFailure 400."""
-    requirements = _Requirements(selector).parse()
+    _check_length(selector)
+    requirements, rest = list[LabelTest](), selector.strip()
+    while rest:
+        found = REQUIREMENT.match(rest)
+        if found is None:
+            raise bad_request(f"unable to parse requirement: {rest}")
+        requirements.append(_requirement(found))
+        rest = rest[found.end() :]
     return lambda labels: all(requirement(labels) for requirement in requirements)
+
+
+def _requirement(found: re.Match[str]) -> LabelTest:
+    """A value may be empty: `key=` and `key in (a,)` ask for the empty string."""
+    key, absent = found["key"], found["absent"]
+    if absent:
+        return lambda labels: absent not in labels
+    if found["order"]:
+        return _compare(key, found["order"], int(found["bound"]))
+    if found["set"]:
+        values = {value.strip() for value in found["values"].split(",")}
+        return _in_set(key, values, negated=found["set"] == "notin")
+    if found["equal"]:
+        return _in_set(key, {found["value"]}, negated=found["equal"] == "!=")
+    return lambda labels: key in labels
 
 
 def field_test(
@@ -123,88 +154,6 @@ def _field_term(term: str, selector: str) -> tuple[str, str, str]:
 def _check_length(selector: str) -> None:
     if len(selector) > MAX_SELECTOR_CHARS:
         raise bad_request(f"selector is longer than {MAX_SELECTOR_CHARS} characters")
-
-
-class _Requirements:
-    """Recursive descent over the tokens of one label selector."""
-
-    def __init__(self, selector: str) -> None:
-        _check_length(selector)
-        self._tokens = TOKEN.findall(selector)
-        self._at = 0
-
-    def parse(self) -> list[LabelTest]:
-        requirements: list[LabelTest] = []
-        while self._peek():
-            requirements.append(self._requirement())
-            if self._peek():
-                self._expect(",")
-                if not self._peek():
-                    raise self._failure("", "identifier after ','")
-        return requirements
-
-    def _requirement(self) -> LabelTest:
-        if self._peek() == "!":
-            self._next()
-            absent = self._key()
-            return lambda labels: absent not in labels
-        key = self._key()
-        operator = self._peek()
-        if operator in {"", ","}:
-            return lambda labels: key in labels
-        if operator not in OPERATORS:
-            raise self._failure(operator, "in, notin, =, ==, !=, gt, lt")
-        self._next()
-        if operator in {"in", "notin"}:
-            return _in_set(key, self._value_set(), negated=operator == "notin")
-        if operator in {"<", ">"}:
-            return _compare(key, operator, self._integer())
-        return _in_set(key, {self._value()}, negated=operator == "!=")
-
-    def _value_set(self) -> set[str]:
-        self._expect("(")
-        values = {self._value()}
-        while self._peek() == ",":
-            self._next()
-            values.add(self._value())
-        self._expect(")")
-        return values
-
-    def _key(self) -> str:
-        key = self._next()
-        if not LABEL_KEY.fullmatch(key):
-            raise self._failure(key, "identifier")
-        return key
-
-    def _value(self) -> str:
-        """A value may be empty: `key=` and `key in (a,)` ask for the empty string."""
-        value = "" if self._peek() in {"", ",", ")"} else self._next()
-        if not LABEL_VALUE.fullmatch(value):
-            raise self._failure(value, "a valid label value")
-        return value
-
-    def _integer(self) -> int:
-        value = self._next()
-        if not re.fullmatch(r"-?\d{1,18}", value):
-            raise self._failure(value, "an integer")
-        return int(value)
-
-    def _expect(self, token: str) -> None:
-        found = self._next()
-        if found != token:
-            raise self._failure(found, f"'{token}'")
-
-    def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
-
-    def _next(self) -> str:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    @staticmethod
-    def _failure(found: str, expected: str) -> ApiFailure:
-        return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
 
 
 def _in_set(key: str, values: set[str], *, negated: bool) -> LabelTest:
