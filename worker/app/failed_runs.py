@@ -71,26 +71,20 @@ class Hold:
     for_model: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRuns:
     """Settles messages whose run has failed. `jitter` gives a number in [0, 1).
 
     `without_answer` builds the result of a request that ends without an answer.
     """
 
-    def __init__(
-        self,
-        rules: HandlerRules,
-        *,
-        closing: Closing,
-        without_answer: Callable[[Run, Ending], Awaitable[AnalysisResult]],
-        admission: Admission,
-        metrics: WorkerMetrics,
-        clock: Clock,
-        jitter: Callable[[], float],
-    ) -> None:
-        self._rules, self._closing, self._without_answer = rules, closing, without_answer
-        self._admission, self._metrics = admission, metrics
-        self._clock, self._jitter = clock, jitter
+    rules: HandlerRules
+    closing: Closing
+    without_answer: Callable[[Run, Ending], Awaitable[AnalysisResult]]
+    admission: Admission
+    metrics: WorkerMetrics
+    clock: Clock
+    jitter: Callable[[], float]
 
     async def settle(self, run: Run, counts: Counts, problem: Exception) -> Settlement | Hold:
         """End a run without a result, and decide about its message."""
@@ -109,41 +103,41 @@ class FailedRuns:
                 log.info("run_preempted", request=run.accepted.key, reason=problem.reason)
                 return Hold(0.0, run.name)
             case JournalGap():
-                return await self._closing.dead_letter(run, DeadLetterReason.JOURNAL_GAP, short(problem))
+                return await self.closing.dead_letter(run, DeadLetterReason.JOURNAL_GAP, short(problem))
         log.error("analysis_failed", error=short(problem), exc_info=problem)
         return await self._failed(run, counts, problem)
 
     async def _released(self, run: Run, lacking: str, problem: Exception) -> Settlement:
         """End a run that lacked something through no fault of its request. Another process may have it."""
         await run.end(RELEASED, reason=lacking)
-        self._metrics.retries.labels(lacking).inc()
+        self.metrics.retries.labels(lacking).inc()
         log.warning("run_released", request=run.accepted.key, reason=lacking, error=short(problem))
         return retry(NOT_NOW_SECONDS)
 
     async def _later(self, run: Run, counts: Counts, problem: Retry) -> Settlement | Hold:
-        attempt, now = counts.failures + 1, self._clock.now()
+        attempt, now = counts.failures + 1, self.clock.now()
         delay = next_delay(
-            self._rules.retries,
+            self.rules.retries,
             problem.reason,
             attempt=attempt,
             age_seconds=(now - (counts.since or now)).total_seconds(),
             after=problem.after,
-            jitter=self._jitter(),
+            jitter=self.jitter(),
         )
         if delay is None:
             return await self._escalated(run, short(problem))
         await run.end(FAILED, reason=problem.reason)
-        self._metrics.retries.labels(problem.reason).inc()
+        self.metrics.retries.labels(problem.reason).inc()
         log.warning(
             "run_postponed", reason=problem.reason, attempt=attempt, seconds=delay, error=short(problem)
         )
-        return Hold(delay, run.name) if delay <= self._rules.hold_seconds else retry(delay)
+        return Hold(delay, run.name) if delay <= self.rules.hold_seconds else retry(delay)
 
     async def _escalated(self, run: Run, why: str) -> Settlement:
         """Publish a result that is escalated to a human, because the model does not answer this request."""
         log.error("model_gave_up", error=why)
         ending = Ending(stop=Stop.MODELS_DOWN, stop_detail=why)
-        return await self._closing.answer(await self._without_answer(run, ending), run)
+        return await self.closing.answer(await self.without_answer(run, ending), run)
 
     async def _blocked(self, run: Run, problem: GiveUp) -> Hold:
         """While every call fails, one request probes the model, the others wait, and no further one
@@ -152,24 +146,24 @@ class FailedRuns:
         message, outage = run.accepted.delivery.message, problem.reason is GiveUpReason.MODEL_UNREACHABLE
         await run.end(RELEASED, reason=MODEL_OUTAGE if outage else problem.reason)
         log.error("model_blocked", reason=problem.reason, error=short(problem))
-        self._admission.block(short(problem))
-        count = self._admission.probe_count(message)
+        self.admission.block(short(problem))
+        count = self.admission.probe_count(message)
         if count == 0:
             return Hold(0.0, run.name, for_model=True)
         if count > PROBES and problem.reason in PERHAPS_OF_ONE:
-            self._admission.release(message)
+            self.admission.release(message)
             return Hold(NOT_NOW_SECONDS, run.name)
-        pause = probe_pause(self._rules.probe_seconds, count)
+        pause = probe_pause(self.rules.probe_seconds, count)
         return Hold(min(pause, PROBE_OUTAGE_SECONDS * 2.0 ** min(count, 30)) if outage else pause, run.name)
 
     async def _failed(self, run: Run, counts: Counts, problem: Exception) -> Settlement:
         """Run a request again after an internal error; dead-letter it after the last allowed one."""
         attempt = counts.errors + 1
-        if attempt >= self._rules.max_failures:
-            return await self._closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
+        if attempt >= self.rules.max_failures:
+            return await self.closing.dead_letter(run, DeadLetterReason.INTERNAL_ERROR, short(problem))
         await run.end(FAILED, reason=INTERNAL_ERROR)
-        self._metrics.retries.labels(INTERNAL_ERROR).inc()
-        return retry(min(self._rules.retries.cap_seconds, 2.0**attempt))
+        self.metrics.retries.labels(INTERNAL_ERROR).inc()
+        return retry(min(self.rules.retries.cap_seconds, 2.0**attempt))
 
 
 def _lacking(problem: Exception) -> str:

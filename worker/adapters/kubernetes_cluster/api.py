@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 import aiohttp
@@ -65,29 +65,26 @@ class _UnauthorizedError(Exception):
         self.generation = generation
 
 
+@dataclass(slots=True)
 class ApiReader:
     """GETs with retries. Retried are refused connections, timeouts, broken answers, 429 and 500, 502, 503, 504."""
 
-    def __init__(
-        self,
-        access: ClusterCredentials,
-        limits: ApiLimits,
-        *,
-        monotonic: Callable[[], float],
-        jitter: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
-        self._credentials = access
-        self._limits = limits
-        self._monotonic = monotonic
-        self._jitter = jitter
-        self._sleep = sleep
-        self._slots = asyncio.Semaphore(limits.connections)
-        self._decoding = asyncio.Lock()
-        configuration = access.configuration
+    credentials: ClusterCredentials
+    limits: ApiLimits
+    _: KW_ONLY
+    monotonic: Callable[[], float]
+    jitter: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    _slots: asyncio.Semaphore = field(init=False)
+    _decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _client: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.limits.connections)
+        configuration = self.credentials.configuration
         configuration.client_session_kwargs = {"trust_env": False}
-        configuration.connection_pool_maxsize = limits.connections
-        self._client: Any = ApiClient(configuration)
+        configuration.connection_pool_maxsize = self.limits.connections
+        self._client = ApiClient(configuration)
         self._client.user_agent = "rca-worker"
 
     async def close(self) -> None:
@@ -96,7 +93,7 @@ class ApiReader:
 
     def deadline(self) -> float:
         """Return when a call that starts now has to be finished, by the monotonic clock."""
-        return self._monotonic() + self._limits.call_seconds
+        return self.monotonic() + self.limits.call_seconds
 
     async def json(
         self,
@@ -107,7 +104,7 @@ class ApiReader:
         accept: str = "application/json",
     ) -> tuple[Manifest, int]:
         """A JSON object and its size in bytes. Raises ClusterError, BodyTooLargeError."""
-        limit = self._limits.body_bytes
+        limit = self.limits.body_bytes
         return await self._send(
             path, params, accept, lambda content: self._read_object(content, limit), deadline
         )
@@ -129,36 +126,36 @@ class ApiReader:
                 if renewed:
                     raise refused.error from refused
                 renewed = True
-                await self._credentials.renew(refused.generation)
+                await self.credentials.renew(refused.generation)
                 continue
             except _TransientError as failed:
                 pause = self._pause(attempt, failed.after)
                 attempt += 1
-                if attempt == MAX_ATTEMPTS or self._monotonic() + pause >= deadline:
+                if attempt == MAX_ATTEMPTS or self.monotonic() + pause >= deadline:
                     raise failed.error from failed
-            await self._sleep(pause)
+            await self.sleep(pause)
 
     def _pause(self, attempt: int, after: float | None) -> float:
         longest: float = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-        return max(after or 0.0, longest * (1 + self._jitter()) / 2)
+        return max(after or 0.0, longest * (1 + self.jitter()) / 2)
 
     async def _attempt(
         self, path: str, params: Params, accept: str, consume: Consume[T], deadline: float
     ) -> T:
         try:
-            async with asyncio.timeout(max(0.0, deadline - self._monotonic())):
-                await self._credentials.authorize()
-            seconds = max(0.001, min(self._limits.attempt_seconds, deadline - self._monotonic()))
+            async with asyncio.timeout(max(0.0, deadline - self.monotonic())):
+                await self.credentials.authorize()
+            seconds = max(0.001, min(self.limits.attempt_seconds, deadline - self.monotonic()))
             async with asyncio.timeout(seconds), self._slots:
                 return await self._get(path, params, accept, consume, seconds)
         except TimeoutError as error:
-            message = f"no answer within {self._limits.call_seconds:g} s"
+            message = f"no answer within {self.limits.call_seconds:g} s"
             raise _TransientError(ClusterError(ClusterReason.TIMEOUT, message)) from error
         except (aiohttp.ClientError, ApiException, ConfigException, OSError, ValueError) as error:
             raise _TransientError(unavailable("the API server cannot be read", error)) from error
 
     async def _get(self, path: str, params: Params, accept: str, consume: Consume[T], seconds: float) -> T:
-        generation = self._credentials.generation
+        generation = self.credentials.generation
         request = await self._client.param_serialize(
             "GET",
             path,

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,38 +30,30 @@ UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, A
 TOKEN = "BearerToken"  # noqa: S105 - the library's name for the header, not a token
 
 
+@dataclass(kw_only=True, slots=True)
 class ClusterCredentials:
     """The client configuration of one cluster, with credentials that are kept fresh.
 
     `kubeconfig` is a path, or several joined as in `$KUBECONFIG`; None means the pod's service account.
     """
 
-    def __init__(
-        self,
-        *,
-        kubeconfig: str | None,
-        context: str,
-        service_account: Path,
-        plugin_seconds: float,
-        now: Callable[[], datetime],
-    ) -> None:
-        self.configuration = Configuration()
-        self.generation = 0
-        self._kubeconfig = kubeconfig
-        self._context = context
-        self._service_account = service_account
-        self._plugin_seconds = plugin_seconds
-        self._now = now
-        self._plugin: ExecPlugin | None = None
-        self._lock = asyncio.Lock()
+    kubeconfig: str | None
+    context: str
+    service_account: Path
+    plugin_seconds: float
+    now: Callable[[], datetime]
+    configuration: Any = field(default_factory=Configuration)
+    generation: int = 0
+    _plugin: ExecPlugin | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> None:
         """Reads the configuration (again). Raises ClusterError UNAVAILABLE."""
         try:
-            if self._kubeconfig is None:
+            if self.kubeconfig is None:
                 self._load_service_account()
             else:
-                await self._load_kubeconfig(self._kubeconfig)
+                await self._load_kubeconfig(self.kubeconfig)
         except UNREADABLE as error:
             raise unavailable("the cluster's credentials cannot be read", error) from error
         self.generation += 1
@@ -78,7 +71,7 @@ class ClusterCredentials:
 
     def _load_service_account(self) -> None:
         """The library reads the token again when a minute has passed: the kubelet replaces it before it expires."""
-        token, authority = self._service_account / "token", self._service_account / "ca.crt"
+        token, authority = self.service_account / "token", self.service_account / "ca.crt"
         InClusterConfigLoader(token_filename=str(token), cert_filename=str(authority)).load_and_set(
             self.configuration
         )
@@ -89,11 +82,11 @@ class ClusterCredentials:
         merged = KubeConfigMerger(paths).config
         if merged is None:
             raise ConfigException(f"{paths}: no kubeconfig")
-        plugin = _take_plugin(merged, self._context)
-        await KubeConfigLoader(config_dict=merged, active_context=self._context or None).load_and_set(
+        plugin = _take_plugin(merged, self.context)
+        await KubeConfigLoader(config_dict=merged, active_context=self.context or None).load_and_set(
             self.configuration
         )
-        self._plugin = ExecPlugin(plugin, seconds=self._plugin_seconds, now=self._now) if plugin else None
+        self._plugin = ExecPlugin(plugin, seconds=self.plugin_seconds, now=self.now) if plugin else None
         await self.authorize()
 
 

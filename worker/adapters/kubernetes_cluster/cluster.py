@@ -73,19 +73,15 @@ class KubernetesCluster:
             self._credentials, self._limits, monotonic=self._monotonic, jitter=self._jitter, sleep=self._sleep
         )
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        if self._reader:
-            await self._reader.close()
-
     async def __aenter__(self) -> Self:
         """Opens."""
         await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes."""
-        await self.close()
+        """Closes the connections."""
+        if self._reader:
+            await self._reader.close()
 
     async def check(self, namespace: str | None = "") -> None:
         """Use a right that every analysis needs: list the pods of a namespace, or of all (empty).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from worker.adapters.kubernetes_cluster.paths import group_path, version_path
 from worker.adapters.kubernetes_cluster.served import (
@@ -48,26 +48,21 @@ class _CachedDocument:
     read_number: int = 0
 
 
+@dataclass(slots=True)
 class Discovery:
     """Kinds of one cluster. Documents are kept for `keep_seconds`; what is not served is remembered as well.
 
     `fetch` takes a path and the media types that are accepted.
     """
 
-    def __init__(
-        self,
-        fetch: Callable[[str, str], Awaitable[Manifest]],
-        *,
-        keep_seconds: float,
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._fetch = fetch
-        self._keep_seconds = keep_seconds
-        self._monotonic = monotonic
-        self._cache: dict[str, _CachedDocument] = {}
-        self._failed: dict[str, tuple[float, ClusterError]] = {}
-        self._reads = 0
-        self._rechecks: deque[float] = deque(maxlen=RECHECKS)
+    fetch: Callable[[str, str], Awaitable[Manifest]]
+    _: KW_ONLY
+    keep_seconds: float
+    monotonic: Callable[[], float]
+    _cache: dict[str, _CachedDocument] = field(default_factory=dict)
+    _failed: dict[str, tuple[float, ClusterError]] = field(default_factory=dict)
+    _reads: int = 0
+    _rechecks: deque[float] = field(default_factory=lambda: deque(maxlen=RECHECKS))
 
     async def resolve(self, name: str, api_version: str = "") -> KindInfo:
         """The resource behind `name`, which may carry its group (`rollouts.argoproj.io`).
@@ -146,18 +141,18 @@ class Discovery:
     async def _try(self, api_version: str) -> Sequence[Served] | ClusterError:
         """A group that has failed is left alone for a while: one dead API must not slow down every look-up."""
         until, failure = self._failed.get(api_version, (0.0, None))
-        if failure and self._monotonic() < until:
+        if failure and self.monotonic() < until:
             return failure
         try:
             return await self._served(api_version)
         except ClusterError as error:
-            self._failed[api_version] = (self._monotonic() + FAILED_SECONDS, error)
+            self._failed[api_version] = (self.monotonic() + FAILED_SECONDS, error)
             return error
 
     def _forget(self, read: int) -> bool:
         """Drop the documents among the first `read` that were read; False if there are none, or it was done too often."""
         old = [path for path, cached in self._cache.items() if 0 < cached.read_number <= read]
-        now = self._monotonic()
+        now = self.monotonic()
         if not old or (len(self._rechecks) == RECHECKS and now < self._rechecks[0] + RECHECK_SECONDS):
             return False
         self._rechecks.append(now)
@@ -171,15 +166,15 @@ class Discovery:
     async def _document(self, path: str, accept: str = JSON) -> Manifest:
         cached = self._cache.setdefault(path, _CachedDocument())
         async with cached.lock:
-            if cached.read_at is None or self._monotonic() >= cached.read_at + self._keep_seconds:
+            if cached.read_at is None or self.monotonic() >= cached.read_at + self.keep_seconds:
                 try:
-                    cached.document = await self._fetch(path, accept)
+                    cached.document = await self.fetch(path, accept)
                 except ClusterError as error:
                     if error.reason not in NOT_SERVED:
                         raise
                     cached.document = {}
                 self._reads += 1
-                cached.read_at, cached.read_number = self._monotonic(), self._reads
+                cached.read_at, cached.read_number = self.monotonic(), self._reads
             while len(self._cache) > MAX_CACHED:
                 self._cache.pop(next(iter(self._cache)))
             return cached.document

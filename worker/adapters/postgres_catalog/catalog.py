@@ -6,7 +6,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
 
 from worker.adapters.postgres_catalog import statements
 from worker.adapters.postgres_catalog.database import Database, has_embeddings
@@ -68,7 +67,7 @@ class StoredVectors:
         return None if missing else {row["place"]: row["score"] for row in rows}
 
 
-class PostgresCatalog:
+class PostgresCatalog(Database):
     """Implements the Catalog port on tables that `rca catalog push` fills.
 
     A workflow that is disabled in the table is no longer offered, but counted until the next push.
@@ -82,23 +81,9 @@ class PostgresCatalog:
         call_seconds: float = CALL_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._database = Database(url, call_seconds=call_seconds)
+        super().__init__(url, call_seconds=call_seconds)
         self._meaning = StoredVectors(embedder, monotonic)
         self._decoder = Decoder()
-
-    async def __aenter__(self) -> Self:
-        """Opens nothing yet: the first look-up connects."""
-        await self._database.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes the connections."""
-        await self._database.__aexit__()
-
-    @property
-    def problem(self) -> str:
-        """Why the last look-up failed; empty when it succeeded."""
-        return self._database.problem
 
     @property
     def meaning_problem(self) -> str:
@@ -121,7 +106,7 @@ class PostgresCatalog:
             }
             return labels.actions(texts)
 
-        return await self._database.read(work)
+        return await self.read(work)
 
     async def workflows(self, action_type: str, context: SelectionContext, cursor: str = "") -> WorkflowPage:
         """One page of the workflows of an action type (any case) that fit."""
@@ -139,14 +124,14 @@ class PostgresCatalog:
                 found += [shown[place] for place in places if place in shown]
             return workflow_page(found, labels.counts(scope))
 
-        return await self._database.read(work)
+        return await self.read(work)
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
         """The workflow, None when it is unknown or does not fit. The signal type filters searches only."""
         wanted = workflow_id.strip()
         if not storable(wanted):
             return None
-        row = await self._database.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
+        row = await self.read(lambda connection: connection.fetchrow(statements.ONE, wanted))
         found = self._decoder.workflow(row["document"]) if row else None
         return None if found is None or mismatches(found, for_final_choice(context)) else found
 
@@ -170,7 +155,7 @@ class PostgresCatalog:
                 labels.counts_alone(),
             )
 
-        return await self._database.read(work)
+        return await self.read(work)
 
     async def _shown(self, connection: asyncpg.Connection, places: Sequence[int]) -> Mapping[int, Workflow]:
         rows = await connection.fetch(statements.SHOWN, places) if places else []

@@ -18,8 +18,7 @@ from schemas.subjects import EXHAUSTED, OUTCOMES, Lane, Subjects
 from worker.adapters.nats.journal import NatsJournal
 from worker.adapters.nats.publish import NatsEvents, NatsResults
 from worker.adapters.nats.pump import LaneConsumer
-from worker.adapters.nats.recordings import NatsRecordings
-from worker.adapters.nats.stored import NatsCancellations, NatsRequests
+from worker.adapters.nats.stored import NatsCancellations, NatsRecordings, NatsRequests
 from worker.adapters.nats.stream import FencedStream
 from worker.adapters.nats.stream_faults import StreamFaults
 from worker.app.admission import Admission
@@ -63,7 +62,7 @@ from worker.domain.investigation.models.chain import ModelChain
 from worker.domain.investigation.toolbox.tools import tool_names
 from worker.domain.recording.recorder import RecordedAnalysis, Recordings
 from worker.domain.values.delivery import MessageHandler
-from worker.domain.values.ports import Clock, Cluster, History, Metrics, Model, Outside, Signer
+from worker.domain.values.ports import Clock, Outside, Signer
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -103,7 +102,7 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
         opened = await _open_outside(
             settings, clock, stack, supervisor, files, partial(MeteredModel, telemetry=telemetry)
         )
-        tools = partial(tool_names, opened.prometheus, opened.mounted.tools)
+        tools = partial(tool_names, opened.outside.metrics, opened.outside.external)
         metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
         metrics.watch_policy(lambda: bool(opened.policy.problem()))
         health = ModelHealth(
@@ -136,7 +135,9 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
                 analysis=_analysis(
                     settings,
                     replace(
-                        _outside(opened, WatchedModel(opened.model, health), nc, subjects, clock),
+                        opened.outside,
+                        model=WatchedModel(opened.model, health),
+                        history=opened.outside.history or own_history(nc, subjects),
                         track_records=records,
                     ),
                     NatsRecordings(nc, subjects),
@@ -192,19 +193,16 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
         yield Worker(intake, checks, notices, metrics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Opened:
-    """What an analysis talks to besides NATS."""
+    """What an analysis talks to besides NATS, and what readiness asks about it."""
 
+    outside: Outside
     model: ModelChain
-    shadow: ModelChain | None
     mounted: Mounted
     catalog: OpenCatalog
     policy: OpenPolicy
-    cluster: Cluster
     watch: ClusterWatch
-    datastorage: History | None
-    prometheus: Metrics | None
 
 
 async def _open_outside(
@@ -223,37 +221,22 @@ async def _open_outside(
     catalog = await open_catalog(settings.catalog, stack, supervisor)
     policy = await open_policy(settings.policy, stack, supervisor)
     cluster = await open_cluster(settings, stack, files.share)
-    datastorage = await open_datastorage(settings.history, stack)
-    prometheus = await open_prometheus(settings.prometheus, stack)
     watch = ClusterWatch(cluster, checked_namespace(settings.kubernetes))
     await stack.enter_async_context(supervisor.running("cluster watch", watch.run()))
-    return _Opened(
-        model=model,
-        shadow=shadow,
-        mounted=mounted,
-        catalog=catalog,
-        policy=policy,
+    outside = Outside(
         cluster=within_scope(cluster, settings.kubernetes),
-        watch=watch,
-        datastorage=datastorage,
-        prometheus=prometheus,
-    )
-
-
-def _outside(opened: _Opened, model: Model, nc: Client, subjects: Subjects, clock: Clock) -> Outside:
-    return Outside(
-        cluster=opened.cluster,
-        catalog=opened.catalog.catalog,
+        catalog=catalog.catalog,
         model=model,
-        policy=opened.policy.policy,
+        policy=policy.policy,
         clock=clock,
         jitter=random.random,
-        history=opened.datastorage or own_history(nc, subjects),
-        metrics=opened.prometheus,
-        external=opened.mounted.tools,
-        shadow=opened.shadow,
-        cluster_problem=opened.watch.ask,
+        history=await open_datastorage(settings.history, stack),
+        metrics=await open_prometheus(settings.prometheus, stack),
+        external=mounted.tools,
+        shadow=shadow,
+        cluster_problem=watch.ask,
     )
+    return _Opened(outside, model, mounted, catalog, policy, watch)
 
 
 def _analysis(settings: Settings, outside: Outside, recordings: Recordings) -> Analysis:
