@@ -24,7 +24,7 @@ import yaml
 from tests.nats_servers import free_ports
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_kinds import WITH_STATUS, Resource, ResourceTable
-from worker.sandbox.cluster_rights import SHIPPED, Rights
+from worker.sandbox.cluster_server import SHIPPED, Rights
 from worker.sandbox.cluster_store import CORE, GROUPED, to_core
 
 ASSETS, KUBECONFIG = "KUBEBUILDER_ASSETS", "RCA_TEST_KUBECONFIG"

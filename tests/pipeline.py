@@ -28,8 +28,7 @@ from worker.app.settings.groups import (
     WorkerSettings,
 )
 from worker.app.wiring import Worker, open_worker
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import nats_server
 

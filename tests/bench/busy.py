@@ -22,8 +22,7 @@ from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich
 from worker.domain.intake.context import signal_resource
 from worker.domain.values.objects import Manifest
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 PODS, EVENTS, INCIDENTS, AT_ONCE = 2_000, 5_000, 13, 4

@@ -21,7 +21,7 @@ from worker.app.settings import Settings, documentation
 from worker.app.settings.groups import NatsSettings
 from worker.sandbox import nats_server
 from worker.sandbox.analyst.respond import NAME as ANALYST
-from worker.sandbox.cluster_rights import SHIPPED
+from worker.sandbox.cluster_server import SHIPPED
 
 TOP = Path(__file__).parent.parent.parent
 DEPLOY = TOP / "deploy"

@@ -34,8 +34,7 @@ from tests.fakes.faulty_api import Fault, FaultyApi
 from tests.nats_servers import connect
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 from worker.sandbox.nats_server import NatsServer
 

@@ -13,8 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.sandbox.cluster_failure import ApiFailure
-from worker.sandbox.cluster_rights import Rights
-from worker.sandbox.cluster_server import SnapshotApi, json_failure
+from worker.sandbox.cluster_server import Rights, SnapshotApi, json_failure
 from worker.sandbox.cluster_store import Snapshot
 
 REQUESTS_KEPT = 2_000

@@ -13,8 +13,7 @@ from tests.fakes.faulty_api import FaultyApi
 from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, Manifest
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 TOKEN = "FAKE-token"

@@ -18,8 +18,7 @@ from worker.app.wiring.clock import SystemClock
 from worker.domain.cluster.events import MAX_EVENTS
 from worker.domain.enrichment.enrich import enrich
 from worker.sandbox.cluster_files import read_objects
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 MAX_REQUESTS = 40

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from worker.app.cli.main import app
-from worker.domain.verdict.approval.policy_example import example_input
+from worker.domain.verdict.approval.policy import example_input
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "policies"
 STUCK = """package rca.approval

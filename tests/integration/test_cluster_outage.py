@@ -14,7 +14,7 @@ from tests.integration.test_tool_faults import CASE
 from tests.pipeline import final, running
 from tests.waiting import until
 from worker.app.health import problems
-from worker.sandbox.cluster_rights import Rights, shipped_rights
+from worker.sandbox.cluster_server import Rights, shipped_rights
 
 OUTAGES = {
     "credentials": [Fault(status=401)],

@@ -23,8 +23,7 @@ from worker.adapters.nats.provision import Found, provision
 from worker.app.doctor import Level, _clock
 from worker.app.provisioning import wanted_streams
 from worker.app.settings import Settings
-from worker.sandbox.cluster_rights import Rights, shipped_rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import Rights, serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 CASE = corpus_path("cases/001-oom-shm-leak-after-limit-raises")

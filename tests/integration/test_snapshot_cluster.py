@@ -14,8 +14,7 @@ from kubernetes.aio import config as official_config
 
 from tests.fakes.faulty_api import AllBut, Fault, FaultPlan, FaultyApi
 from worker.sandbox.cluster_files import SnapshotError
-from worker.sandbox.cluster_rights import shipped_rights
-from worker.sandbox.cluster_server import serve, serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import serve, serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 CASES = Path(__file__).parent.parent / "corpus" / "cases"

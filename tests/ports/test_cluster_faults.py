@@ -23,8 +23,7 @@ from worker.adapters.kubernetes_cluster import ApiLimits, KubernetesCluster
 from worker.adapters.kubernetes_cluster.discovery import FAILED_SECONDS, RECHECK_SECONDS, RECHECKS
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, LogQuery, ObjectRef
-from worker.sandbox.cluster_rights import Rights
-from worker.sandbox.cluster_server import serve_api, write_kubeconfig
+from worker.sandbox.cluster_server import Rights, serve_api, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot
 
 

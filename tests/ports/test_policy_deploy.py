@@ -13,8 +13,7 @@ from schemas.analysis import Approval
 from tests.fakes.rego import PATIENT
 from worker.adapters.rego_policy import PolicyFiles, RegorusPolicy, read_files
 from worker.domain.values.remediations import TrackRecord
-from worker.domain.verdict.approval.policy import policy_input
-from worker.domain.verdict.approval.policy_example import EXAMPLE
+from worker.domain.verdict.approval.policy import EXAMPLE, policy_input
 
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "policies"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "policy.md"

@@ -10,7 +10,7 @@ from schemas.subjects import Subjects
 from tests.fakes.memory_recordings import MemoryRecordings
 from worker.adapters.nats.layout import wanted
 from worker.adapters.nats.provision import provision
-from worker.adapters.nats.recordings import NatsRecordings
+from worker.adapters.nats.stored import NatsRecordings
 from worker.domain.recording.recorder import Recordings
 from worker.domain.values.errors import Unavailable
 

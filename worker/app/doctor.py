@@ -51,7 +51,7 @@ from worker.domain.values.errors import (
 from worker.domain.values.objects import ListQuery, ObjectRef
 from worker.domain.values.ports import Cluster, Model
 from worker.domain.values.workflows import SelectionContext
-from worker.domain.verdict.approval.policy_example import example_input
+from worker.domain.verdict.approval.policy import example_input
 
 SKEW_SECONDS = 5.0
 FILLING = 0.7

@@ -1,23 +1,28 @@
-"""Queued requests, dead letters and cancel flags, read and removed one by one without a consumer.
+"""Queued requests, dead letters, cancel flags and recordings, read and removed one by one without a consumer.
 
 Headers of dead letters are percent-encoded texts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
+from nats.aio.client import Client
+
 from schemas.subjects import REPLAY_HEADER, Header, Subjects
 from worker.adapters.nats.stream import FencedStream, StoredMessage
+from worker.domain.values.delays import HISTORY_PATIENCE_SECONDS
 from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import StoredRequest
 
 MAX_STRANDED = 100
 """Found by one sweep."""
+HEADER_BYTES = 1_024
 
 
 class NatsRequests:
@@ -145,3 +150,27 @@ def _letter(found: StoredMessage) -> StoredLetter:
 
 def _count(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+class NatsRecordings:
+    """Implements Recordings."""
+
+    def __init__(
+        self, nc: Client, subjects: Subjects, *, patience_seconds: float = HISTORY_PATIENCE_SECONDS
+    ) -> None:
+        self._nc, self._subjects = nc, subjects
+        self._stream = FencedStream(nc, subjects.recordings_stream, patience_seconds=patience_seconds)
+
+    @property
+    def max_bytes(self) -> int:
+        """What one message may have beside its headers."""
+        return self._nc.max_payload - HEADER_BYTES
+
+    async def keep(self, key: str, bundle: bytes) -> None:
+        await self._stream.add(
+            self._subjects.recording(key), bundle, msg_id=hashlib.sha256(bundle).hexdigest()
+        )
+
+    async def find(self, key: str) -> bytes | None:
+        found = await self._stream.newest(self._subjects.recording(key))
+        return found.body if found else None

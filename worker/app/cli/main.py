@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from worker.app.cli.alertmanager import alertmanager
 from worker.app.cli.audit import audit
 from worker.app.cli.catalog import catalog
 from worker.app.cli.console import Commands, Json, print_json
@@ -15,6 +14,7 @@ from worker.app.cli.demo import demo
 from worker.app.cli.dlq import dlq
 from worker.app.cli.doctor import doctor
 from worker.app.cli.evaluate import evaluate
+from worker.app.cli.listeners import alertmanager, console
 from worker.app.cli.mcp import EPILOG as MCP_EPILOG
 from worker.app.cli.mcp import mcp
 from worker.app.cli.outcomes import outcomes
@@ -26,7 +26,6 @@ from worker.app.cli.sandbox import sandbox
 from worker.app.cli.snapshot import snapshot
 from worker.app.cli.spec_hash import spec_hash
 from worker.app.cli.watch import watch
-from worker.app.cli.web import console
 from worker.app.cli.worker import provision, worker
 
 TRY, RUN, REQUESTS, PREPARE = "Try it", "Run it", "Look after requests", "Prepare and check"

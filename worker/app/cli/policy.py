@@ -52,7 +52,7 @@ def decide(
 @policy.command(name="input")
 def print_input() -> None:
     """Print an example of the input of a policy, as JSON."""
-    from worker.domain.verdict.approval.policy_example import example_input
+    from worker.domain.verdict.approval.policy import example_input
 
     print_json(example_input())
 
@@ -60,7 +60,7 @@ def print_input() -> None:
 async def _print_decision(file: Path, given: dict[str, Any], data: Sequence[Path], *, as_json: bool) -> int:
     from worker.adapters.rego_policy import Bounds
     from worker.app.settings import load
-    from worker.domain.verdict.approval.policy_example import missing_fields, unknown_fields
+    from worker.domain.verdict.approval.policy import missing_fields, unknown_fields
 
     bounds = Bounds(cpu_seconds=load().policy.timeout_seconds)
     unknown, missing = unknown_fields(given), missing_fields(given)

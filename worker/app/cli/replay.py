@@ -66,7 +66,7 @@ async def record(
     Workers record when RCA_RECORD__HOURS is set. The file is redacted, but it still describes your cluster. Exit code 1 if
     there is no recording.
     """
-    from worker.adapters.nats.recordings import NatsRecordings
+    from worker.adapters.nats.stored import NatsRecordings
     from worker.app.operations import Operations, read_key
     from worker.app.replaying import SUFFIX
     from worker.domain.recording.bundle import decode

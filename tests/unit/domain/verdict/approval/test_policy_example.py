@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from worker.domain.verdict.approval.policy import policy_input
-from worker.domain.verdict.approval.policy_example import (
+from worker.domain.verdict.approval.policy import (
     EXAMPLE,
     example_input,
     missing_fields,
+    policy_input,
     unknown_fields,
 )
 
