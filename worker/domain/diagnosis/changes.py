@@ -16,12 +16,14 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.mounts import mounts_of
 from worker.domain.diagnosis.structure import (
+    LATELY,
     SLACK,
     Rollout,
     changed,
     condition,
     has_progressed,
     holds,
+    lately,
     made_by,
     observed,
     pods_of,
@@ -33,7 +35,6 @@ from worker.domain.diagnosis.structure import (
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SOON = timedelta(hours=1)
-LATELY = timedelta(hours=48)  # a changed ConfigMap takes effect at the next start, which may be a while later
 SAME_CLOCK = timedelta(seconds=5)  # times that the API server writes are comparable
 
 
@@ -67,9 +68,8 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
     manifest = facts.get(workload)
     if manifest is None:
         return None
-    if text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded":
-        return Strength.DIRECT
-    if _half_way(manifest, rollout):
+    stuck = text(condition(manifest, "Progressing").get("reason")) == "ProgressDeadlineExceeded"
+    if stuck or _half_way(manifest, rollout):
         return Strength.TIMED
     began, failed = rollout.began, unavailable_since(manifest)
     if began is None or failed is None:
@@ -133,11 +133,6 @@ def _configuration(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> I
             signals=observed(facts, workload, pod),
             reads=(reference(found), reference(pod)),
         )  # fmt: skip
-
-
-def lately(facts: ClusterFacts, change: datetime) -> bool:
-    """True if a change is young enough to matter now."""
-    return facts.now is None or facts.now - change <= LATELY
 
 
 def failed_after(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, change: datetime) -> bool:

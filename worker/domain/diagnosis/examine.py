@@ -10,7 +10,7 @@ from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
-from worker.domain.diagnosis.changes import change_findings, lately, stale_findings
+from worker.domain.diagnosis.changes import change_findings, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import FailingPod, running_findings
@@ -22,6 +22,7 @@ from worker.domain.diagnosis.structure import (
     condition,
     created,
     holds,
+    lately,
     owner_of,
     pods_behind,
     pods_of,
@@ -191,7 +192,7 @@ def _of_workload(
 ) -> Iterator[Diagnosis]:
     if manifest is not None:
         idle, when = services.idle_finding(manifest, ref), changed(manifest)
-        if idle and (signal or when in {None, created(manifest)} or lately(facts, when)):
+        if idle and (signal or when == created(manifest) or lately(facts, when)):
             yield idle
         elif idle:  # its dependents have lived without it
             yield replace(idle, strength=Strength.SYMPTOM, remedies=frozenset())

@@ -16,11 +16,14 @@ from worker.domain.diagnosis.changes import rollback_revision
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import (
     container_specs,
+    lately,
     memory_limit,
     observed,
     ref_to,
     rollout_of,
     sick_containers,
+    template_since,
+    was_available,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -169,10 +172,16 @@ def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
 
 
 def _probe(failing: FailingPod, container: Container, what: str, strength: Strength) -> Diagnosis:
-    """A probe that the container does not answer. Its spec counts as wrong only if probe and container
-    visibly differ.
+    """A probe that the container does not answer. Its spec counts as wrong only if probe and container visibly differ.
+
+    A workload that has been available with a template of long ago did answer it.
     """
-    found = failing.finding(container, Cause.PROBE, what, Remedy.FIX_PROBE, strength=strength)
+    facts, workload = failing.facts, failing.workload
+    answered = was_available(facts, workload) and not lately(
+        facts, template_since(facts, workload, failing.pod)
+    )
+    remedies, strength = ((), Strength.SYMPTOM) if answered else ((Remedy.FIX_PROBE,), strength)
+    found = failing.finding(container, Cause.PROBE, what, *remedies, strength=strength)
     return failing.with_rollback(found)
 
 

@@ -22,6 +22,7 @@ SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 LIFECYCLE = "node.kubernetes.io/"
 TOO_MANY = re.compile(r"Too many pods")
+STATIC = "kubernetes.io/no-provisioner"
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -64,13 +65,14 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
     found = [_obstacles(pod, node, used) for node in nodes.items]
     workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
     kinds = [o.kinds for o in workers]
+    room = any(k <= {Obstacle.SHORTAGE} for k in kinds)  # for others: the pod may run on these nodes
     for blocked in found:
-        if blocked.kinds == {Obstacle.TAINT} and {Obstacle.SHORTAGE} not in kinds:
+        if blocked.kinds == {Obstacle.TAINT} and not room:
             what = f"taint {blocked.taints[0]}"
             yield _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
         elif blocked.kinds == {Obstacle.CORDON}:
             yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
-    if ({Obstacle.TAINT} in kinds and {Obstacle.SHORTAGE} not in kinds) or {Obstacle.CORDON} in kinds:
+    if ({Obstacle.TAINT} in kinds and not room) or {Obstacle.CORDON} in kinds:
         return
     if workers and all(Obstacle.MISMATCH in k for k in kinds):
         why = "no node has the labels that its selector or affinity requires"
@@ -135,7 +137,17 @@ def _node_finding(
 def _unbound_claims(facts: ClusterFacts, pod: Manifest, namespace: str) -> bool:
     names = references_of(mapping(pod.get("spec")), text(dig(pod, "metadata", "name"))).claims
     claims = [facts.get(ref_to("PersistentVolumeClaim", name, namespace)) for name in names]
-    return any(claim is None or dig(claim, "status", "phase") != "Bound" for claim in claims)
+    return any(
+        claim is None or (dig(claim, "status", "phase") != "Bound" and not waits_for_pod(facts, claim))
+        for claim in claims
+    )
+
+
+def waits_for_pod(facts: ClusterFacts, claim: Manifest) -> bool:
+    """Whether the volume of a claim is made only once its pod has a node: until then it is rightly Pending."""
+    found = facts.get(ref_to("StorageClass", text(dig(claim, "spec", "storageClassName"))))
+    mode, maker = text(dig(found, "volumeBindingMode")), text(dig(found, "provisioner"))
+    return mode == "WaitForFirstConsumer" and maker != STATIC
 
 
 def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, float]]) -> NodeObstacles:

@@ -19,12 +19,15 @@ from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.hosts import Host, service_of
 from worker.domain.diagnosis.structure import (
+    changed,
     container_specs,
     labels_of,
+    lately,
     pod_spec_of,
     pods_behind,
     ref_to,
     root_of,
+    template_since,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -51,7 +54,7 @@ def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagno
     pods = facts.list("Pod", service.namespace)
     behind = pods_behind(facts, manifest)
     if behind:
-        port, declared = _wrong_port(manifest, behind), ", ".join(sorted(_ports(behind[0])))
+        port, declared = _wrong_port(facts, manifest, behind), ", ".join(sorted(_ports(behind[0])))
         if port:
             what = f"the targetPort {port} of {service} is not one that its pods declare ({declared})"
             yield _finding(service, what, Remedy.FIX_SERVICE)
@@ -69,14 +72,23 @@ def _finding(service: ObjectRef, what: str, *remedies: Remedy) -> Diagnosis:
     return Diagnosis(Cause.SERVICE, service, told, remedies=frozenset(remedies), reads=(service,))
 
 
-def _wrong_port(service: Manifest, pods: Sequence[Manifest]) -> str:
-    """A target port that no pod behind the Service declares, although all of them declare ports."""
+def _wrong_port(facts: ClusterFacts, service: Manifest, pods: Sequence[Manifest]) -> str:
+    """A target port that no pod behind the Service declares, although all of them declare ports.
+
+    A number need not be declared: it is wrong only if the Service or the pods' template changed lately.
+    """
     declared = [_ports(pod) for pod in pods]
+    young = [changed(service), *(template_since(facts, root_of(facts, pod), pod) for pod in pods[:1])]
+    recent = any(lately(facts, when) for when in young)
     if not all(declared):
         return ""
     for port in mappings(dig(service, "spec", "ports")):
         target = text(port.get("targetPort")) or text(port.get("port"))
-        if target and all(target not in offered for offered in declared):
+        if (
+            target
+            and (recent or not target.isdecimal())
+            and all(target not in offered for offered in declared)
+        ):
             return target
     return ""
 

@@ -8,17 +8,22 @@ from difflib import get_close_matches
 
 from worker.domain.cluster.changes import template_of
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, text
-from worker.domain.cluster.pods import Container, containers
+from worker.domain.cluster.pods import Container, containers, pod_failing
 from worker.domain.cluster.references import References, references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.changes import rollout_strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.messages import ImageProblem, MissingPart, image_problem, missing_part, speaks_of
 from worker.domain.diagnosis.running import FailingPod
 from worker.domain.diagnosis.structure import (
     PULLING,
+    Rollout,
     container_specs,
     holds,
+    lately,
+    made_by,
     observed,
+    pods_of,
     ref_to,
     rollout_of,
     was_available,
@@ -27,6 +32,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 EXTERNAL_SECRETS = "external-secrets.io/v1beta1"
 REPEATED = 3
+PULLABLE = frozenset({ImageProblem.UNAUTHORIZED, ImageProblem.RATE_LIMITED})  # whatever its tag is
 NOT_CREATED = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 NO_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105 - the reason of an event
 PULL_EVENTS = frozenset({"Failed", NO_SECRET, "InspectFailed"})
@@ -71,7 +77,7 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
     rollout = rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("image", container=container.name)
-    if changed and problem is not ImageProblem.UNAUTHORIZED:
+    if rollout and changed and problem not in PULLABLE and _came_with(failing, rollout):
         remedies.add(Remedy.ROLL_BACK)
     what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
     return replace(
@@ -81,6 +87,14 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         signals=("ImagePullBackOff", "ErrImagePull"),
         revision=rollout.revision if rollout else 0,
     )
+
+
+def _came_with(failing: FailingPod, rollout: Rollout) -> bool:
+    """Whether no pod of the newest revision runs, and the revision is young or known to have failed."""
+    facts, workload = failing.facts, failing.workload
+    if any(made_by(facts, p, rollout.newest) for p in pods_of(facts, workload) if not pod_failing(p)):
+        return False
+    return lately(facts, rollout.began) or rollout_strength(facts, workload, rollout) is not None
 
 
 def _not_created(failing: FailingPod, container: Container) -> Iterator[Diagnosis]:

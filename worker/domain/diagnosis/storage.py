@@ -8,7 +8,7 @@ from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, 
 from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
-from worker.domain.diagnosis.scheduling import matches_node, term_matches
+from worker.domain.diagnosis.scheduling import STATIC, matches_node, term_matches, waits_for_pod
 from worker.domain.diagnosis.structure import holds, labels_of, ref_to
 from worker.domain.values.objects import Manifest, ObjectRef
 
@@ -71,15 +71,15 @@ def _pending(
         return
     if name and presence is Presence.PRESENT:
         provisioner = text(dig(facts.get(storage_class), "provisioner"))
-        waits = text(dig(facts.get(storage_class), "volumeBindingMode")) == "WaitForFirstConsumer"
-        if waits and provisioner != "kubernetes.io/no-provisioner" and not also:
+        waits = waits_for_pod(facts, manifest)
+        if waits and not also:
             return
         volumes = [
             v for v in facts.list("PersistentVolume").items if dig(v, "spec", "storageClassName") == name
         ]
         extra = tuple(reference(v) for v in volumes if dig(v, "status", "phase") in {"Released", "Failed"})
         failed = [e for e in facts.events(claim.namespace, claim) if e.reason == "ProvisioningFailed"]
-        if provisioner == "kubernetes.io/no-provisioner" or failed or extra:
+        if provisioner == STATIC or failed or (extra and not waits):
             told = f"{claim} stays Pending: no volume of class {name} is free or can be provisioned"
             refused = failed and not extra  # it would refuse another claim, too
             yield _finding(claim, (*also, *extra), told, set() if refused else {Remedy.RECREATE_CLAIM})

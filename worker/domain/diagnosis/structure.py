@@ -254,6 +254,15 @@ def made_by(facts: ClusterFacts, pod: Manifest, revision: Manifest) -> bool:
     return written in {"", made.name, made.name.rpartition("-")[2]}
 
 
+LATELY = timedelta(hours=48)
+"""How long a change may have been there before it shows: a changed ConfigMap takes effect with the next start."""
+
+
+def lately(facts: ClusterFacts, change: datetime | None) -> bool:
+    """True if a change is young enough to matter now, or its time is not known."""
+    return facts.now is None or change is None or facts.now - change <= LATELY
+
+
 def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:
     """Return since when the template that the pod was made from has been in use; a mere restart does not
     change the template.

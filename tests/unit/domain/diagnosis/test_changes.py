@@ -38,7 +38,7 @@ async def test_a_failure_long_after_the_rollout_does_not():
 async def test_a_rollout_that_did_not_progress_in_time():
     api = rolled_out(reason="ProgressDeadlineExceeded")
     found = (await findings(*api, about=api[0]))[0]
-    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.DIRECT)
+    assert (found.cause, found.strength) == (Cause.BAD_ROLLOUT, Strength.TIMED)
 
 
 async def test_the_revision_before_still_runs_well():

@@ -140,6 +140,15 @@ async def test_a_target_port_that_no_pod_declares():
     assert await findings(*db, service("db", target="pg"), about=service("db")) == ()
 
 
+async def test_a_target_port_need_not_be_declared():
+    api, web = workload("web", status=running(), ports=[{"containerPort": 8080}]), service("web", 80, 9090)
+    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_SERVICE}
+    web["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert await findings(*api, web, about=web) == ()
+    web["spec"]["ports"][0]["targetPort"] = "http"
+    assert (await first(*api, web, about=web)).remedies == {Remedy.FIX_SERVICE}
+
+
 async def test_a_load_balancer_that_is_refused():
     public = service("web", type="LoadBalancer")
     refused = event(public, "SyncLoadBalancerFailed", "x")

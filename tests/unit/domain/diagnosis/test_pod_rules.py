@@ -11,6 +11,9 @@ from worker.domain.diagnosis.corroborate import Doubt
 LIMITED = {"resources": {"limits": {"memory": "64Mi"}}}
 
 
+RECENTLY = "2026-06-04T15:00:00Z"
+
+
 async def first(*manifests, about):
     return (await findings(*manifests, about=about))[0]
 
@@ -99,9 +102,16 @@ async def test_a_failing_hook():
 )
 async def test_a_probe_that_kills(probe, message):
     api = workload(status=crashing(code=137), **{probe: {"tcpSocket": {"port": 80}}})
-    found = await first(*api, event(api[2], "Unhealthy", message), about=api[0])
-    assert found.cause is Cause.PROBE
-    assert Remedy.FIX_PROBE in found.remedies
+    failed = event(api[2], "Unhealthy", message)
+    found = await first(*api, failed, about=api[0])
+    assert (found.cause, found.remedies) == (Cause.PROBE, frozenset())  # it was answered for days
+    for never_available in (True, False):
+        if never_available:
+            api[0]["status"] = {"replicas": 1}
+        else:
+            api[1]["metadata"]["creationTimestamp"] = RECENTLY
+        found = await first(*api, failed, about=api[0])
+        assert (found.cause, found.remedies) == (Cause.PROBE, {Remedy.FIX_PROBE})
 
 
 async def test_a_kill_without_a_failing_probe_is_no_probe():
@@ -118,6 +128,8 @@ def unready(**container):
 
 async def test_a_readiness_probe_on_a_port_that_is_not_declared():
     api = unready(readinessProbe={"httpGet": {"port": 9999}}, ports=[{"containerPort": 8080, "name": "http"}])
+    assert (await first(*api, about=api[0])).strength is Strength.SYMPTOM  # it was answered for days
+    api[1]["metadata"]["creationTimestamp"] = RECENTLY
     found = await first(*api, about=api[0])
     assert (found.cause, found.strength) == (Cause.PROBE, Strength.DIRECT)
     api = unready(
@@ -162,12 +174,34 @@ async def test_a_pull_secret_that_cannot_be_retrieved():
     assert reference(api[0]) in found.also
 
 
-async def test_an_image_that_the_last_rollout_changed():
-    api = workload(image="shop/app:2", status=waiting("ImagePullBackOff", "not found"))
+def new_image(message="not found", created=RECENTLY):
+    api = workload(image="shop/app:2", status=waiting("ImagePullBackOff", message))
     api[1]["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "2"
-    found = await first(*api, replica_set(api[0], "zz", 1), about=api[0])
+    api[1]["metadata"]["creationTimestamp"] = created
+    return [*api, replica_set(api[0], "zz", 1)]
+
+
+async def test_an_image_that_the_last_rollout_changed():
+    api = new_image()
+    found = await first(*api, about=api[0])
     assert found.remedies == {Remedy.FIX_IMAGE, Remedy.ROLL_BACK}
     assert found.revision == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "created"),
+    [("toomanyrequests", RECENTLY), ("401 Unauthorized", RECENTLY), ("not found", "2026-06-01T11:00:00Z")],
+)
+async def test_an_image_that_a_rollback_does_not_bring_back(message, created):
+    """The tag is not at fault, or the revision is old and ran."""
+    api = new_image(message, created)
+    assert Remedy.ROLL_BACK not in (await first(*api, about=api[0])).remedies
+
+
+async def test_an_image_that_another_pod_of_the_revision_runs():
+    api = new_image()
+    well = pod_of(api[1], "api", "p2", status=running(), image="shop/app:2")
+    assert (await first(*api, well, about=api[0])).remedies == {Remedy.FIX_IMAGE}
 
 
 def mounting(kind: str = "configMap", **source):

@@ -35,6 +35,8 @@ async def test_a_node_for_others_is_not_to_blame_where_the_pod_may_run_and_there
     gpu = node("gpu", taints=[{"key": "gpu", "effect": "NoSchedule"}], allocatable={"cpu": "64", "memory": "9Gi", "pods": "9"})  # fmt: skip
     found = await findings(*api, gpu, node(), about=api[0])
     assert [(f.object, f.remedies) for f in found] == [(reference(api[0]), {Remedy.ADD_CAPACITY})]
+    api = pending()  # nothing known keeps it from the other node, so something unknown does
+    assert await findings(*api, gpu, node(), about=api[0]) == ()
 
 
 async def test_a_cordon_that_alone_keeps_the_pod_away():
@@ -164,6 +166,18 @@ async def test_a_claim_that_does_not_exist():
     found = await first(*api, about=api[0])
     assert (found.cause, found.object.name, found.remedies) == (Cause.VOLUME, "data", {Remedy.RECREATE_CLAIM})
     assert (await first(about=found.object)).object == found.object
+
+
+async def test_a_claim_that_waits_for_its_pod_is_rightly_pending():
+    big = {"requests": {"cpu": "12"}}
+    db = pending(resources=big, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])
+    waits = storage_class(provisioner="ebs.csi.aws.com", volumeBindingMode="WaitForFirstConsumer")
+    left = obj("PersistentVolume", "old", "", spec={"storageClassName": "fast"}, status={"phase": "Released"})
+    data = obj(
+        "PersistentVolumeClaim", "data", spec={"storageClassName": "fast"}, status={"phase": "Pending"}
+    )
+    found = await findings(*db, waits, left, data, node(), about=db[0])
+    assert [(f.object, f.remedies) for f in found] == [(reference(db[0]), {Remedy.ADD_CAPACITY})]
 
 
 async def test_a_storage_class_that_does_not_exist():
