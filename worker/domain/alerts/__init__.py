@@ -1,1 +1,1 @@
-"""Alerts of Prometheus as requests: for platforms without a gateway of their own."""
+"""Turns alerts of Prometheus into requests, for platforms without a gateway of their own."""

@@ -48,7 +48,7 @@ KIND_OF_LABEL: Mapping[str, str] = {
     "service": "Service",
     "service_name": "Service",
 }
-"""In the order in which they count."""
+"""In the order of precedence."""
 CLUSTER_SCOPED = frozenset({"Node", "PersistentVolume", "Namespace"})
 OF_SCRAPES = frozenset({"pod", "service"})
 """Labels that a scrape adds for its own target."""
@@ -56,7 +56,7 @@ EXPORTERS = ("kube-state-metrics", "node-exporter", "openshift-state-metrics", "
 
 
 def is_incident(alert: Alert) -> bool:
-    """True if it fires, and is meant for somebody."""
+    """True if the alert fires, and is not one that only shows that alerting works."""
     return alert.status == "firing" and alert.labels.get("severity", "").lower() != NO_INCIDENT
 
 
@@ -128,7 +128,9 @@ def _priority(given: str, severity: Severity) -> str:
 
 
 def resource_of(labels: Mapping[str, str]) -> ObjectRef | None:
-    """The object, None when the labels name none. A namespace without an object in it is the object itself."""
+    """The object, or None if the labels name none. A namespace without an object in it is the object
+    itself.
+    """
     namespace = _value(labels, "namespace")
     if operator := _cluster_operator(labels):
         return operator

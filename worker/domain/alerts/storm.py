@@ -1,7 +1,8 @@
-"""What becomes of an alert: a request, nothing (it is known), or a part of a storm. Pure: the state is a value here.
+"""Decides about an alert: a request, a duplicate, or a part of a storm. Pure: the state is a value.
 
-Storms are told apart as in ADR-041: `rate` is one alert again and again about the same object or within one namespace,
-`pattern` is one alert about many objects. A storm becomes one request; what follows in its window is counted, not sent.
+Storms are told apart as in ADR-041: `rate` is a repeated alert about the same object or within one namespace,
+`pattern` is one alert about many objects. A storm becomes one request; further alerts in its window are
+counted, not sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from worker.domain.values.objects import ObjectRef
 
 KEPT = 20_000
-"""Groups that are remembered; the oldest go first."""
+"""How many groups are remembered; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class StormRule:
 
 
 class Decision(enum.StrEnum):
-    """What to do with an alert."""
+    """The decision about an alert."""
 
     PUBLISH = "publish"
     DUPLICATE = "duplicate"
@@ -38,7 +39,7 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """One that has just been recognised."""
+    """A storm that has just been recognised."""
 
     type: str
     alerts: int
@@ -57,14 +58,14 @@ class _Group:
 
 @dataclass(slots=True)
 class Stormwatch:
-    """Remembers what was seen within the window."""
+    """Remembers the alerts within the window."""
 
     rule: StormRule = field(default_factory=StormRule)
     _seen: OrderedDict[tuple[str, ObjectRef], datetime] = field(default_factory=OrderedDict)
     _groups: OrderedDict[tuple[str, str], _Group] = field(default_factory=OrderedDict)
 
     def decide(self, name: str, target: ObjectRef, now: datetime) -> tuple[Decision, Storm | None]:
-        """Take in a new alert about an object. A storm comes with what is known of it."""
+        """Take in a new alert about an object. With a storm, also returns its facts."""
         group = self._group((name, target.namespace), now)
         group.alerts += 1
         group.objects[target] = None

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 MAX_ALERTS = 5_000
-"""Alerts of one notification that are read."""
+"""The most alerts of one notification that are read."""
 FINGERPRINT = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 ERROR_CHARS = 300
@@ -41,7 +41,7 @@ class Alert(BaseModel):
 
     @property
     def mark(self) -> str:
-        """The fingerprint, or what stands for a missing or odd one: a hash of the labels."""
+        """The fingerprint, or a hash of the labels if it is missing or odd."""
         if FINGERPRINT.fullmatch(self.fingerprint):
             return self.fingerprint
         labels = "\n".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
@@ -54,7 +54,9 @@ class Alert(BaseModel):
 
 
 class Webhook(BaseModel):
-    """What is read of a notification. `truncated` alerts of the group were left out by Alertmanager (`max_alerts`)."""
+    """The fields that are read of a notification. `truncated` alerts of the group were left out by
+    Alertmanager (`max_alerts`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -65,7 +67,7 @@ class Webhook(BaseModel):
 
 
 def read_webhook(body: bytes) -> Webhook:
-    """Raises InvalidWebhook."""
+    """Read a notification. Raises InvalidWebhook."""
     try:
         read = Webhook.model_validate_json(body)
     except ValidationError as e:

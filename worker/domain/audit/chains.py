@@ -1,8 +1,8 @@
 """One chain of audit events as it is read: in the order of the stream, in little memory (32 bytes for each event).
 
-A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come in the
-order of their numbers, since each is confirmed before the next one is published. So an event that comes too early shows
-at once that others are missing or were moved.
+A worker that takes a request over publishes earlier events again, with the same bytes. Otherwise events come
+in the order of their numbers, because each is confirmed before the next one is published. So an early event
+shows at once that others are missing or were moved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HASHES: Final = ("prev", "hash")
 
 
 class Chain:
-    """What is known of one chain.
+    """The known part of one chain.
 
     `first` is the sequence of the first event seen, above 1 when the beginning is missing; `next` the sequence that is
     expected now, or the first one that is missing. `last_at`: when the newest event was stored, or its own time when that
@@ -50,7 +50,7 @@ class Chain:
 
     @property
     def ended(self) -> bool:
-        """Its last event is an end."""
+        """True if its last event is an end."""
         return bool(self.ends) and self.ends[-1].sequence == self.next - 1
 
     @property

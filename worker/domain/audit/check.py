@@ -1,10 +1,10 @@
 """Checks that audit events are complete, unchanged and in order, and belong to the published results.
 
-Hashes alone show every change but one: an attacker who may write to the stream can recompute the hashes of a whole
-chain. Signatures, and heads of chains that are kept elsewhere, show this as well.
+Hashes alone show every change except one: an attacker who may write to the stream can recompute the hashes of
+a whole chain. Signatures, and heads of chains that are kept elsewhere, show this as well.
 
-Whoever can change the stream can empty it without touching a single chain: what is gone altogether leaves no event that
-could be wrong. Configuration and counters of the stream tell (`stream_findings`).
+Whoever can change the stream can empty it without touching a single chain: chains that are gone leave no
+event that could be wrong. Configuration and counters of the stream reveal it (`stream_findings`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worker.domain.audit.findings import (
 from worker.domain.values.ports import SignatureCheck
 
 RESUMABLE: Final = timedelta(hours=24)
-"""How long a journal is kept: after that no run continues a chain."""
+"""How long a journal is kept. After that, no run continues a chain."""
 
 LISTED: Final = 10_000
 """How many unreadable messages are listed."""
@@ -37,15 +37,15 @@ LISTED: Final = 10_000
 CLOCKS: Final = timedelta(minutes=10)
 """How much the clocks of workers and of this check may differ."""
 FOREIGN: Final = ("sources", "mirror", "subject_transform")
-"""With one of these, a stream stores messages that nobody published to it."""
+"""With one of these, a stream stores messages that were not published to it."""
 LIMITS: Final = ("max_age", "max_msgs", "max_msgs_per_subject")
-"""Where one of these is lower than provisioned, messages are deleted early. 0 and -1 mean none."""
+"""If one of these is lower than provisioned, messages are deleted early. 0 and -1 mean no limit."""
 KEPT: Final = ("discard", "allow_rollup_hdrs", "allow_msg_ttl")
-"""Where one of these differs, a publisher can have messages deleted."""
+"""If one of these differs, a publisher can cause messages to be deleted."""
 
 
 class AuditCheck:
-    """Reads events in the order of the stream, then reports what is wrong. It keeps 32 bytes per event.
+    """Reads events in the order of the stream, then reports the problems. It keeps 32 bytes per event.
 
     With `keys`, each end of a chain must have a valid signature by one of them. With `only`, a request key, all other
     events are skipped.
@@ -84,7 +84,7 @@ class AuditCheck:
             self._check_end(chain, link.end, position)
 
     def finish(self, facts: AuditFacts) -> Report:
-        """The report: the first thing that is wrong with each chain."""
+        """The report: the first problem of each chain."""
         notable, count = list[ChainReport](), Counter[ChainStatus]()
         for chain, status in self._judged(facts):
             count[status] += 1
@@ -177,7 +177,9 @@ def _judged(chains: Sequence[Chain], facts: AuditFacts) -> Iterator[tuple[Chain,
 
 
 def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
-    """Checks events without a stored time as well: with a time of the writer's choice a cut chain could stay open."""
+    """Check the times of the events. Those without a stored time are checked, too: with a time of the
+    writer's choice, a cut chain could stay open.
+    """
     time, sequence, position = chain.latest
     if time - facts.now > CLOCKS:
         detail = f"it says {time.isoformat()}, which is still to come"
@@ -185,12 +187,14 @@ def _not_in_the_future(chain: Chain, facts: AuditFacts) -> None:
 
 
 def _may_have_expired(chain: Chain, facts: AuditFacts) -> bool:
-    """No run continues a chain after a day, so missing events are at most a day older than those that are left."""
+    """True if the missing events may have expired. No run continues a chain after a day, so they are at
+    most a day older than the others.
+    """
     return facts.kept_since is not None and chain.first_time <= facts.kept_since + RESUMABLE + CLOCKS
 
 
 def _earlier(chain: Chain, following: Chain) -> ChainStatus:
-    """A chain that another one follows: it has an end, or there is a reason why it has none."""
+    """The status of a chain that another one follows: it has an end, or a reason for having none."""
     if chain.ended:
         return ChainStatus.COMPLETE
     if following.first > 1:
@@ -226,12 +230,14 @@ def _last(chains: Sequence[Chain], facts: AuditFacts) -> ChainStatus:
 
 
 def _may_wait(chain: Chain, facts: AuditFacts) -> bool:
-    """A request this old is in the queue: no worker has run for a day, or all of them had to wait."""
+    """True if a request this old is in the queue: no worker has run for a day, or all of them had to wait."""
     return facts.waiting_since is not None and facts.waiting_since - CLOCKS < chain.first_time
 
 
 def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditFacts) -> None:
-    """The stored result is that of the last end; an earlier one while a dead letter that was sent again is answered."""
+    """The stored result is that of the last end; or of an earlier one, while a replayed dead letter is
+    being answered.
+    """
     chain, end = chains[-1], chains[-1].ends[-1]
     if stored is None or stored.sha256 == end.result_sha256:
         return
@@ -245,7 +251,7 @@ def _compare(chains: Sequence[Chain], stored: StoredResult | None, facts: AuditF
 class TrailStream:
     """Configuration and state of the stream. `deleted` counts messages that were deleted one by one.
 
-    `last_at`: when the last message was stored, also when it is gone by now; None when there never was one.
+    `last_at`: when the last message was stored, even if it is gone by now; None if there never was one.
     """
 
     created: datetime
@@ -287,7 +293,7 @@ def _configured(have: Mapping[str, Any], want: Mapping[str, Any]) -> Iterator[Au
 
 
 def _emptied(have: TrailStream, max_age: timedelta, now: datetime, archived: int) -> str:
-    """Return what was deleted before its time; empty for nothing that can be told."""
+    """The events that were deleted before their time; empty if none can be shown."""
     if have.first - 1 <= archived:
         return ""
     gone = f"messages {archived + 1} to {have.first - 1} are gone"

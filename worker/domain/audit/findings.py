@@ -1,4 +1,4 @@
-"""What a check of audit chains looks at besides the events, and what it finds."""
+"""The facts besides events that a check of audit chains uses, and its findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from datetime import datetime
 
 
 class ChainProblem(enum.StrEnum):
-    """What is wrong with a chain, the stream or an archive: the trail was tampered with, or a part of it is lost."""
+    """A problem of a chain, the stream or an archive: the trail was tampered with, or a part of it is
+    lost.
+    """
 
     UNREADABLE = "unreadable"
     CHANGED = "changed"
@@ -80,13 +82,12 @@ class KeptHead:
 
 @dataclass(frozen=True, slots=True)
 class AuditFacts:
-    """What is known besides the events.
+    """The facts besides the events.
 
-    `now`: when reading the events began. `results` by request key; None when they were not read. Read them before the
-    events, so that every event of a stored result is there. `waiting_since`: when the oldest request in the queue was
-    stored; None for an empty queue. `kept_since`: older events may have expired; None when none can have. `all_ended`:
-    nobody was working on a request, so every chain must have an end. `of_stream`: what is wrong with stream or archive.
-    `heads`: copies of heads that must be in the trail, unless they have expired.
+    `now`: when reading the events began. `results` by request key; None when they were not read. Read them
+    before the events, so that every event of a stored result is there. `waiting_since`: when the oldest
+    request in the queue was stored; None for an empty queue. Q `heads`: copies of heads that must be in the
+    trail, unless they have expired.
     """
 
     now: datetime
@@ -130,5 +131,5 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Nothing is wrong."""
+        """True if no problem was found."""
         return not self.findings

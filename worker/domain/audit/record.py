@@ -33,7 +33,7 @@ def finished(event: AuditEvent, signer: Signer | None) -> AuditEvent:
 
 
 def read_record(body: bytes) -> AuditRecord:
-    """A stored event, perhaps of another version: only what headers and chain need is read.
+    """A stored event, perhaps of another version: only the fields for headers and chain are read.
 
     Raises ValueError for anything that is not an event.
     """

@@ -1,7 +1,8 @@
-"""Secrets are removed from all free text of a message, whatever its type: nobody has to remember a new field.
+"""Removes secrets from all free text of a message, whatever its type, so that nobody has to remember a new
+field.
 
-Free text is every string whose type does not fix its form: no member of an enum, no field with a pattern such as a
-SHA-256. Names of a map are free text as well, and a value may be a secret because of its name.
+Free text is every string whose type does not fix its form, such as by an enum or a pattern. Names of a map
+are free text as well, and a value may be a secret because of its name.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact, redact_json
 
 TEXT_CHARS, NAME_CHARS, MAX_ITEMS = 2_000, 64, 1_000
-"""Bounds of a text whose type has none, of a name in a map, and of the items of a list or map."""
+"""Bounds for texts whose type has none, for names in a map, and for the items of a list or map."""
 READ_CHARS = 8_000
-"""How much of a text is read: a secret that is cut by the end of it is not recognised, nor shown."""
+"""How much of a text is read: a secret that is cut by its end is neither recognised nor shown."""
 
 M = TypeVar("M", bound=Message)
 

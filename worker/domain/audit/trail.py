@@ -1,4 +1,5 @@
-"""The audit events of one request: one chain over all its runs. A run records what it does, not what it replays.
+"""The audit events of one request: one chain over all its runs. A run records only its own steps, not
+replayed ones.
 
 Each event is kept in the journal with the step it belongs to (see journal/run.py), and a run that takes over publishes
 it again as it is. The server drops the second copy, and readers recognise it by its id.
@@ -104,7 +105,7 @@ class AuditTrail:
         run.record(record_of(finished(event, self._signer)))
 
     async def asking(self, call: int, model: str, request: ModelRequest) -> None:
-        """A model is about to be called."""
+        """Record that a model is about to be called."""
         self._asked_at = self._clock.monotonic()
         self.record(
             audit.LLMRequest(
@@ -117,7 +118,7 @@ class AuditTrail:
         )
 
     async def replied(self, call: int, reply: Reply) -> None:
-        """A model answered."""
+        """Record that a model answered."""
         self.record(
             audit.LLMResponse(
                 call=call,
@@ -133,7 +134,7 @@ class AuditTrail:
         )
 
     async def tool_ran(self, call: ToolCall, result: ToolResult) -> None:
-        """A tool was run for the model."""
+        """Record that a tool was run for the model."""
         self._tool_calls += 1
         self.record(
             audit.LLMToolCall(
@@ -149,7 +150,7 @@ class AuditTrail:
         )
 
     async def judged(self, attempt: Attempt, *, last: bool) -> None:
-        """An answer was checked."""
+        """Record that an answer was checked."""
         verdict = attempt.verdict
         problems = verdict.problems if isinstance(verdict, Rejected) else ()
         outcome = audit.Outcome.SUCCESS
@@ -191,7 +192,9 @@ class AuditTrail:
 
 
 def _arguments(arguments: dict[str, Any]) -> dict[str, str]:
-    """Names are the model's words as well. A value may be a secret because of its name."""
+    """The arguments as texts. Names are the model's words as well, and a value may be a secret because of
+    its name.
+    """
     shown = redact_json(arguments).items()
     return {one_line(_preview(name), NAME_CHARS): _preview(str(value)) for name, value in shown}
 
@@ -201,7 +204,7 @@ def _preview(text: str) -> str:
 
 
 def _turn_preview(turn: Turn) -> str:
-    """Results of tools are not shown again: each has an event of its own."""
+    """The beginning of a turn. Results of tools are left out, because each has an event of its own."""
     return _preview(turn.note if isinstance(turn, ToolTurn) else turn.text)
 
 

@@ -1,1 +1,1 @@
-"""Kubernetes objects: names, kinds, owners, events, history, and what may be looked at."""
+"""Kubernetes objects: names, kinds, owners, events, history, and the scope that may be read."""

@@ -1,4 +1,4 @@
-"""What changed last: the newest revisions of a workload compared field by field.
+"""Compares the newest revisions of a workload field by field.
 
 A Deployment keeps its revisions as ReplicaSets, a StatefulSet or DaemonSet as ControllerRevisions (Kubernetes API).
 """
@@ -28,7 +28,9 @@ NOISE = ("metadata.labels.pod-template-hash", "metadata.labels.controller-revisi
 
 
 async def read_changes(cluster: Cluster, workload: ObjectRef) -> list[str]:
-    """Return what the newest revisions of a workload changed. Empty for a kind without revisions. Raises ClusterError."""
+    """Lines about the changes of the newest revisions of a workload. Empty for a kind without revisions.
+    Raises ClusterError.
+    """
     kind = REVISIONS_KEPT_AS.get(workload.kind)
     if kind is None:
         return []
@@ -53,7 +55,7 @@ def revisions_of(owner: ObjectRef, candidates: Sequence[Manifest]) -> list[Manif
 
 
 def revision_number(manifest: Manifest) -> int:
-    """The revision a ReplicaSet or ControllerRevision stands for; 0 when it does not say."""
+    """The revision number of a ReplicaSet or ControllerRevision; 0 if it does not say."""
     marks = strings(meta(manifest).get("annotations"))
     number = next((marks[key] for key in REVISIONS if key in marks), "")
     return int(number) if number.isdecimal() and len(number) < 12 else whole(manifest.get("revision"))
@@ -84,7 +86,9 @@ def describe_changes(revisions: Sequence[Manifest]) -> list[str]:
 
 
 def _named(revision: Manifest) -> str:
-    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`; of a ReplicaSet without pods not the name."""
+    """`revision 4 (created TIME, ReplicaSet api-7d9, 0/1 ready)`, without the name if the ReplicaSet has
+    no pods.
+    """
     told = [f"created {text(meta(revision).get('creationTimestamp'))}"]
     wanted = whole(dig(revision, "spec", "replicas"))
     if revision.get("kind") == "ReplicaSet" and not wanted:

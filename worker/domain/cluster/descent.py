@@ -1,7 +1,7 @@
-"""Which pods an object of any kind has made, through whatever stands between: by owner references, and by selectors.
+"""Finds the pods that an object of any kind has made, directly or not, by owner references and selectors.
 
-A DeploymentConfig has its pods through ReplicationControllers, a Knative Service through four kinds, a custom resource
-through the StatefulSet of its operator. Nothing here knows such a kind.
+A DeploymentConfig has its pods through ReplicationControllers, a Knative Service through four kinds, a custom
+resource through the StatefulSet of its operator. No such kind is known here.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """Names of the pods, and what stands between them and the owner."""
+    """Names of the pods, and the objects between them and the owner."""
 
     pods: frozenset[str] = frozenset()
     between: tuple[ObjectRef, ...] = ()
 
 
 async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) -> Descent:
-    """Return which of the pods belong to the owner, by their owner references and those of their owners.
+    """The pods that belong to the owner, by their owner references and those of their owners.
 
-    Never raises ClusterError: the references of what cannot be read are not followed.
+    Never raises ClusterError: references of objects that cannot be read are not followed.
     """
     known: dict[Name, ObjectRef | None] = {
         ("Pod", name_of(pod)): _owner(pod, owner.namespace) for pod in pods
@@ -60,7 +60,7 @@ async def descent(cluster: Cluster, owner: ObjectRef, pods: Sequence[Manifest]) 
 
 
 def _owner(manifest: Manifest, namespace: str) -> ObjectRef | None:
-    """The controller, or the first owner where none is called the controller."""
+    """The controller, or the first owner if none is marked as controller."""
     found = controller_of(manifest) or next(iter(mappings(meta(manifest).get("ownerReferences"))), {})
     kind, name = text(found.get("kind")), text(found.get("name"))
     return ObjectRef(kind, name, namespace, text(found.get("apiVersion"))) if kind and name else None
@@ -83,7 +83,7 @@ def _leads_to(name: Name, owner: ObjectRef, known: dict[Name, ObjectRef | None])
 
 
 async def _read(cluster: Cluster, refs: Sequence[ObjectRef]) -> list[Manifest]:
-    """Built-in kinds by one list each, others by name: the worker may only get those."""
+    """Read built-in kinds by one list each, others by name, because the worker may only `get` those."""
     kinds = {(ref.kind, ref.api_version) for ref in refs if built_in(ref.kind.lower(), ref.api_version)}
     custom = [ref for ref in refs if (ref.kind, ref.api_version) not in kinds][:MAX_READ]
     namespace = refs[0].namespace
@@ -109,7 +109,7 @@ async def _get(cluster: Cluster, ref: ObjectRef) -> Sequence[Manifest]:
 
 
 def pod_selector(manifest: Any) -> dict[str, Any] | None:
-    """Return what selects the pods of an object, as a LabelSelector; None when it says nothing of the kind.
+    """The selector of the pods of an object, as a LabelSelector; None if it has none.
 
     `spec.selector` is a LabelSelector or a plain map. Kinds with a scale subresource may give it as text in their status.
     """
@@ -131,7 +131,8 @@ def is_selected(pod: Manifest, manifest: Any) -> bool:
 
 
 async def maker_of(cluster: Cluster, gone: ObjectRef) -> ObjectRef | None:
-    """Return what made a pod that is gone: the object whose pods have such names, else the one whose events name the pod.
+    """The maker of a deleted pod: the object whose pods have such names, else the one whose events name the
+    pod.
 
     Never raises ClusterError.
     """

@@ -58,7 +58,7 @@ class DetectionTarget:
 
 
 async def detect_labels(cluster: Cluster, chain: OwnerChain, pod: Manifest | None = None) -> DetectedLabels:
-    """Every label of the target at the start of the chain. `pod` is a pod of it, where one is known.
+    """Every label of the target at the start of the chain. `pod` is one of its pods, if one is known.
 
     Never raises ClusterError. When the target itself could not be read, every detection has failed.
     """
@@ -214,7 +214,7 @@ async def _service_mesh(cluster: Cluster, subject: DetectionTarget) -> str:
 async def _intended_mesh(
     cluster: Cluster, subject: DetectionTarget, annotations: Mapping[str, str], labels: Mapping[str, str]
 ) -> str:
-    """Return what pods are asked to join; a pod may opt out of what its namespace asks for."""
+    """The service mesh that the pods should join. A pod may opt out of the mesh of its namespace."""
     if not _has_pods(subject):
         return ""
     found = meta(await _namespace(cluster, subject))
@@ -237,7 +237,7 @@ def _has_pods(subject: DetectionTarget) -> bool:
 async def _policies(cluster: Cluster, kind: str, subject: DetectionTarget) -> list[Manifest]:
     """All objects of a kind in the namespace of the target. A kind the cluster does not know has none.
 
-    Raises ClusterError, also when the list is not complete: what is missing could be the one that matters.
+    Raises ClusterError, also if the list is incomplete: a missing object could be the one that matters.
     """
     if not subject.namespace:
         return []

@@ -1,8 +1,8 @@
 """Events of an object, a namespace or the cluster: read from both event APIs, merged into one timeline.
 
-`v1` and `events.k8s.io/v1` are two views of the same stored objects (Kubernetes API, Event): the same uid is one event.
-Times stand in different fields depending on who wrote the event: `lastTimestamp` and `count` (the old recorder),
-`series` or only `eventTime` (the new one), `deprecated*` in the newer view.
+`v1` and `events.k8s.io/v1` are two views of the same stored objects (Kubernetes API, Event): the same uid is
+one event. The fields of the times depend on the writer of the event: `lastTimestamp` and `count` (the old
+recorder), `series` or only `eventTime` (the new one), `deprecated*` in the newer view.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Happening:
     def line(self) -> str:
         """`2026-06-04T19:22:52Z Warning BackOff x6 (since 19:19:24Z) Pod orders/worker-57f: message`.
 
-        The date is not repeated, and the message is shown without the name that stands before it.
+        The date is not repeated, and the message is shown without the name before it.
         """
         when = stamp(self.last) if self.last > NEVER else "unknown-time"
         message = without_own_name(self.message, self.about)
@@ -115,7 +115,7 @@ def read_event(event: Manifest) -> Happening:
 
 
 def _named(event: Manifest) -> ObjectRef:
-    """Return what the event is about."""
+    """The object of the event."""
     about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
     return ObjectRef(
         kind=text(about.get("kind")) or "Object",
@@ -159,7 +159,7 @@ def fold(items: Iterable[Happening]) -> list[Happening]:
 
 
 def since_moment(since: str, now: datetime) -> datetime | None:
-    """`30m`, `2h`, `1d` before `now`, or a time of its own; None when it is neither."""
+    """`30m`, `2h`, `1d` before `now`, or an absolute time; None if it is neither."""
     ago = AGO.match(since.strip().lower())
     if ago:
         return (
@@ -172,7 +172,7 @@ CORE, NEWER = "v1", "events.k8s.io/v1"
 MAX_EVENTS = 5_000
 """How many events one list call reads. The server lists them by namespace and name, not by time."""
 MAX_OBJECTS = 16
-"""How many objects are asked for their events by name, where a namespace has more than that."""
+"""For how many objects events are read by name, if a namespace has more events than that."""
 AT_ONCE = 8
 EVENT_HEAD = frozenset({"name", "namespace", "uid", "creationTimestamp"})
 EVENT_FIELDS = frozenset(
@@ -210,8 +210,9 @@ class _Listed:
 async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
     """Events of an object and of what its controllers made, by name; of a kind, a namespace or the cluster.
 
-    An empty namespace means all namespaces. Where a namespace has more events than are read, the object and what was
-    made for it are asked for by name; without a name, warnings take precedence. Never raises ClusterError.
+    An empty namespace means all namespaces. If a namespace has more events than are read, those of the object
+    and of the objects made for it are read by name; without a name, warnings take precedence. Never raises
+    ClusterError.
     """
     if about.name and about.kind and about.kind not in WORKLOADS:
         return _read([await _list_events(cluster, about)], [about])
@@ -232,7 +233,8 @@ async def read_events(cluster: Cluster, about: ObjectRef) -> EventsRead:
 async def read_events_around(
     cluster: Cluster, namespace: str, objects: Sequence[ObjectRef], workload: ObjectRef | None
 ) -> EventsRead:
-    """Events of some objects of a namespace, the most important first, and of what was made for the workload.
+    """Events of some objects of a namespace, the most important first, and of the objects made for the
+    workload.
 
     Never raises ClusterError.
     """
@@ -247,10 +249,11 @@ async def read_events_around(
 
 
 async def read_node_events(cluster: Cluster, names: Sequence[str]) -> EventsRead:
-    """Return what kubelet, controllers and node problem detector warn of on these nodes: memory, clock, kernel, heartbeats.
+    """Warnings of kubelet, controllers and node problem detector about these nodes: memory, clock, kernel,
+    heartbeats.
 
-    Events of nodes are in the namespace `default`; where that must not be read, nothing is said. Never raises
-    ClusterError.
+    Events of nodes are in the namespace `default`; if that must not be read, the result is empty. Never
+    raises ClusterError.
     """
     refs = [ObjectRef("Node", name, "default") for name in names]
     answers = await together([_list_events(cluster, ref) for ref in refs], at_once=AT_ONCE)
@@ -286,7 +289,7 @@ def _read(answers: Sequence[_Listed], about: Sequence[ObjectRef], gap: str | Non
 
 
 def event_facts(event: Manifest) -> Manifest:
-    """Return what `read_event` reads of an event: a long list of events is held without the rest."""
+    """The fields that `read_event` uses, so that a long list of events takes less memory."""
     head = {key: value for key, value in meta(event).items() if key in EVENT_HEAD}
     return {**{key: value for key, value in event.items() if key in EVENT_FIELDS}, "metadata": head}
 
@@ -308,7 +311,7 @@ async def _list_events(
 ) -> _Listed:
     """The events of an object, of a kind, or all of them, in one namespace or in all.
 
-    Both APIs show the same events: the second one is asked where the first one refuses.
+    Both APIs show the same events: the second one is used if the first one refuses.
     """
     errors: list[ClusterError] = []
     for version, field in ((CORE, "involvedObject"), (NEWER, "regarding")):
@@ -335,7 +338,7 @@ async def _list_events(
 
 
 async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef], str]:
-    """Return what controllers made for a workload, and what of it could not be listed.
+    """The objects that controllers made for a workload, and those that could not be listed.
 
     Owners of pods come first, then failing pods, then the others; newer ones before older ones.
     """
@@ -357,7 +360,7 @@ async def _made_by(cluster: Cluster, about: ObjectRef) -> tuple[list[ObjectRef],
 
 
 def concerns(happening: Happening, about: ObjectRef) -> bool:
-    """True if an event is about the object, or about what a controller made for it, by name."""
+    """True if an event is about the object, or about an object that a controller made for it, by name."""
     return _concerns(happening.about, about)
 
 

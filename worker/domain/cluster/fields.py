@@ -14,7 +14,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_TEXT = 4096  # characters of one value that is going to be shown or compared
 UID_IN_TEXT = re.compile(r"\([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
-"""How the kubelet writes the uid of a pod behind its name: it says nothing to a reader."""
+"""How the kubelet writes the uid of a pod behind its name, which is of no use to a reader."""
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def sequence(value: Any) -> list[Any]:
 
 
 def mappings(value: Any) -> list[dict[str, Any]]:
-    """The JSON objects of an array; whatever else it holds is left out."""
+    """The JSON objects of an array; other items are left out."""
     return [item for item in sequence(value) if isinstance(item, dict)]
 
 
@@ -47,12 +47,12 @@ def whole(value: Any) -> int:
 
 
 def port_number(value: Any) -> int:
-    """A port that is written as a number or as digits, else 0: it is a name, or nothing that is a port."""
+    """A port that is written as a number or as digits; 0 for a name, or for anything that is not a port."""
     return int(str(value)) if re.fullmatch(r"[0-9]{1,5}", str(value)) else 0
 
 
 def dig(value: Any, *path: str) -> Any:
-    """The value under nested keys, None where one is missing."""
+    """The value under nested keys; None if one is missing."""
     for key in path:
         value = mapping(value).get(key)
     return value
@@ -84,7 +84,7 @@ def without_managers(manifest: Manifest) -> Manifest:
 
 
 def reference(manifest: Any) -> ObjectRef:
-    """The name of an object as a whole, with empty strings for what it does not say."""
+    """The reference to an object, with empty strings for missing parts."""
     head = meta(manifest)
     return ObjectRef(
         kind=text(dig(manifest, "kind")),
@@ -132,7 +132,7 @@ def stamp(value: datetime) -> str:
 
 
 def age(value: Any, now: datetime) -> str:
-    """Return how long ago a time of the API was, as kubectl writes it (`45s`, `12m`, `3h20m`, `6d`); empty if unknown."""
+    """The age of a time of the API, as kubectl writes it (`45s`, `12m`, `3h20m`, `6d`); empty if unknown."""
     then = value if isinstance(value, datetime) else moment(value)
     if then is None:
         return ""

@@ -1,4 +1,4 @@
-"""What was done to a resource before, and what came of it (ADR-055, DD-HAPI-016).
+"""The history of a resource: past remediations and their effects (ADR-055, DD-HAPI-016).
 
 The history of the top owner of the resource is looked up together with the hash of its present spec, and shown to the
 model in a few lines. The hash serves the look-up only and is never shown.
@@ -34,7 +34,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 class KnownHistory:
     """Remediations of the last 90 days, oldest first; one without a time counts as old.
 
-    `problem` says why nothing is known; it is empty if the store has answered.
+    `problem` says why the history is unknown; it is empty if the store has answered.
     """
 
     spec_hash: str = ""
@@ -85,7 +85,9 @@ async def spec_hash_of(cluster: Cluster, chain: OwnerChain) -> str:
 
 
 async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
-    """Any failure counts as absent, as it does for executors: names that come and go must not look like changes."""
+    """The ConfigMap. After any failure it counts as absent, as for executors: names that come and go must
+    not look like changes.
+    """
     try:
         return await cluster.get(ObjectRef("ConfigMap", name, namespace))
     except ClusterError:
@@ -93,7 +95,9 @@ async def _config_map(cluster: Cluster, name: str, namespace: str) -> Manifest |
 
 
 def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
-    """Return what the history keeps of a result. Parameters are compared by their digest: values may be confidential."""
+    """The part of a result that the history keeps. Parameters are compared by their digest: values may be
+    confidential.
+    """
     chosen, cause = result.selected_workflow, result.root_cause_analysis
     return PastRemediation(
         id=result.request_key,
@@ -108,7 +112,7 @@ def record_of(result: AnalysisResult, spec_hash: str) -> PastRemediation:
 
 
 def failed_here(known: KnownHistory) -> tuple[PastRemediation, ...]:
-    """Executions that did not help although the spec was what it is now, oldest first."""
+    """Executions that did not help, although the spec was the present one, oldest first."""
     on_this = {SpecMatch.BEFORE, SpecMatch.AFTER}
     return tuple(
         item for item in known.remediations if item.unsuccessful and item.matches(known.spec_hash) in on_this
@@ -127,7 +131,7 @@ def same_as_before(
 
 
 def regressions(known: KnownHistory) -> list[PastRemediation]:
-    """Executed remediations whose effect on the spec is gone: it is again what it was before them."""
+    """Executed remediations whose effect on the spec was reverted."""
     return [
         item
         for item in known.remediations
@@ -152,7 +156,9 @@ def declining(remediations: Sequence[PastRemediation]) -> dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """An action that completed repeatedly for the same signal. `futile`: it is not known to have helped even once."""
+    """An action that completed repeatedly for the same signal. `futile`: it is not known to have helped at
+    all.
+    """
 
     action: str
     signal_type: str
@@ -243,7 +249,7 @@ def level(score: float) -> str:
 
 
 def summary(item: PastRemediation) -> str:
-    """Return what was done and how it ended, in one line."""
+    """The remediation and its effect, in one line."""
     named = f" ({_word(item.workflow_id)})" if item.workflow_id and item.workflow_id != item.action else ""
     signal = f" for {_word(item.signal_type)}" if item.signal_type else ""
     if not item.action:

@@ -1,7 +1,7 @@
-"""The built-in kinds of Kubernetes, and how people and models write kinds.
+"""The built-in kinds of Kubernetes, and the spellings of kinds by humans and models.
 
-One table for everything that knows kinds: short names of kubectl, plurals, scope and API versions here, what runs pods,
-what controllers name their pods after, and what keeps the revisions of a workload.
+All knowledge about kinds: short names of kubectl, plurals, scope, API versions, kinds that run pods, the
+names that controllers derive, and the kinds that keep revisions.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ REVISIONS_KEPT_AS: Mapping[str, str] = {
     "StatefulSet": "ControllerRevision",
     "DaemonSet": "ControllerRevision",
 }
-"""What a kind of workload keeps its revisions as. A Rollout is Argo's Deployment."""
+"""The kind of the revisions of a workload, by its kind. A Rollout is Argo's Deployment."""
 HASH, SUFFIX = r"(?=[a-z]*\d)[a-z0-9]{5,10}", r"[a-z0-9]{5}"
 MADE_NAMES: Mapping[str, Mapping[str, str]] = {
     "Deployment": {"ReplicaSet": HASH, "Pod": f"{HASH}-{SUFFIX}"},
@@ -102,7 +102,8 @@ MADE_NAMES: Mapping[str, Mapping[str, str]] = {
     "Job": {"Pod": rf"(?:\d+-)?{SUFFIX}"},
     "CronJob": {"Job": r"\d+", "Pod": rf"\d+-{SUFFIX}"},
 }
-"""What controllers append to their own name (kube-controller-manager), by kind of owner and of what is made."""
+"""The suffixes that controllers append to names (kube-controller-manager), by the kinds of owner and made
+object."""
 WORKLOADS = frozenset(MADE_NAMES)
 """Kinds that run pods."""
 GROUPED = re.compile(r"^(?P<api>(?:[a-z0-9.-]+/)?v\d+[a-z0-9]*)/(?P<kind>[A-Za-z]+)$")
@@ -144,7 +145,7 @@ def _spellings() -> dict[str, str]:
 
 _BY_NAME = _by_name()
 SPELLINGS: Mapping[str, str] = _spellings()
-"""Kinds as the API spells them, by everything that people write for them, in lower case."""
+"""Kinds as the API spells them, by every usual spelling in lower case."""
 KINDS = frozenset(SPELLINGS.values())
 API_VERSIONS: Mapping[str, str] = {info.kind: info.api_version for info, _ in reversed(BUILT_IN)}
 """The preferred API version of each built-in kind."""
@@ -176,7 +177,7 @@ def is_secret(kind: str) -> bool:
 
 
 def belongs_by_name(owner: ObjectRef, other: ObjectRef) -> bool:
-    """True if the other object has the name that controllers give to what they make for `owner`."""
+    """True if the other object has a name that controllers give to objects they make for `owner`."""
     if owner.namespace != other.namespace or not other.name.startswith(f"{owner.name}-"):
         return False
     made = MADE_NAMES.get(owner.kind, {}).get(other.kind)

@@ -1,7 +1,7 @@
 """The owner chain of an object: who controls it, up to the top (Kubernetes API, OwnerReference; ADR-055).
 
-Only `controller: true` references count, and only when the owner still has the uid the reference names: an object that
-was created anew under the old name is not the owner. An owner that cannot be read is kept by name.
+Only `controller: true` references count, and only when the owner still has the uid the reference names: an
+object that was recreated under the old name is not the owner. An owner that cannot be read is kept by name.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class OwnerChain:
 
     @property
     def root(self) -> ObjectRef:
-        """The top of what is known."""
+        """The last known owner."""
         return self.chain[-1]
 
     @property
     def complete(self) -> bool:
-        """True if the top was reached and everything on the way could be read."""
+        """True if the top was reached and every object on the way could be read."""
         return not self.note
 
     @property
@@ -50,7 +50,9 @@ class OwnerChain:
 
 
 async def owner_chain(cluster: Cluster, ref: ObjectRef) -> OwnerChain:
-    """Walk from the object to its top controller. Never raises ClusterError: what fails ends the chain with a note."""
+    """Walk from the object to its top controller. Never raises ClusterError: a failure ends the chain with
+    a note.
+    """
     try:
         manifest = await cluster.get(ref)
     except ClusterError as error:
@@ -60,7 +62,7 @@ async def owner_chain(cluster: Cluster, ref: ObjectRef) -> OwnerChain:
 
 
 async def owners_of(cluster: Cluster, manifest: Manifest, asked: ObjectRef | None = None) -> OwnerChain:
-    """The same from an object that has been read already."""
+    """The same, from an object that has already been read."""
     start = _complete(reference(manifest), asked)
     chain: list[ObjectRef] = [start]
     manifests: list[Manifest | None] = [manifest]
@@ -102,7 +104,9 @@ async def _owner_ref(cluster: Cluster, manifest: Manifest, child: ObjectRef) -> 
 
 
 async def _namespaced(cluster: Cluster, kind: str, api_version: str) -> bool:
-    """Owners are in the namespace of what they own, or cluster-scoped. What discovery does not know is namespaced."""
+    """True unless discovery knows the kind as cluster-scoped. Owners are in the namespace of the owned
+    object, or cluster-scoped.
+    """
     try:
         return (await cluster.kind(kind, api_version)).namespaced
     except ClusterError:

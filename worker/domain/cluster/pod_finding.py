@@ -54,7 +54,7 @@ class Pods:
 
     @property
     def failing(self) -> tuple[Manifest, ...]:
-        """Pods of the target something is wrong with."""
+        """The failing pods of the target."""
         return tuple(pod for pod in self.own if pod_failing(pod))
 
 
@@ -98,7 +98,7 @@ def _is_custom(start: ObjectRef) -> bool:
 
 
 async def _selected(cluster: Cluster, workload: OwnerChain, listing: Listing) -> Listing:
-    """In a namespace with more pods than one list holds, those that the workload selects."""
+    """The pods that the workload selects, for a namespace with more pods than one list holds."""
     selector = selector_text(pod_selector(workload.root_manifest))
     if not selector:
         return listing
@@ -185,7 +185,7 @@ async def workload_of_pods(cluster: Cluster, pods: Sequence[Manifest]) -> OwnerC
 
 
 async def get_optional(cluster: Cluster, ref: ObjectRef) -> Manifest | None:
-    """The object, None when it does not exist. Raises ClusterError when that is not known."""
+    """The object, or None if it does not exist. Raises ClusterError if that is unknown."""
     try:
         return await cluster.get(ref)
     except ClusterError as error:

@@ -1,6 +1,6 @@
-"""What a Pod is doing, in the words of kubectl: the rules of its printer for the STATUS column.
+"""The state of a Pod in the words of kubectl, by the rules for its STATUS column.
 
-States are judged here and nowhere else, so that tables, enrichment and filters agree on what counts as failing.
+States are judged only here, so that tables, enrichment and filters agree on which pods are failing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ON_TRUE: dict[str, frozenset[str] | None] = {
     "PodResizePending": None,
     "PodResizeInProgress": frozenset({"Error"}),
 }
-"""Conditions of a Pod that are news when they are True; with reasons, only for those."""
+"""Conditions of a Pod that matter if they are True; with reasons, only for these."""
 QUIET_WAITING = {"ContainerCreating", "PodInitializing", ""}
 
 
@@ -74,7 +74,7 @@ class Container:
 
     @property
     def failing(self) -> bool:
-        """True if something is wrong with it now: an error state, a crash, or running without being ready."""
+        """True if it is in trouble now: an error state, a crash, or running without being ready."""
         if self.kind == "ephemeral":
             return False
         if self.terminated:
@@ -102,7 +102,7 @@ def containers(pod: Manifest) -> Iterator[Container]:
 
 
 def pod_status(pod: Manifest) -> str:
-    """The STATUS column of `kubectl get pods`, but `Evicted` for a pod that was."""
+    """The STATUS column of `kubectl get pods`, but `Evicted` for an evicted pod."""
     status = mapping(dig(pod, "status"))
     reason = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
     if _condition(status, "PodScheduled").get("reason") == "SchedulingGated":
@@ -111,7 +111,7 @@ def pod_status(pod: Manifest) -> str:
     initializing = _init_reason([c for c in parts if c.kind in {"init", "sidecar"}])
     reason = initializing or reason
     initialized = not initializing or _condition(status, "Initialized").get("status") == "True"
-    if initialized and status.get("reason") != "Evicted":  # how its containers ended says less
+    if initialized and status.get("reason") != "Evicted":  # the end of its containers says less
         reason = _app_reason([c for c in parts if c.kind == "app"], reason, status)
     if meta(pod).get("deletionTimestamp") and text(status.get("phase")) not in ENDED:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
@@ -169,7 +169,7 @@ def pod_restarts(pod: Manifest) -> int:
 
 
 def pod_failing(pod: Manifest) -> bool:
-    """True if something is wrong with the pod now. Finished pods of Jobs and pods in good health are not failing."""
+    """True if the pod is in trouble now. Finished pods of Jobs and healthy pods are not failing."""
     status = mapping(dig(pod, "status"))
     phase = text(status.get("phase"))
     if phase == "Succeeded":
@@ -181,7 +181,9 @@ def pod_failing(pod: Manifest) -> bool:
 
 
 def pod_reason(pod: Manifest, limit: int = 240) -> str:
-    """Return why it fails, in one line: how containers ended, what they wait for, what its conditions say. Empty if healthy."""
+    """The reasons of a failure, in one line: ends and waits of containers, and conditions. Empty if the
+    pod is healthy.
+    """
     status = mapping(dig(pod, "status"))
     counted = (c for c in containers(pod) if c.kind != "ephemeral")
     parts = [part for c in counted if (part := container_reason(c))]
@@ -239,7 +241,7 @@ def container_reason(container: Container) -> str:
 
 
 def termination(ended: dict[str, Any], label: str = "ended") -> str:
-    """Return how a container ended: reason, exit code or signal, time, termination message."""
+    """The end of a container: reason, exit code or signal, time, termination message."""
     reason = text(ended.get("reason")) or "terminated"
     signal = whole(ended.get("signal"))
     code = f"signal {signal}" if signal else f"exit {whole(ended.get('exitCode'))}"

@@ -12,7 +12,9 @@ QUANTITY = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([KMGTPE]i|[num
 
 
 def quantity(text: object) -> float | None:
-    """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None when it is no quantity. Bytes, cores or counts."""
+    """The value of `16Mi`, `500m`, `1412336Ki`, `2`; None if it is not a quantity. In bytes, cores or
+    counts.
+    """
     match = QUANTITY.match(str(text)) if text is not None else None
     if match is None:
         return None
@@ -23,7 +25,7 @@ def quantity(text: object) -> float | None:
 
 
 def doubled(text: str) -> str:
-    """Twice a quantity such as `4Gi`, in the same unit; empty when it is none."""
+    """Twice a quantity such as `4Gi`, in the same unit; empty if it is not a quantity."""
     match = QUANTITY.match(text)
     if match is None or quantity(text) is None or "e" in match[1].lower():
         return ""

@@ -1,4 +1,4 @@
-"""What a pod refers to by name: the ConfigMaps, Secrets and claims it cannot start without (Kubernetes API, PodSpec)."""
+"""The objects that a pod refers to by name: ConfigMaps, Secrets and claims (Kubernetes API, PodSpec)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class References:
 
 
 def references_of(pod_spec: Mapping[str, Any], pod: str = "") -> References:
-    """Everything a pod spec names in volumes, environment and pull secrets.
+    """All objects that a pod spec names in volumes, environment and pull secrets.
 
-    `pod` is the name of the pod: the claims of its generic ephemeral volumes are called after it.
+    `pod` is the name of the pod: the claims of its generic ephemeral volumes are named after it.
     """
     found: dict[str, dict[str, bool]] = {"configMap": {}, "secret": {}, "claim": {}}
     for kind, name, optional in _mentions(pod_spec, pod):

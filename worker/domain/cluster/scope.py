@@ -1,7 +1,7 @@
-"""Which namespaces and kinds of the cluster may be read, by the operator's lists: a limit on top of RBAC.
+"""Limits reads to the namespaces and kinds of the operator's lists, on top of RBAC.
 
-It applies to every read, those of the first look and of the checks included, so that no tool and no rule can bypass it.
-What lies outside counts as forbidden: it is unknown, never absent.
+It applies to every read, those of the first look and of the checks included, so that no tool and no rule can
+bypass it. Anything outside counts as forbidden: it is unknown, never absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ OUTSIDE = "outside the scope of this worker; whether it exists is unknown"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names are globs (`team-*`). No `namespaces` means all; `denied_namespaces` and `denied_kinds` win over them.
+    """Names are globs (`team-*`). No `namespaces` means all; `denied_namespaces` and `denied_kinds` take
+    precedence.
 
     Objects without a namespace are only limited by `denied_kinds`, except Namespaces, which go by their names. Kinds may
     be written in every way that tools understand (`cm`, `configmaps`, `ConfigMap`).
@@ -47,7 +48,7 @@ class Scope:
         return {_plain(name) for name in self.denied_kinds}.isdisjoint(map(_plain, names))
 
     def allows(self, kind: KindInfo, name: str, namespace: str) -> bool:
-        """True if this object may be read. Without a namespace it is taken to be of cluster scope."""
+        """True if this object may be read. Without a namespace it counts as cluster-scoped."""
         if not self.allows_kind(kind.kind, kind.plural):
             return False
         place = name if (kind.kind, kind.api_version) == NAMESPACE else namespace
@@ -55,10 +56,10 @@ class Scope:
 
 
 class ScopedCluster:
-    """The Cluster port, within a scope. Raises ClusterError FORBIDDEN for what lies outside.
+    """The Cluster port, within a scope. Raises ClusterError FORBIDDEN for anything outside.
 
-    Discovery resolves the kind first, so that every spelling is judged by what it means. A list of all namespaces leaves
-    out the objects outside the scope and is incomplete then.
+    Discovery resolves the kind first, so that every spelling is judged by what it means. A list of all
+    namespaces leaves out objects outside the scope, and is then incomplete.
     """
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
@@ -84,7 +85,7 @@ class ScopedCluster:
         return await self._cluster.logs(query)
 
     async def kind(self, kind: str, api_version: str = "") -> KindInfo:
-        """Return what discovery knows of a kind."""
+        """A kind as discovery knows it."""
         info = await self._cluster.kind(kind, api_version)
         if not self._scope.allows_kind(kind, info.kind, info.plural):
             raise _outside(kind)

@@ -57,7 +57,9 @@ def selector_text(selector: Any) -> str:
 
 
 async def selector_of(cluster: Cluster, workload: ObjectRef) -> str:
-    """Return what selects the pods and revisions of a workload, for list calls; empty if it has none or cannot be read."""
+    """The selector of the pods and revisions of a workload, for list calls; empty if it has none or cannot
+    be read.
+    """
     try:
         return selector_text(dig(await cluster.get(workload), "spec", "selector"))
     except ClusterError:

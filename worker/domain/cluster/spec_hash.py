@@ -1,11 +1,11 @@
-"""The canonical hash of what a resource is meant to be (DD-EM-002, version 2): the key of the remediation history.
+"""The canonical hash of the spec of a resource (DD-EM-002, version 2): the key of the remediation history.
 
 Executors, assessors and this worker hash independently and compare the texts, so the bytes must be those that Go's
 `encoding/json` writes: keys in order, no spaces, raw UTF-8, `<`, `>`, `&`, U+2028 and U+2029 escaped, integers as int64,
 other numbers as the shortest float64. Everything but `apiVersion`, `kind`, `metadata` and `status` is hashed; lists are
 sorted by the text of their elements, since the API server may reorder them.
 
-A resource that uses ConfigMaps is what they say as well: their hashes are mixed in. Secrets are left out.
+The hashes of ConfigMaps that a resource uses are mixed in. Secrets are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEMPLATE_PATHS: Mapping[str, tuple[str, ...]] = {
         ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), ("spec", "template", "spec")
     ),
 }
-"""Where the pod spec stands. Other kinds have none, whatever their controllers make of them."""
+"""The path of the pod spec, by kind. Other kinds have none, whatever their controllers make."""
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 GO_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 UNPAIRED = re.compile(r"[\ud800-\udfff]")

@@ -12,7 +12,7 @@ from worker.domain.values.tokens import estimate_tokens
 START_REASONS = frozenset({"Pulled", "Created", "Started"})
 """Reasons of the events by which the kubelet reports the start of a container."""
 ONE_START = timedelta(seconds=5)
-"""Events of one start are no further apart."""
+"""Events of one start are at most this far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Timeline:
 def timeline(items: Sequence[Happening], max_tokens: int) -> Timeline:
     """The newest events within the budget, oldest first.
 
-    Warnings take precedence, and of each group the newest event of each reason, kind and namespace: many like it must
-    not push out the only event of another kind.
+    Warnings take precedence, and of each group the newest event of each reason, kind and namespace: so that
+    many similar events do not push out the only one of another kind.
     """
     items = joined_starts(items)
     newest = range(len(items) - 1, -1, -1)

@@ -1,1 +1,1 @@
-"""Recorded analyses: what was asked and answered, kept so that the same analysis can be run again without a cluster."""
+"""Recorded analyses: questions and answers, so that the same analysis can be run again without a cluster."""

@@ -1,7 +1,8 @@
-"""The bundle: one analysis with everything it asked and was answered, as one file.
+"""The bundle: one analysis with all its questions and answers, as one file.
 
-A bundle is gzip. Its first line is a JSON object with the format, its version and the SHA-256 of the rest, which is one JSON
-document. Bundles come from other people, so what is read is bounded, checked and never executed.
+A bundle is gzip. Its first line is a JSON object with the format, its version and the SHA-256 of the rest,
+which is one JSON document. Bundles come from other people, so their content is bounded, checked and never
+executed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from worker.domain.values.errors import ReportedError
 
 FORMAT, VERSION = "rca-bundle", 1
 MAX_BYTES = 64 * 1024 * 1024
-"""What a bundle may unpack to."""
+"""The most bytes that a bundle may unpack to."""
 GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -32,8 +33,8 @@ class _Model(BaseModel):
 class RecordedCall(_Model):
     """One question to a port, and its answer or error.
 
-    `call` is the port and the method (`cluster.get`). `asked` and `answer` are JSON as text. `error` is the type of the
-    exception with its fields. Without an answer and an error it was too large to keep.
+    `call` is the port and the method (`cluster.get`). `asked` and `answer` are JSON as text. `error` is the
+    type of the exception with its fields. If it has neither, the answer was too large to keep.
     """
 
     call: str
@@ -52,7 +53,9 @@ class SavedStep(_Model):
 
 
 class Versions(_Model):
-    """What took part. `catalog` is a digest of the answers of the catalog, which tells two catalogs apart."""
+    """The versions of the parts. `catalog` is a digest of the answers of the catalog, which tells two
+    catalogs apart.
+    """
 
     program: str = ""
     prompt: str = ""
@@ -64,9 +67,9 @@ class Versions(_Model):
 class Bundle(_Model):
     """One recorded analysis, redacted.
 
-    `request` is the accepted request and `digest` that of the original, which a redacted one does not have. `ports` are those
-    that were configured. What the clock said and random texts are exchanges too. `result` is the result as it was
-    published.
+    `request` is the accepted request and `digest` that of the original, which a redacted one does not have.
+    `ports` are those that were configured. Times of the clock and random texts are exchanges, too. `result`
+    is the result as it was published.
     """
 
     key: str
@@ -144,7 +147,7 @@ def _unpacked(data: bytes, where: str) -> tuple[bytes, bytes]:
     try:
         text = unpacker.decompress(data, MAX_BYTES)
     except zlib.error:
-        return b"", b""  # it is no gzip at all
+        return b"", b""  # not gzip at all
     if unpacker.unconsumed_tail:
         raise BundleError(f"{where} unpacks to more than {MAX_BYTES} bytes, so it is not read")
     if text and not unpacker.eof:

@@ -1,4 +1,4 @@
-"""What differs between two results of the same incident, and between two configurations over many incidents."""
+"""Compares two results of the same incident, and two configurations over many incidents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAME = ("target", "workflow", "cause")
 
 @dataclass(frozen=True, slots=True)
 class ChangedFact:
-    """One fact of a result that is another one in the replayed result."""
+    """One fact that differs in the replayed result."""
 
     fact: str
     recorded: Any
@@ -27,7 +27,7 @@ class ChangedFact:
 
 
 def facts_of(result: AnalysisResult) -> Mapping[str, Any]:
-    """Return what decides about a result, and what it has cost."""
+    """The facts that matter about a result, and its costs."""
     cause, workflow, usage = result.root_cause_analysis, result.selected_workflow, result.usage
     resource = result.affected_resource
     return {

@@ -1,4 +1,6 @@
-"""Records an analysis while it runs. What is recorded goes to a store, and whatever fails there never fails the analysis."""
+"""Records an analysis while it runs. Recordings go to a store, and a failure there never fails the
+analysis.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Recordings(Protocol):
 class RecordedAnalysis(Analysis):
     """An analysis that keeps a bundle of each request which ends with an answer of this run.
 
-    `program` is the version of this program. `failed` is told the key and why a bundle could not be kept.
+    `program` is the version of this program. `failed` is called with the key and the reason if a bundle could
+    not be kept.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class RecordedAnalysis(Analysis):
         self._recordings, self._program, self._failed = recordings, program, failed
 
     async def run(self, run: Run) -> AnalysisResult:
-        """As Analysis.run."""
+        """Like `Analysis.run`, and record it."""
         if done(run, RESULT):
             return await super().run(run)
         recorder = Recorder()
@@ -96,12 +99,12 @@ class RecordedAnalysis(Analysis):
 
 
 def catalog_digest(exchanges: Sequence[RecordedCall]) -> str:
-    """SHA-256 of what the catalog was asked and answered, whatever the order."""
+    """SHA-256 of the questions to the catalog and its answers, in any order."""
     told = sorted(f"{e.call}{e.asked}{e.answer}" for e in exchanges if e.call.startswith("catalog."))
     return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 def _saved(step: Step) -> SavedStep:
-    """Its data is JSON, or nothing."""
+    """A step for the bundle. Its data is JSON, or nothing."""
     data = json.dumps(masked(json.loads(step.data))) if step.data else ""
     return SavedStep(kind=step.kind, run=step.run, data=data, notes=dict(step.notes))

@@ -42,7 +42,7 @@ class Changes:
 
     @property
     def live(self) -> frozenset[str]:
-        """What is asked and not played. What time it is stays recorded."""
+        """The ports that are asked instead of played. The time stays recorded."""
         changed = {name for name in ("model", "catalog", "policy") if getattr(self, name) is not None}
         return frozenset(changed | ({"clock.monotonic"} if self.model else set()))
 
@@ -51,8 +51,8 @@ class Changes:
 class Replayed:
     """The result of a replay.
 
-    `gaps` are questions that the bundle has no answer to. `diverged` counts the recorded replies that were given to a
-    conversation other than the recorded one: the model might have said something else there.
+    `gaps` are questions without an answer in the bundle. `diverged` counts the recorded replies to a
+    conversation that now differs: the model might have replied otherwise there.
     """
 
     result: AnalysisResult
@@ -97,7 +97,7 @@ def recorded_result(bundle: Bundle) -> AnalysisResult:
 
 
 def _shown(bundle: Bundle) -> str:
-    """Its key, as it may be shown: it may come from anybody."""
+    """Its key, safe to show: the bundle may come from anybody."""
     return one_line(bundle.key, 200)
 
 
@@ -109,7 +109,7 @@ def _outside(bundle: Bundle, player: Player, changes: Changes) -> Outside:
         if name in {*REQUIRED, *bundle.ports}
     }
     if not changes.model:
-        there["clock"] = _StandIn()  # nothing is waited for: the answers are there
+        there["clock"] = _StandIn()  # no waiting: the answers are there
     return taped(Outside(jitter=lambda: 0.0, **there), player)
 
 
@@ -132,7 +132,7 @@ def _request(bundle: Bundle) -> AcceptedRequest:
 
 
 class _StandIn:
-    """In place of a recorded port, of the journal, and of what publishes events: it does nothing, whatever it is asked."""
+    """Replaces recorded ports, the journal, and the publisher of events: it does nothing."""
 
     def __init__(self, name: str = "", past: Sequence[Step] = ()) -> None:
         self.name, self.past = name, past

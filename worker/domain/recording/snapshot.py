@@ -1,6 +1,7 @@
 """Takes a snapshot of namespaces: their objects, the nodes and volumes they use, owners of other kinds, and logs, redacted.
 
-The snapshot cluster serves it again, so it is a case of one's own: for `rca demo`, `rca eval`, or a test. Secrets are never read.
+The snapshot cluster serves it again, so it is a case for `rca demo`, `rca eval`, or a test. Secrets are never
+read.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LogKey = tuple[str, str, str, bool]
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSnapshot:
-    """What was read, redacted. `unread` says what was not, and why."""
+    """The objects and logs that were read, redacted. `unread` says what could not be read, and why."""
 
     objects: Sequence[Manifest]
     logs: Mapping[LogKey, bytes]
@@ -49,7 +50,7 @@ class NamespaceSnapshot:
 
     @property
     def failing(self) -> tuple[Manifest, ...]:
-        """Pods with which something is wrong, the worst one first."""
+        """The failing pods, the worst one first."""
         pods = [item for item in self.objects if item["kind"] == "Pod" and pod_failing(item)]
         return worst_first(pods)
 
@@ -75,7 +76,7 @@ async def take_snapshot(cluster: Cluster, namespaces: Sequence[str]) -> Namespac
 
 @dataclass(slots=True)
 class _Taking:
-    """What has been read so far, by kind, namespace and name."""
+    """The objects read so far, by kind, namespace and name."""
 
     cluster: Cluster
     objects: dict[tuple[str, str, str], Manifest] = field(default_factory=dict)
@@ -154,14 +155,14 @@ class _Taking:
     async def _log(self, asked: LogQuery) -> None:
         try:
             log = await self.cluster.logs(asked)
-        except ClusterError:  # it has none, as a container that has not started
+        except ClusterError:  # there is none, as for a container that has not started
             return
         clean = redact(log.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         self.logs[asked.namespace, asked.pod, asked.container, asked.previous] = clean
 
 
 def incident_of(snapshot: NamespaceSnapshot, now: datetime) -> dict[str, Any]:
-    """The body of a request about what runs the worst pod. Raises ReportedError when no pod is failing."""
+    """The body of a request about the owner of the worst pod. Raises ReportedError when no pod is failing."""
     pod = next(iter(snapshot.failing), None)
     if pod is None:
         raise ReportedError("no pod is failing: give the request of the incident with --incident FILE")

@@ -1,8 +1,8 @@
-"""What ports are asked and answer: recorded while an analysis runs, and played when it runs again.
+"""Records the questions to ports and their answers while an analysis runs, and plays them when it runs again.
 
-A tape stands between the analysis and a port. The recorder asks the port and keeps a redacted copy of the answer; the analysis
-gets the answer itself. The player asks nobody: it answers with what was recorded for the same question, in the same order,
-and what was not recorded is a gap.
+A tape stands between the analysis and a port. The recorder asks the port and keeps a redacted copy of the
+answer; the analysis gets the answer itself. The player asks no port: it gives the recorded answers to the
+same questions, in the same order. A question without a recorded answer is a gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from worker.domain.values.workflows import ActionSummary, Workflow, WorkflowPage
 
 NOT_RECORDED = "not recorded"
 NO_ANSWER = "NoAnswer"
-"""In place of an error: the question was given up before there was an answer."""
+"""Stands for an error: the question was given up before there was an answer."""
 LONGEST_WAIT_SECONDS = 120.0
 """Reads are given up within seconds, so only a bundle that was made by hand makes a replay wait so long."""
 MAX_CHARS = 24 * 1024 * 1024
@@ -57,7 +57,7 @@ DETAILS = ("after", "passing", "tried")
 REQUIRED = ("cluster", "catalog", "model", "policy", "clock")
 PORTS = (*REQUIRED, "history", "track_records", "metrics", "external", "shadow")
 EPOCH, SPARE_TOKEN = datetime(1970, 1, 1, tzinfo=UTC), "0" * 12
-"""In place of a time and a random text that were not recorded."""
+"""Stand for a time and a random text that were not recorded."""
 UNDECIDED = PolicyDecision(
     Approval(required=True, reasons=("The recording has no decision of the policy about this input.",)),
     NOT_RECORDED,
@@ -68,9 +68,10 @@ UNDECIDED = PolicyDecision(
 class PortCall:
     """A method of a port.
 
-    `read` makes an answer of JSON, given the arguments too; `missing` an answer or the error of the port for a question that
-    was not recorded. `asked` is what tells two questions apart. `foreign`: the keys of an answer may name secrets, since
-    others chose them. `ordered`: the n-th answer belongs to the n-th question, whatever was asked. `at_once`: it never waits.
+    `read` makes an answer of JSON, given the arguments too; `missing` an answer or the error of the port for
+    a question that was not recorded. `asked` distinguishes two questions. `foreign`: the keys of an answer
+    may name secrets, since others chose them. `ordered`: the n-th answer belongs to the n-th question,
+    whatever was asked. `at_once`: it never waits.
     """
 
     name: str
@@ -82,7 +83,7 @@ class PortCall:
     at_once: bool = False
 
     def question(self, arguments: tuple[Any, ...]) -> str:
-        """Return what is asked, as canonical and redacted JSON."""
+        """The question, as canonical and redacted JSON."""
         return question(self.asked(*arguments))
 
 
@@ -144,7 +145,7 @@ class Recorder:
             text = isinstance(answer, bytes)
             value = answer.decode(errors="surrogateescape") if text else to_jsonable_python(answer)
             kept = json.dumps(redact_json(value) if call.foreign else masked(value), separators=(",", ":"))
-        except (ValueError, TypeError, RuntimeError):  # it cannot be written down
+        except (ValueError, TypeError, RuntimeError):  # it cannot be recorded
             return RecordedCall(call=call.name, asked="")
         self._chars += len(kept)
         return RecordedCall(
@@ -153,10 +154,11 @@ class Recorder:
 
 
 class Player:
-    """A tape that answers what was recorded. The last answer to a question is given again when it is asked more often.
+    """A tape that gives recorded answers. The last answer to a question is repeated if it is asked more
+    often.
 
-    `live` are ports, or methods of ports, that are asked instead. `gaps` are the questions that were not recorded. `diverged`
-    counts ordered questions that were other ones when they were recorded.
+    `live` are ports, or methods of ports, that are asked instead. `gaps` are the questions that were not
+    recorded. `diverged` counts ordered questions that differ from the recorded ones.
     """
 
     def __init__(
@@ -241,13 +243,13 @@ def masked(value: Any) -> Any:
 
 
 def conversation_digest(request: ModelRequest) -> str:
-    """SHA-256 of what a model is told, after redaction."""
+    """SHA-256 of the conversation with a model, after redaction."""
     told = (request.system, request.tools, list(map(_told, request.turns)), request.tools_allowed)
     return hashlib.sha256(question(told).encode()).hexdigest()
 
 
 def _told(turn: Turn) -> Any:
-    """Return what a turn tells: not how long a tool took, nor the form in which an adapter sends a reply again."""
+    """The content of a turn, without the duration of tools and the adapter's serialisation of replies."""
     if isinstance(turn, Reply):
         return turn.text, turn.tool_calls
     if isinstance(turn, ToolTurn):
@@ -261,7 +263,7 @@ def _as(kind: Any) -> Callable[..., Any]:
 
 
 def _listing(value: Any, query: ListQuery) -> Listing:
-    """Return what `keep` lets through of what it let through before, since it may be a different one by now."""
+    """The list, filtered by `keep` again, which may differ by now."""
     found: Listing = LISTING(value)
     if (keep := query.keep) is None:
         return found
@@ -303,7 +305,7 @@ CALLS = {
         PortCall("run.new_token", _as(str), lambda _: SPARE_TOKEN, at_once=True),
     )
 }
-"""What is recorded. Whatever else a port has is its own, such as the name of a model."""
+"""The recorded methods. Other attributes of a port, such as the name of a model, pass through."""
 
 
 class Taped:

@@ -47,9 +47,9 @@ class MessageId:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where a message came from. `stored_at` is the server's time of storing it, in UTC.
+    """The origin of a message. `stored_at` is the server's time of storing it, in UTC.
 
-    `deliveries` counts orderly releases and outages too: it does not count failures.
+    `deliveries` includes orderly releases and outages: it is not a count of failures.
     """
 
     subject: str

@@ -186,7 +186,8 @@ NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 
 
 def is_resource_fault(error: BaseException) -> bool:
-    """True if an error, or anything that caused it, is that the system gave this process no more files or memory.
+    """True if an error, or anything that caused it, says that the system gave this process no more files or
+    memory.
 
     It says nothing about the request, nor about the server that could not be reached.
     """

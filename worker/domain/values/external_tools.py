@@ -26,9 +26,10 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class ExternalTool:
-    """A tool of a mounted server. `description` and `parameters` (a JSON Schema) are what the server says.
+    """A tool of a mounted server. `description` and `parameters` (a JSON Schema) are the server's own.
 
-    Both are empty as long as the server has not been reached; `reached` tells that apart from one that says nothing.
+    Both are empty until the server has been reached; `reached` tells this apart from a server that gives
+    none.
     """
 
     server: str

@@ -1,7 +1,8 @@
-"""Which fields of built-in kinds a reader does not need, by the types of the Kubernetes API reference.
+"""The fields of built-in kinds that a reader does not need, by the types of the Kubernetes API reference.
 
-A default or a piece of bookkeeping is one only where it stands: `restartPolicy: Always` makes a sidecar of an init
-container, and a custom resource has no defaults of ours. So each type names its own, and the types of what it holds.
+Whether a field is a default or bookkeeping depends on its type: `restartPolicy: Always` makes a sidecar of an
+init container, and a custom resource has no defaults of ours. So each type names its own, and the types of
+its fields.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ KINDS = {kind for kind, _ in GROUPS}
 
 
 def type_of(manifest: Manifest) -> ApiType:
-    """The type of a built-in object in any version of its group; other objects hold nothing that need not be shown."""
+    """The type of a built-in object in any version of its group; all fields of other objects are shown."""
     kind, api_version = manifest.get("kind"), manifest.get("apiVersion")
     if not isinstance(kind, str) or kind not in KINDS:
         return UNTYPED

@@ -1,4 +1,4 @@
-"""Table columns of everything that runs nothing itself: network, storage, nodes, policies, configuration."""
+"""Table columns of kinds that run no pods: network, storage, nodes, policies, configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAD_WHEN_FALSE = {
     "complete", "bound", "active", "namesaccepted", "valid", "installed", "released", "deployed", "continuousarchiving",
 }  # fmt: skip
 EXPECTED = {"PodCompleted", "TooFewReplicas"}
-"""Reasons of conditions that are no trouble: a pod that has finished, an autoscaler that rests at its minimum."""
+"""Reasons of harmless conditions: a pod that has finished, an autoscaler that rests at its minimum."""
 GPU = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 NODE_LABELS = {
     "topology.kubernetes.io/zone": "zone",
@@ -34,7 +34,9 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def bad_condition(condition: dict[str, Any]) -> bool:
-    """True if a condition reports trouble: a good one that is not True, or one whose name is trouble and is not False."""
+    """True if a condition reports trouble: a good condition that is not True, or a bad one that is not
+    False.
+    """
     name, status = text(condition.get("type")).lower(), text(condition.get("status"))
     if text(condition.get("reason")) in EXPECTED:
         return False
@@ -153,7 +155,7 @@ def storage_class(item: Manifest, _now: datetime) -> dict[str, str]:
 
 
 def node(item: Manifest, _now: datetime) -> dict[str, str]:
-    """Columns of a Node. CPU and memory are what is allocatable."""
+    """Columns of a Node. CPU and memory are the allocatable ones."""
     found = mappings(dig(item, "status", "conditions"))
     ready = next((c for c in found if c.get("type") == "Ready"), {})
     allocatable = mapping(dig(item, "status", "allocatable"))

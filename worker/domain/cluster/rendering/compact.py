@@ -1,7 +1,8 @@
 """One Kubernetes object as compact JSON on one line, shrunk to a budget without losing its shape.
 
-What is too long is shrunk from the inside: long texts keep head and tail, long arrays their first and last elements,
-deep objects become a mark. A mark names the path that returns what is missing (`get_resource` with argument `path`).
+Long values are shrunk from the inside: long texts keep head and tail, long arrays their first and last
+elements, deep objects become a mark. A mark names the path that returns the missing part (`get_resource` with
+argument `path`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SPARED = (
     frozenset(("affinity", "annotations", "topologySpreadConstraints", "strategy", "updateStrategy")),
 )
 """Fields that are left out first where an object is too long, step by step."""
-MARK = 60  # characters: what a mark costs; cutting less than this saves nothing
+MARK = 60  # characters of a mark; cutting less than this saves nothing
 LEVELS: tuple[tuple[int, int, int], ...] = (
     (4000, 60, 16),
     (1600, 40, 14),
@@ -64,7 +65,7 @@ class Rendered:
 
 
 class NoSuchPath(Exception):  # noqa: N818 - an answer, not a fault
-    """The object has nothing at the path. The message names what there is."""
+    """The object has no value at the path. The message names the existing keys."""
 
 
 def render_object(
@@ -125,7 +126,7 @@ def _cut_note(missing: str, *, addressable: bool) -> str:
 
 
 def _without(value: Any, fields: frozenset[str]) -> tuple[Any, set[str]]:
-    """The value without fields of these names, at any depth, and which of them there were."""
+    """The value without fields of these names, at any depth, and the names that were found."""
     if isinstance(value, list):
         parts = [_without(item, fields) for item in value]
         return [part for part, _ in parts], {name for _, found in parts for name in found}
@@ -141,15 +142,15 @@ def _without(value: Any, fields: frozenset[str]) -> tuple[Any, set[str]]:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON, never raising: what JSON cannot hold becomes text."""
+    """Compact JSON. Never raises: values that JSON cannot represent become text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str, skipkeys=True)
 
 
 def at_path(value: Any, path: str, redact: Callable[[str], str] = str) -> Any:
     """The value at `spec.containers[0].args`, `data["app.yaml"]`, `spec.containers[name=app]` or `log[100:200]`.
 
-    Keys that hold dots are found without quotes too. A text is redacted before a slice is taken from it: half a secret
-    is not recognised any more. Raises NoSuchPath.
+    Keys that hold dots are found without quotes too. A text is redacted before a slice is taken from it: half
+    a secret would not be recognised. Raises NoSuchPath.
     """
     steps = _steps(path)
     here = ""

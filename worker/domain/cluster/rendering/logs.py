@@ -1,6 +1,7 @@
 """A container's log as text for the model: decoded, cleaned, repeats folded, cut to a budget.
 
-The end of a log is worth most, its beginning says what was started, and in between lines that report errors count.
+The end of a log matters most, its beginning says what was started, and in between lines that report errors
+matter.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TROUBLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LogText:
-    """Lines that fit, how many of how many were left out (before folding repeats), and whether any matched."""
+    """Lines that fit, how many of how many lines (before folding repeats), and whether any matched."""
 
     body: str
     shown: int
@@ -47,12 +48,14 @@ class LogText:
 
     @property
     def left_out(self) -> int:
-        """Lines that had to go."""
+        """The number of lines that were left out."""
         return self.total - self.shown
 
 
 def clean_lines(raw: bytes) -> list[str]:
-    """Lines of a log: invalid UTF-8 replaced, colours gone, overwritten progress gone, the rest visible and bounded."""
+    """Lines of a log: with invalid UTF-8 replaced, colours and overwritten progress removed, and the rest
+    visible and bounded.
+    """
     lines = raw.decode("utf-8", "replace").split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -73,7 +76,9 @@ def _clean(line: str) -> str:
 
 
 def matching(lines: list[str], wanted: str) -> list[str]:
-    """Lines that hold one of the texts of `a|b|c`, ignoring case. Plain text, no pattern: it can't run away."""
+    """Lines that contain one of the texts of `a|b|c`, ignoring case. They are plain text, not patterns, so
+    the search is linear.
+    """
     needles = [part.strip().lower() for part in wanted.split("|") if part.strip()]
     return [line for line in lines if any(needle in line.lower() for needle in needles)]
 
@@ -82,7 +87,7 @@ TIME_IN_LINE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\d*
 
 
 class NoSuchPlace(Exception):  # noqa: N818 - a state of the log
-    """No line is at or holds what was asked for. The message is what was asked for."""
+    """No line has the requested time or text. The message is the request."""
 
 
 def between(lines: list[str], after: str, before: str) -> list[str]:
@@ -120,7 +125,7 @@ def _holding(lines: list[str], text: str, *, last: bool = False) -> int:
 
 STATUS_CODE = r"""(?:(?<=["' ])|(?<=status[=:])|(?<=code[=:]))[1-5]\d\d(?=["' ,}]|$)"""
 NUMBER = re.compile(rf"(?P<kept>{STATUS_CODE})|\d+(?:\.\d+)*")
-"""Numbers; those that may be status codes are kept apart."""
+"""Numbers. Possible status codes are kept apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ def fold(lines: list[str]) -> list[Folded]:
 
 
 def fold_similar(items: list[Folded]) -> list[Folded]:
-    """Neighbours that differ only in numbers (but for status codes) become one: for logs that are too long."""
+    """Neighbours that differ only in numbers (but for status codes) become one: for long logs."""
     keys = [
         f"{index}" if "  (repeated " in item.text or not item.count else NUMBER.sub(_number, item.text)
         for index, item in enumerate(items)
@@ -259,11 +264,13 @@ def _one_line_only(folded: list[Folded], total: int, max_tokens: int) -> LogText
     return LogText("\n".join([*mark, last]), min(1, total), total)
 
 
-MAX_REDACTED = 48 * 1024  # characters that are redacted; only the middle of more is lost
+MAX_REDACTED = 48 * 1024  # characters that are redacted; the middle of longer logs is dropped
 
 
 def redacted(lines: list[str], redact: Callable[[str], str]) -> list[str]:
-    """The lines without secrets, redacted as one text: a key may span lines. The middle of very long logs is lost."""
+    """The lines without secrets, redacted as one text, because a key may span lines. The middle of very
+    long logs is dropped.
+    """
     bounded = _bounded(lines)
     return redact("\n".join(bounded)).split("\n") if bounded else []
 
@@ -299,7 +306,9 @@ def _bounded(lines: list[str]) -> list[str]:
 
 
 def most_interesting(found: list[Container]) -> Container:
-    """The container whose log to read first: one that fails, a running init container, one that crashed, an app."""
+    """The container whose log to read first: a failing one, a running init container, a crashed one, or an
+    app.
+    """
     apps = [c for c in found if c.kind == "app"] or found
     failing = [c for c in found if c.failing]
     at_work = [c for c in found if c.kind == "init" and c.running]

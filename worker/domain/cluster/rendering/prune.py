@@ -1,8 +1,9 @@
 """Prunes objects of the Kubernetes API: bookkeeping and defaults of the API server are left out.
 
-What is left out is either a default of the Kubernetes API reference, where it stands in a built-in kind (api_types.py), or
-bookkeeping (uids, versions, field ownership). Custom resources are shown as they are, but for their metadata.
-Field ownership is folded into one fact, `metadata.lastChange`: who changed which fields of the object last, and when.
+A field is left out if it is a default of the Kubernetes API reference in a built-in kind (api_types.py), or
+bookkeeping (uids, versions, field ownership). Custom resources are shown as they are, except for their
+metadata. Field ownership is folded into one fact, `metadata.lastChange`: who changed which fields of the
+object last, and when.
 """
 
 from __future__ import annotations
@@ -50,21 +51,22 @@ DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 SPEC_LISTS = ("initContainers", "containers", "ephemeralContainers")
 STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 DIGEST = re.compile(r"sha256:[0-9a-f]{12}")
-MAX_CHANGED = 5  # fields; who wrote more of them wrote the whole object
+MAX_CHANGED = 5  # fields; a manager of more fields wrote the whole object
 SPEAKING_REASONS = {
     "ContainersNotReady",
     "MinimumReplicasAvailable",
     "MinimumReplicasUnavailable",
     "NewReplicaSetAvailable",
 }
-"""Reasons of conditions whose message only repeats the reason and what the rest of the status shows."""
+"""Reasons of conditions whose message only repeats the reason and the rest of the status."""
 EXPECTED_CONDITIONS = {"PodReadyToStartContainers", "Initialized", "PodScheduled", "ContainersReady"}
-"""Conditions of a Pod that say something only when they are not True, beside the one of the whole pod, Ready."""
+"""Conditions of a Pod that matter only if they are not True, besides Ready."""
 MAX_ANNOTATION = 400  # characters
 
 
 def prune(manifest: Manifest) -> Manifest:
-    """A copy that holds what a reader needs. Never raises, whatever the object holds; depth is bounded.
+    """A copy with the fields that a reader needs. Never raises, whatever the object contains; depth is
+    bounded.
 
     Environment values that may be credentials and values under keys that name secrets are hidden. Values of Secrets
     are never passed on.
@@ -92,7 +94,7 @@ def _order(key: str) -> int:
 
 
 def _prune_status(pruned: dict[str, Any]) -> None:
-    """Without the generation where the controller has seen it, and messages that only repeat their reason."""
+    """Drop the generation if the controller has seen it, and messages that only repeat their reason."""
     metadata, status = mapping(pruned.get("metadata")), mapping(pruned.get("status"))
     if metadata.get("generation") is not None and metadata["generation"] == status.get("observedGeneration"):
         del metadata["generation"], status["observedGeneration"]
@@ -106,7 +108,7 @@ def _without_messages(status: dict[str, Any]) -> None:
 
 
 def _prune_pod_status(pruned: dict[str, Any]) -> None:
-    """Without conditions, names and images of containers that stand elsewhere in the object too."""
+    """Drop conditions, names and images of containers that occur elsewhere in the object, too."""
     about, status = reference(pruned), mapping(pruned.get("status"))
     if "conditions" in status:
         status["conditions"] = _telling(sequence(status["conditions"]))
@@ -141,7 +143,7 @@ def image_digest(container: Any) -> str:
 
 
 def _telling(conditions: list[Any]) -> list[Any]:
-    """Conditions of a Pod without those that say nothing beyond Ready."""
+    """Conditions of a Pod, without those that add nothing to Ready."""
     ready = next((c for c in mappings(conditions) if c.get("type") == "Ready"), {})
     same = ("status", "reason", "message")
     return [
@@ -216,7 +218,7 @@ def _changed_fields(value: Any, prefix: str, depth: int) -> list[str]:
 
 
 def _data(kind: str, field: str, value: Any) -> Any:
-    """Data of a ConfigMap; of anything else that calls itself a Secret only the names of the keys."""
+    """Data of a ConfigMap; of anything that calls itself a Secret, only the names of the keys."""
     if not isinstance(value, dict):
         return None
     if kind != "ConfigMap":

@@ -1,6 +1,6 @@
 """Objects of one kind as a table: a header row, then one row an object, cells separated by ` | `.
 
-Failing objects come first: where the table is too long, the end is cut.
+Failing objects come first, because the end of a long table is cut.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _that_fit(lines: list[str], max_tokens: int) -> list[str]:
 
 
 def other_columns(item: Manifest, _now: datetime) -> Row:
-    """Columns of a kind without columns of its own: what its status says."""
+    """Columns of other kinds: their status."""
     status = mapping(item.get("status"))
     told = [text(status.get(field)) for field in ("phase", "state") if text(status.get(field))]
     told += render_columns.conditions(status.get("conditions"))
@@ -108,7 +108,7 @@ def other_columns(item: Manifest, _now: datetime) -> Row:
 
 
 def unhealthy(item: Manifest) -> bool:
-    """True if the object's status reports that something is wrong with it now. False where a kind has no such notion."""
+    """True if the object's status reports trouble. False for kinds without such a notion."""
     kind = text(item.get("kind"))
     if kind == "Pod":
         return pod_failing(item)
@@ -119,5 +119,5 @@ def unhealthy(item: Manifest) -> bool:
 
 
 def only_unhealthy(items: Iterable[Manifest]) -> list[Manifest]:
-    """The unhealthy ones of the objects."""
+    """The unhealthy objects."""
     return [item for item in items if unhealthy(item)]

@@ -1,4 +1,6 @@
-"""Table columns of Pods and of what runs them, and when one of them is unhealthy (Kubernetes API, apps/v1, batch/v1)."""
+"""Table columns of Pods and workloads, and when one of them is unhealthy (Kubernetes API, apps/v1,
+batch/v1).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def pod(item: Manifest, _now: datetime) -> dict[str, str]:
 
 
 def owner(item: Manifest) -> str:
-    """The controller as `ReplicaSet/api-7d9`; of an object without one its first other owner."""
+    """The controller as `ReplicaSet/api-7d9`; without a controller, the first other owner."""
     found = controller_of(item) or next(iter(mappings(meta(item).get("ownerReferences"))), {})
     return f"{text(found.get('kind'))}/{text(found.get('name'))}" if found else ""
 
