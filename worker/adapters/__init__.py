@@ -1,1 +1,3 @@
-"""One vendor a file, each behind a port of the domain. Adapters take plain values, never settings."""
+"""One vendor per file or package, each behind a port of the domain. Adapters take plain values, never
+settings.
+"""

@@ -1,9 +1,9 @@
 """An archive of audit events and results: a directory with one file for each stream and day, and an index.
 
-A file has one message on a line, as it was stored. Each line of `index.jsonl` adds a part to one file, and has the SHA-256
-of this part and of the line of the index before it. The last line therefore vouches for everything: whoever keeps its
-SHA-256 elsewhere (a head) can tell whether anything was changed or cut off. A part that is not in the index, since its
-export broke off, is removed by the next one.
+A file has one message on a line, as it was stored. Each line of `index.jsonl` adds a part to one file, and
+has the SHA-256 of this part and of the line of the index before it. The last line therefore vouches for
+everything: whoever keeps its SHA-256 elsewhere (a head) can tell whether anything was changed or cut off. If
+an export breaks off, the next one removes the part that is not in the index.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class AuditArchive:
         self.heads.append(_sha256(line))
 
     def lines(self, kind: str) -> Iterator[bytes]:
-        """All messages of a stream, oldest first. Ends where a file is missing or too short: see `findings`."""
+        """All messages of a stream, oldest first. Ends if a file is missing or too short: see `findings`."""
         for part, body in self._bodies():
             if part.kind == kind:
                 yield from body.splitlines()
 
     def findings(self, head: str = "") -> Iterator[AuditFinding]:
-        """Yield what was changed since it was exported. `head` was printed by an export and kept elsewhere."""
+        """Yield changes since the export. `head` was printed by an export and kept elsewhere."""
         if head and head not in self.heads:
             yield _finding(ChainProblem.ARCHIVE_CHANGED, f"no line of {INDEX} has the hash {head[:80]}")
         last = dict[str, int]()

@@ -24,14 +24,16 @@ PRIVATE_DER: Final = (
     bytes.fromhex("302e020100300506032b657004220420"),
     bytes.fromhex("3053020101300506032b657004220420"),
 )
-"""What stands before the seed: version 1 of PKCS #8, and version 2, which adds the public key (RFC 5958)."""
+"""The bytes before the seed: version 1 of PKCS #8, and version 2, which adds the public key (RFC 5958)."""
 PUBLIC_DER: Final = (bytes.fromhex("302a300506032b6570032100"),)
 PRIVATE, PUBLIC = "PRIVATE KEY", "PUBLIC KEY"
 PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 class KeyUnusable(ReportedError):  # noqa: N818 - named as the other things that a command cannot use
-    """A key file does not hold the key that is needed. The message says why, and shows nothing of it."""
+    """A key file does not hold the key that is needed. The message says why, and shows nothing of the
+    content.
+    """
 
 
 class Ed25519Signer:

@@ -102,7 +102,9 @@ class JsonServer:
 
 
 class ServerClient:
-    """What talks to one server: connects with the first request, and closes the connections as a context manager."""
+    """A client of one server. It connects with the first request, and closes the connections as a context
+    manager.
+    """
 
     def __init__(self, server: JsonServer) -> None:
         self._server = server

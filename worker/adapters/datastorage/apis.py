@@ -1,12 +1,13 @@
-"""The two APIs with which a DataStorage offers workflows. With either, workflows are read as a whole; bad records are left out.
+"""The two APIs by which a DataStorage offers workflows. With either, all workflows are read; bad records are
+left out.
 
-Workflow discovery has three steps (DD-WORKFLOW-016, DD-HAPI-017): actions, workflows, one workflow. The first two are
-requested without filters, for the whole catalog: what a label excludes is reported with counts, and the signal types of
-all workflows are needed whatever the incident. Servers that insist on filters there (as their OpenAPI document does) are
-asked for their plain list, `GET /api/v1/workflows`, which requires none. The third is requested with filters, so that
-the server has its say: it answers 404 for a workflow that does not match, as if there was none. `component` is not among
-them. It is one text there, compared as it is spelt (a kind, or group, version and kind, depending on the server), and a
-target has a chain of owners: we check that label.
+Workflow discovery has three steps (DD-WORKFLOW-016, DD-HAPI-017): actions, workflows, one workflow. The first
+two are requested without filters, for the whole catalog: counts of what each label excludes are reported, and
+the signal types of all workflows are always needed. Servers that insist on filters there (as their OpenAPI
+document does) are asked for their plain list, `GET /api/v1/workflows`, which requires none. The third is
+requested with filters, so that the server has its say: it answers 404 for a workflow that does not match, as
+if there was none. `component` is not among them. It is one text there, compared as it is spelt (a kind, or
+group, version and kind, depending on the server), and a target has a chain of owners: we check that label.
 
 The older playbook search (DD-LLM-001, section 7.1) answers queries only, one signal type at a time, and compares
 business labels itself: its answers carry none. So playbooks are read for each set of business labels, by one query for
@@ -64,7 +65,9 @@ Read = TypeVar("Read")
 
 @dataclass(slots=True)
 class CatalogRecords:
-    """The records that were read. `left_out` counts bad ones, `reasons` says of the first few what is wrong."""
+    """The records that were read. `left_out` counts bad ones, `reasons` gives the problems of the first
+    few.
+    """
 
     workflows: dict[str, Workflow] = field(default_factory=dict)
     texts: dict[str, ActionText] = field(default_factory=dict)
@@ -121,7 +124,7 @@ class CatalogApi(Protocol):
     async def confirm(
         self, exchange: Exchange, workflow: Workflow, context: SelectionContext
     ) -> Workflow | None:
-        """The workflow as it is now; None when the server does not offer it for this context."""
+        """The present workflow; None if the server does not offer it for this context."""
         ...
 
 
@@ -239,7 +242,7 @@ def _segment(name: str) -> str:
 
 
 def _filters(context: SelectionContext) -> dict[str, str]:
-    """The context in the words of the API. Empty filters are left out: the API rejects them."""
+    """The context in the terms of the API. Empty filters are left out: the API rejects them."""
     level, priority = normalize_severity(context.severity), context.priority.strip().upper()
     environment = context.environment.strip()
     custom = {name: list(values) for name, values in context.custom_labels.items() if values}
@@ -255,7 +258,9 @@ def _filters(context: SelectionContext) -> dict[str, str]:
 
 
 class PlaybooksApi:
-    """Implements CatalogApi. Signal types other than the core ones are read once somebody has searched for them."""
+    """Implements CatalogApi. Signal types other than the core ones are read once they have been searched
+    for.
+    """
 
     def __init__(self) -> None:
         self._signal_types = {str(name): None for name in SignalType}

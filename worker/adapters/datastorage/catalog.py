@@ -1,7 +1,7 @@
 """The workflow catalog of a DataStorage: read over HTTP, cached for a short time, matched and ranked here.
 
-The labels of each record are checked again here (`selection`), so that a workflow which the server offers although it
-does not fit gets neither into a list nor into the final choice.
+The labels of each record are checked again here (`selection`), so that a workflow that does not fit is
+neither listed nor chosen, even if the server offers it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Answered = TypeVar("Answered")
 
 
 class CachedSnapshot(NamedTuple):
-    """What was read, valid until `until` (monotonic)."""
+    """A snapshot that is valid until `until` (monotonic)."""
 
     snapshot: CatalogSnapshot
     until: float
@@ -50,12 +50,13 @@ class CachedSnapshot(NamedTuple):
 class DataStorageCatalog(ServerClient):
     """Implements the Catalog port. `url` is the base address; `call_seconds` bounds one call of the port.
 
-    Workflows are cached for `cache_seconds` and never used after that. Newer servers have the three steps of DD-HAPI-017,
-    and confirm the final choice; older ones have only the search of DD-LLM-001. A 404 shows which one it is.
+    Workflows are cached for `cache_seconds` and never used after that. Newer servers have the three steps of
+    DD-HAPI-017, and confirm the final choice; older ones have only the search of DD-LLM-001. A 404 tells them
+    apart.
 
-    `problem` says why the last look-up failed, or which records were left out. With an embedder, workflows whose labels
-    fit alike are ranked by meaning instead of words, once `follow` has embedded them all; `meaning_problem` says why they
-    are not.
+    `problem` says why the last look-up failed, or which records were left out. With an embedder, workflows
+    whose labels fit alike are ranked by meaning instead of words, once `follow` has embedded them all;
+    `meaning_problem` says why not.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class DataStorageCatalog(ServerClient):
 
     @property
     def meaning_problem(self) -> str:
-        """Why words rank although there is an embedder; empty when meaning ranks, or the first vectors are being made."""
+        """Why words rank although there is an embedder; empty if meaning ranks, or the first vectors are
+        being made.
+        """
         return self._meaning.problem if self._meaning else ""
 
     async def actions(self, context: SelectionContext) -> Sequence[ActionSummary]:
@@ -100,7 +103,7 @@ class DataStorageCatalog(ServerClient):
         return (await self._snapshot(context)).page(action_type, context, cursor)
 
     async def get(self, workflow_id: str, context: SelectionContext) -> Workflow | None:
-        """The workflow as the server has it now, None when it is unknown or does not fit."""
+        """The present workflow of the server, or None if it is unknown or does not fit."""
 
         async def look(exchange: Exchange) -> Workflow | None:
             snapshot = self._fresh(context) or await self._read(exchange, context)

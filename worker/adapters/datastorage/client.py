@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class RequestFailedError(Exception):
-    """A request failed. `status` is 0 without a response; `again`: a retry may work, after `after` seconds.
+    """A request failed. `status` is 0 without a response; `again`: a retry may work after `after` seconds.
 
     `absent`: the API itself says that the resource does not exist. A 404 without JSON may come from a proxy.
     """
@@ -87,9 +87,9 @@ class Exchange:
 class DataStorageClient:
     """`call_seconds` bounds one call of a port, however many requests and retries it takes.
 
-    After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker opens: nothing
-    is sent for a while and every call fails at once. `failure` makes the port's own error of a message that names the
-    server.
+    After three failed calls in a row, or when the server asks for it (Retry-After), the circuit breaker
+    opens: nothing is sent for a while and every call fails at once. `failure` turns a message that names the
+    server into the port's own error.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Remediation history from Kubernaut's DataStorage: `GET /api/v1/remediation-history/context` (DD-HAPI-016).
 
-DataStorage collects by itself what was executed, and compares hashes; we only read. An answer of another shape is a
-failure, never an empty history: a changed contract must not look as if nothing was ever tried.
+DataStorage collects executions by itself and compares hashes; we only read. A malformed answer is a failure,
+never an empty history: a changed contract must not look as if no remediation had been tried.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DataStorageHistory(ServerClient):
         return past
 
     async def remember(self, target: ObjectRef, remediation: PastRemediation) -> None:
-        """Does nothing: DataStorage hears of remediations from those who execute them."""
+        """Does nothing: DataStorage gets remediations from their executors."""
 
     def _keep(self, key: tuple[str, ...], past: Past) -> None:
         if len(self._cache) >= MAX_CACHED:

@@ -1,7 +1,8 @@
 """Workflows of the domain from the records of DataStorage.
 
-A record holds what an ADR-043 document holds, arranged differently; names are camelCase or, from older servers,
-snake_case. A record that is not a workflow is rejected with a reason: one that is half understood could be chosen.
+A record holds what an ADR-043 document holds, arranged differently; names are camelCase or, from older
+servers, snake_case. A record that is not a workflow is rejected with a reason, because a half-understood one
+could be chosen.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def read_workflow(record: Any) -> Workflow | None:
 def read_playbook(record: Any) -> Workflow:
     """A playbook of the older search (DD-LLM-001, section 7.1). Raises BadRecordError.
 
-    It has no labels: its description begins with signal type and severity. It has no type of action either; its id takes
-    that place, since there safety constraints and policies find the words they look for.
+    It has no labels: its description begins with signal type and severity. It has no type of action either;
+    its id takes that place, because safety constraints and policies look for words there.
     """
     fields = mapping(record)
     name, description = text(fields.get("playbook_id")), text(fields.get("description"))

@@ -25,8 +25,7 @@ log = structlog.stdlib.get_logger(__name__)
 class FileCatalog:
     """Implements the Catalog port.
 
-    `problem` says why the files as they are now are not what is served; empty if they are. A slightly old catalog is
-    better than none: when a change is invalid or cannot be read, the catalog stays as it was, and `problem` says so.
+    Q
 
     With an embedder, workflows whose labels fit alike are ranked by meaning instead of words, once `embed_missing` has embedded
     them all. `meaning_problem` says why they are not.
@@ -69,7 +68,7 @@ class FileCatalog:
 
     @property
     def problem(self) -> str:
-        """Why the files are not what is served; empty if they are."""
+        """Why the present files are not in use; empty if they are."""
         return self._unreadable or self._rejection
 
     @property
@@ -78,7 +77,7 @@ class FileCatalog:
         return self._meaning.problem if self._meaning else ""
 
     def __len__(self) -> int:
-        """Return how many workflows there are."""
+        """The number of workflows."""
         return len(self._snapshot)
 
     def __iter__(self) -> Iterator[Workflow]:
@@ -110,7 +109,8 @@ class FileCatalog:
     async def follow(self, poll_seconds: float) -> None:
         """Follow changes of the files, and embed new workflows, until cancelled.
 
-        A change counts once two polls in a row have seen the same, so that files are not read while they are written.
+        A change counts once two polls in a row have found the same content, so that half-written files are
+        not used.
         """
         async with asyncio.TaskGroup() as tasks:
             if self._directory:

@@ -1,4 +1,4 @@
-"""Labels that no incident can match: their workflow is never offered, and nobody notices.
+"""Finds labels that no incident can match: their workflow would never be offered, and nobody would notice.
 
 Environments and signal types are open vocabularies, so only near misses of well-known values are reported. An unknown
 severity and an empty value are errors, everything else is a warning.
@@ -100,7 +100,7 @@ CHECKS: Mapping[str, Callable[[str], str]] = {
 def _misspelt(word: str, known: Iterable[str]) -> str:
     spelt = {value.lower(): value for value in known}
     lowered = word.lower()
-    if any(value in lowered for value in spelt):  # `KubeNodeNotReady` is a name of its own
+    if any(value in lowered for value in spelt):  # `KubeNodeNotReady` is a different name
         return ""
     near = difflib.get_close_matches(lowered, spelt, 1, TYPO)
     return f"did you mean {spelt[near[0]]}?" if near else ""

@@ -1,4 +1,4 @@
-"""A catalog in a directory of YAML files: what the files hold, what is wrong with them, and whether they changed."""
+"""Reads a catalog from a directory of YAML files: their content, their problems, and whether they changed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CONTENT_IDS = uuid.UUID("6f1c1f3e-5f0b-5e7d-9c55-0d1a6f5d1a3b")
 
 @dataclass(slots=True)
 class CatalogContents:
-    """What was read so far. `origin` is the file and line of each workflow, by id."""
+    """The content so far. `origin` is the file and line of each workflow, by id."""
 
     workflows: dict[str, Workflow] = field(default_factory=dict)
     actions: dict[str, ActionText] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def load(directory: Path) -> CatalogContents:
 
 
 def rejection(contents: CatalogContents, directory: Path) -> str:
-    """Return why the contents are rejected, one error a line; empty if they are a valid catalog."""
+    """The errors for which the contents are rejected, one per line; empty if they are a valid catalog."""
     errors = [p for p in contents.problems if not p.warning]
     if errors:
         shown = "\n".join(str(p) for p in errors[:MAX_SHOWN_PROBLEMS])

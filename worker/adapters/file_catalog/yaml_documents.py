@@ -77,7 +77,7 @@ def items_of(document: YamlDocument, inherited: Mapping[str, Any]) -> list[YamlD
 
 
 class RejectedYamlError(Exception):
-    """The YAML uses what a catalog must not use, or too much of it."""
+    """The YAML uses features that a catalog must not use, or too many values."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)

@@ -92,7 +92,7 @@ class ApiReader:
         await self._client.close()
 
     def deadline(self) -> float:
-        """Return when a call that starts now has to be finished, by the monotonic clock."""
+        """The deadline of a call that starts now, by the monotonic clock."""
         return self.monotonic() + self.limits.call_seconds
 
     async def json(
@@ -110,7 +110,7 @@ class ApiReader:
         )
 
     async def text_tail(self, path: str, params: Params, keep_bytes: int) -> bytes:
-        """The last bytes of a text, holding no more than those in memory. Raises ClusterError."""
+        """The last bytes of a text, with no more than those in memory. Raises ClusterError."""
         return await self._send(path, params, "*/*", lambda content: _read_tail(content, keep_bytes), None)
 
     async def _send(
@@ -178,7 +178,9 @@ class ApiReader:
             raise error
 
     async def _read_object(self, content: aiohttp.StreamReader, limit: int) -> tuple[Manifest, int]:
-        """Large answers are decoded one at a time: as objects they need ten times the memory."""
+        """Decode an answer. Large ones are decoded one at a time, because as objects they need ten times
+        the memory.
+        """
         body = bytearray()
         async for chunk in content.iter_chunked(CHUNK_BYTES):
             body += chunk
@@ -198,7 +200,7 @@ def _decode(body: bytearray) -> Manifest:
     try:
         document = _parsed(body)
         if SURROGATE_ESCAPE.search(body):
-            # Half a pair cannot be encoded: as in Go, U+FFFD stands for it.
+            # An unpaired surrogate cannot be encoded: as in Go, U+FFFD replaces it.
             text = json.dumps(document, ensure_ascii=False)
             document = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except RecursionError as error:

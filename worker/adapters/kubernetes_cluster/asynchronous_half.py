@@ -14,7 +14,7 @@ NAME = "kubernetes"
 
 
 def import_alone() -> None:
-    """Put a package without content in the place of `kubernetes`, unless that is there already."""
+    """Put a package without content in the place of `kubernetes`, unless it has been imported already."""
     found = find_spec(NAME) if NAME not in sys.modules else None
     if found is None:
         return

@@ -70,7 +70,9 @@ class ClusterCredentials:
             self.configuration.api_key[TOKEN] = f"Bearer {await self._plugin.token()}"
 
     def _load_service_account(self) -> None:
-        """The library reads the token again when a minute has passed: the kubelet replaces it before it expires."""
+        """Load the service account. The library reads the token again each minute: the kubelet replaces it
+        before it expires.
+        """
         token, authority = self.service_account / "token", self.service_account / "ca.crt"
         InClusterConfigLoader(token_filename=str(token), cert_filename=str(authority)).load_and_set(
             self.configuration
@@ -106,7 +108,7 @@ class ExecPlugin:
     async def token(self) -> str:
         """A token that is not about to expire; many callers wait for one run of the plugin.
 
-        Raises ClusterError UNAVAILABLE. What the plugin prints is never part of the message.
+        Raises ClusterError UNAVAILABLE. The output of the plugin is never part of the message.
         """
         async with self._lock:
             if not self._token or (self._expires and self._now() >= self._expires - EXPIRY_SKEW):
@@ -149,7 +151,7 @@ def _any_file(paths: str) -> bool:
 
 
 def _take_plugin(merged: Any, context: str) -> Mapping[str, Any] | None:
-    """Takes the exec section of the context's user out: the library would run it without a time limit."""
+    """Remove the exec section of the context's user, which the library would run without a time limit."""
     active = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
     user = (
         merged["users"].get_with_name(active.safe_get("user"), safe=True)

@@ -33,9 +33,9 @@ MAX_LOG_TRANSFER_BYTES = 8 * 1024 * 1024
 class KubernetesCluster:
     """Read-only view of one cluster: get, list, logs and discovery. Secrets are never asked for.
 
-    `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod, whose files
-    are in `service_account`. Proxy variables of the environment are not looked at. `open` before use, or use as a
-    context manager.
+    `kubeconfig` is a path (or several, as in `$KUBECONFIG`), None means the service account of the pod, whose
+    files are in `service_account`. Proxy variables of the environment are ignored. `open` before use, or use
+    as a context manager.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class KubernetesCluster:
     async def _served_now(
         self, info: KindInfo, kind: str, api_version: str, error: ClusterError
     ) -> KindInfo | None:
-        """Return what discovery says when it is read again, where the API server does not serve what it said before."""
+        """The kind by a new discovery, if the API server no longer serves what discovery said before."""
         if error.reason is not ClusterReason.UNKNOWN_KIND or not self._discovery.forget(info):
             return None
         found = await self.kind(kind, api_version)
@@ -170,7 +170,7 @@ class KubernetesCluster:
         return await self._api.text_tail(path, params, keep)
 
     async def kind(self, kind: str, api_version: str = "") -> KindInfo:
-        """Return what the cluster serves under that name. Raises ClusterError."""
+        """The kind that the cluster serves under that name. Raises ClusterError."""
         return await self._discovery.resolve(kind, api_version)
 
     async def _readable(self, kind: str, api_version: str) -> KindInfo:
@@ -215,7 +215,7 @@ class _Pages:
         return [*params, ("continue", self._token)] if self._token else params
 
     def add(self, document: Manifest, size: int) -> None:
-        """Takes a page in. Raises ClusterError UNAVAILABLE when it is not a list of objects."""
+        """Add a page. Raises ClusterError UNAVAILABLE if it is not a list of objects."""
         items = document.get("items")
         if items is None and str(document.get("kind")).endswith("List"):
             items = []
@@ -236,7 +236,7 @@ class _Pages:
             self.stop()
 
     def smaller(self) -> bool:
-        """Asks for fewer items a page; False when that is not possible any more."""
+        """Request fewer items per page; False if that is no longer possible."""
         if self._page == 1:
             self.stop()
             return False
@@ -244,7 +244,9 @@ class _Pages:
         return True
 
     def resume(self, token: str) -> bool:
-        """Continues at the token, or starts again without one; False, and the list ends, when it has done so before."""
+        """Continue at the token, or start again without one. False if this has been done before: the list
+        then ends.
+        """
         if self._resumed:
             self.stop()
             return False
@@ -269,7 +271,7 @@ def _selectors(query: ListQuery) -> list[tuple[str, str | int]]:
 
 
 def _refuse_secrets(kind: str) -> None:
-    """The worker has no right to read Secrets, and does not try."""
+    """Raise ClusterError for Secrets: the worker has no right to read them, and does not try."""
     if kind.strip().lower().partition(".")[0] in {"secret", "secrets"}:
         message = "Secrets are not read; look at the objects that use them, and at their events"
         raise ClusterError(ClusterReason.FORBIDDEN, message)

@@ -1,4 +1,4 @@
-"""Finds the resource behind a kind as people and models write it: kind, plural or short name, in any case.
+"""Finds the resource behind a kind as humans and models write it: kind, plural or short name, in any case.
 
 Built-in kinds need no discovery. A kind whose API version is given is looked up there (`GET /apis/<group>/<version>`).
 A kind by its name alone is searched in aggregated discovery, or on servers before 1.26 in each group version by itself.
@@ -32,7 +32,8 @@ from worker.domain.values.together import together
 
 MAX_CACHED = 512
 RECHECKS, RECHECK_SECONDS = 5, 10.0
-"""How often documents are read again in so many seconds because they do not list a kind. Beyond that they are believed."""
+"""How often, in how many seconds, documents are read again because they do not list a kind. After that
+they are believed."""
 FAILED_SECONDS = 30.0
 """How long a group version that failed is left out of searches."""
 LEGACY_GROUPS = {"", "extensions"}
@@ -50,7 +51,7 @@ class _CachedDocument:
 
 @dataclass(slots=True)
 class Discovery:
-    """Kinds of one cluster. Documents are kept for `keep_seconds`; what is not served is remembered as well.
+    """Kinds of one cluster. Documents are kept for `keep_seconds`; missing kinds are cached as well.
 
     `fetch` takes a path and the media types that are accepted.
     """
@@ -68,9 +69,9 @@ class Discovery:
         """The resource behind `name`, which may carry its group (`rollouts.argoproj.io`).
 
         When the named version of a group does not serve it, another version of that group does as well: owner
-        references outlive API versions. Before a kind is called unknown, documents that were read for an earlier question
-        are read again: it may be new. Raises ClusterError: UNKNOWN_KIND, BAD_REQUEST for a name that cannot be one or
-        that means several kinds, else why the API server did not tell.
+        references outlive API versions. Before a kind is called unknown, documents that were read for an
+        earlier question are read again: it may be new. Raises ClusterError: UNKNOWN_KIND, BAD_REQUEST for a
+        name that cannot be one or that means several kinds, else the reason why the API server did not tell.
         """
         before = self._reads
         try:
@@ -81,9 +82,9 @@ class Discovery:
             return await self._resolve(name, api_version)
 
     def forget(self, info: KindInfo) -> bool:
-        """Drop what is remembered of discovery: it names a resource that is not served any more.
+        """Drop cached discovery that names a resource which is no longer served.
 
-        False for a built-in kind, which is not known by discovery, and when that was done too often.
+        False for a built-in kind, which is not known by discovery, and if this was done too often.
         """
         return built_in(info.kind.lower(), info.api_version) != info and self._forget(self._reads)
 
@@ -112,7 +113,7 @@ class Discovery:
         return []
 
     async def _search(self, wanted: str) -> tuple[list[KindInfo], Sequence[str]]:
-        """Return what the name means in any group, and the group versions that did not tell what they serve."""
+        """The meanings of the name in any group, and the group versions that did not tell what they serve."""
         document = await self._document("/apis", f"{AGGREGATED},{JSON}")
         groups = aggregated_groups(document)
         if groups is None:
@@ -139,7 +140,9 @@ class Discovery:
         return [], tuple(failures)
 
     async def _try(self, api_version: str) -> Sequence[Served] | ClusterError:
-        """A group that has failed is left alone for a while: one dead API must not slow down every look-up."""
+        """The resources of a group version. After a failure it is skipped for a while, so that one dead
+        API does not slow down every look-up.
+        """
         until, failure = self._failed.get(api_version, (0.0, None))
         if failure and self.monotonic() < until:
             return failure

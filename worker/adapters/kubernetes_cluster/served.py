@@ -1,4 +1,4 @@
-"""What discovery documents say is served, in both of their forms: one per group version, and aggregated.
+"""Reads the served resources from both forms of discovery documents: one per group version, and aggregated.
 
 Shapes follow APIResourceList and APIGroupList (meta/v1), and APIGroupDiscoveryList (apidiscovery.k8s.io/v2).
 """
@@ -34,7 +34,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class ServedGroup:
-    """Resources of one API group by version, the preferred version first. `silent` versions did not tell theirs."""
+    """Resources of one API group by version, the preferred version first. `silent` versions did not list
+    theirs.
+    """
 
     name: str
     versions: tuple[tuple[Served, ...], ...]
@@ -57,7 +59,7 @@ def resource_list(document: Manifest, api_version: str) -> tuple[Served, ...]:
 def aggregated_groups(document: Manifest) -> list[ServedGroup] | None:
     """The groups of an APIGroupDiscoveryList; None for a document of another form.
 
-    A version that is `Stale` belongs to an aggregated API that does not answer; what it served last is listed.
+    A `Stale` version belongs to an aggregated API that does not answer; its last known resources are listed.
     """
     if document.get("kind") != "APIGroupDiscoveryList":
         return None
@@ -108,7 +110,9 @@ def _served(resource: Manifest, api_version: str) -> Served | None:
 
 
 def matching(wanted: str, served: Iterable[Served]) -> list[KindInfo]:
-    """Full names win over short ones, the first version of a group over its others."""
+    """The matching kinds. Full names take precedence over short ones, and the first version of a group
+    over the others.
+    """
     entries = list(served)
     found = [entry.info for entry in entries if wanted in entry.names]
     found = found or [entry.info for entry in entries if wanted in entry.short_names]

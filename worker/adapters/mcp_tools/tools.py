@@ -1,8 +1,9 @@
 """ExternalTools port on MCP servers, over streamable HTTP or over the stdin and stdout of a process it starts.
 
-A task for each server keeps the connection, and reconnects when it is lost: at once when a tool is called, else after a
-pause. The description of a tool that the server gave first holds until the worker ends, so that it cannot be exchanged
-later. Results are not validated against the output schemas of the server: validating a hostile schema can take forever.
+A task for each server keeps the connection, and reconnects when it is lost: at once when a tool is called,
+else after a pause. The first description of a tool is used until the worker ends, so that the server cannot
+exchange it later. Results are not validated against the output schemas of the server: validating a hostile
+schema can take forever.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ BROKEN = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,
 )
-"""What the library raises when a server or the connection to it fails."""
+"""Errors of the library if a server or the connection to it fails."""
 
 
 log = structlog.stdlib.get_logger(__name__)
@@ -89,7 +90,7 @@ class McpTools:
         return await self._mounted[server].call(name, arguments)
 
     def problem(self) -> str:
-        """Return what an operator should repair; empty if all configured tools are available."""
+        """The problem that an operator should fix; empty if all configured tools are available."""
         said = ((name, mounted.problem()) for name, mounted in self._mounted.items())
         return "; ".join(f"{name}: {wrong}" for name, wrong in said if wrong)
 
@@ -166,7 +167,7 @@ class _Mounted:
         message = f"no answer within {self._seconds:g} s"
         try:
             async with asyncio.timeout(self._seconds), self._room:
-                # A connection that was lost while idle is made anew, once.
+                # A connection that was lost while idle is made again, once.
                 with contextlib.suppress(_Lost):
                     return await self._ask(name, arguments)
                 return await self._ask(name, arguments)
@@ -211,7 +212,7 @@ class _Mounted:
         return self._client
 
     async def _probe(self) -> None:
-        """After a call that took too long: reconnect to a server that answers nothing at all."""
+        """After a call that took too long, reconnect to a server that does not answer at all."""
         client = self._client
         if client is None:
             return

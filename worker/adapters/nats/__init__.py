@@ -1,1 +1,1 @@
-"""NATS JetStream: the queue, the streams, the journal, and what is kept in key-value buckets."""
+"""NATS JetStream: the queue, the streams, the journal, and the key-value buckets."""

@@ -1,8 +1,9 @@
 """Remediation history on NATS: results of the workers, joined with the outcomes that executors published.
 
-The KV bucket has one entry for each resource, with its results of the last 90 days, written by compare-and-set. Their
-outcomes are read from the outcomes stream on demand: the last message of `rca.outcome.<request key>` counts, as an
-executor may publish again after its assessment. So no consumer has to keep up with the stream.
+The KV bucket has one entry for each resource, with its results of the last 90 days, written by
+compare-and-set. Their outcomes are read from the outcomes stream on demand: the last message of
+`rca.outcome.<request key>` counts, as an executor may publish again after its assessment. So no consumer is
+needed that keeps up with the stream.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The entry of one resource, its remediations oldest first. The names are for people who look into the bucket."""
+    """The entry of one resource, its remediations oldest first. The names are for humans who look into the
+    bucket.
+    """
 
     v: int
     kind: str
@@ -136,7 +139,9 @@ class NatsHistory:
 
 
 def _with_outcome(item: PastRemediation, outcome: RemediationOutcome, target: ObjectRef) -> PastRemediation:
-    """Prefer what the executor reports: what it ran, and the spec of what it acted on if that is the resource itself."""
+    """Prefer the executor's report: the workflow that it ran, and the spec of its target if that is the
+    resource itself.
+    """
     acted = outcome.target
     on_target = target.same_as(ObjectRef(acted.kind, acted.name, acted.namespace))
     as_chosen = outcome.workflow_id == item.workflow_id

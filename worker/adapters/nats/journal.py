@@ -1,9 +1,9 @@
 """The journal of requests in a KV bucket: one numbered list per request, appended to by create only.
 
-The list is also the lock. Each append names the sequence of the last step that its run knows, so from the `begin` of
-a run on every append of an older one raises LostClaim. That needs no lease, no clock and no liveness check. It does not
-show whether the older run still lives: one that is frozen in a paid call when its message is redelivered has that one
-call paid twice, as after a kill.
+The list is also the lock. Each append names the sequence of the last step that its run knows, so from the
+`begin` of a run on every append of an older one raises LostClaim. That needs no lease, no clock and no
+liveness check. The lock does not tell whether the older run is still alive. If that run is frozen in a paid
+call while its message is redelivered, this one call is paid for twice, as after a kill.
 
 When the result of a request is stored, a `finished` step is appended and all others are deleted. It still fences older
 runs, and shows a redelivered message that its request was answered.
@@ -57,8 +57,9 @@ class NatsJournal:
 
         `after` is the sequence of the last step, `before` are those that its run has written without a gap.
 
-        False with it: an earlier append of the same run stands there, which was cancelled after the server had it. Raises
-        LostClaim when another run's step stands there or anywhere behind, Unavailable, and ValueError above STEP_BYTES.
+        False with it: the step is there from an earlier append of the same run, which was cancelled after the
+        server had it. Raises LostClaim if another run's step is there or anywhere behind, Unavailable, and
+        ValueError above STEP_BYTES.
         """
         if len(step.data) > STEP_BYTES:
             raise ValueError(f"a journal step of {len(step.data)} bytes, at most {STEP_BYTES}")
@@ -89,7 +90,7 @@ class NatsJournal:
             raise LostClaim(f"{key}: another run has gone on after step {step.number}")
 
     async def retire(self, key: str, objects: Sequence[str]) -> None:
-        """Delete all steps but the last, and these objects. What is not deleted expires. Raises Unavailable."""
+        """Delete all steps but the last, and these objects. The rest expires. Raises Unavailable."""
         await self._stream.purge(self._subject(key, "*"), keep=1)
         if objects:
             store = await self._objects()
@@ -109,7 +110,7 @@ class NatsJournal:
         if newest is None:
             return [], 0
         total = _number(newest.subject)
-        if not total:  # somebody has put something else there: what the last step is must be looked up
+        if not total:  # another client has put something else there: the last step must be looked up
             total = max(map(_number, await self._stream.subjects(self._subject(key, "*"))), default=0)
         if not total:
             return [], newest.sequence
@@ -181,7 +182,9 @@ class NatsJournalRun:
     async def append(
         self, kind: str, data: bytes = b"", *, events: Sequence[AuditRecord] = (), **notes: Any
     ) -> None:
-        """On Unavailable it isn't known whether the step is stored: give up the run, the next one will see."""
+        """After Unavailable it is unknown whether the step is stored: give up the run, the next one will
+        find out.
+        """
         stored = False
         while not stored:
             step = Step(self._next, kind, self._run, data, notes, events)
@@ -199,13 +202,15 @@ class NatsJournalRun:
 
 
 def object_name(key: str, step: Step) -> str:
-    """Of the data of a large step."""
+    """The name of the data of a large step."""
     return f"{key}.{step.number}.{step.run}"
 
 
 @contextlib.contextmanager
 def _unavailable(what: str) -> Iterator[None]:
-    """Vendor errors become Unavailable: nothing is known to be stored, or nothing can be read."""
+    """Translate vendor errors to Unavailable: it is unknown whether a step is stored, or no step can be
+    read.
+    """
     try:
         yield
     except (TimeoutError, nats.errors.Error) as e:
@@ -224,7 +229,7 @@ def _step(number: int, total: int, stored: tuple[bytes | None, bytes], before: S
 
 
 def _owner(body: bytes) -> str:
-    """The run that wrote a step, empty if it can't be told."""
+    """The run that wrote a step; empty if unknown."""
     try:
         return read_head(body).run
     except Unreadable:
@@ -232,6 +237,6 @@ def _owner(body: bytes) -> str:
 
 
 def _number(subject: str) -> int:
-    """The number of a step; 0 when the subject is none of a step."""
+    """The number of a step; 0 if the subject is not that of a step."""
     last = subject.rpartition(".")[2]
     return int(last) if last.isascii() and last.isdecimal() and len(last) < MAX_DIGITS else 0

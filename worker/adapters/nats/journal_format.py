@@ -49,7 +49,7 @@ class _Event(BaseModel):
 
 
 class Head(_Version):
-    """The first line of a step. `object` names its data in the object store, empty when the data follows.
+    """The first line of a step. `object` names its data in the object store; empty if the data follow.
 
     `size` is that of the data; a CHAINED step has it only if the data is in the object store. `sha256` is the hash of the
     data; in a CHAINED step that of content and data, so that it has the number of events (`lines`) and no `events`.

@@ -1,4 +1,4 @@
-"""Which streams, lanes and buckets there are under a prefix, and how they are configured."""
+"""The streams, lanes and buckets under a prefix, and their configuration."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def result_reader(s: Subjects) -> Wanted:
 def _shares(s: Subjects) -> dict[str, int]:
     """Percent of the store for each stream; the remaining 5 are for the server's own files.
 
-    A full queue refuses requests at the door, while what is needed to finish those that were accepted has shares of its
-    own. The dead letters have more room than the queue, so that all of it could become dead letters. The journal holds
-    unfinished requests only. Audit events and results stay for months.
+    A full queue refuses new requests, while accepted ones can be finished, because the other streams have
+    shares of their own. The dead letters have more room than the queue, so that all of it could become dead
+    letters. The journal holds unfinished requests only. Audit events and results stay for months.
     """
     return {
         s.requests_stream: 8,
@@ -86,7 +86,7 @@ def _shares(s: Subjects) -> dict[str, int]:
 
 
 def _stream(name: str, patterns: Iterable[str], replicas: int, **more: Any) -> Wanted:
-    # discard new: a full stream refuses (the publisher sees it and holds) instead of dropping the oldest.
+    # discard new: a full stream refuses messages (the publisher notices and waits) instead of dropping the oldest.
     # allow_direct off: direct reads may come from a follower; ours must come from the leader.
     common = {"name": name, "subjects": sorted(patterns), "num_replicas": replicas}
     kind = {"retention": "limits", "storage": "file", "discard": "new", "allow_direct": False}
@@ -183,7 +183,9 @@ def _lanes(s: Subjects, ack_wait: int, max_deliver: int) -> list[Wanted]:
 
 
 def _readers(s: Subjects, ack_wait: int) -> list[Wanted]:
-    """Of advisories about requests that are delivered no more, and of outcomes. For ever: there is no net below them."""
+    """The readers of advisories about requests that are no longer delivered, and of outcomes. They retry
+    for ever, because no sweep would find these messages.
+    """
     read = [
         (s.dlq_stream, EXHAUSTED, s.max_deliveries_advisory()),
         (s.outcomes_stream, OUTCOMES, s.outcome(">")),

@@ -29,9 +29,9 @@ NO_ROOM = 10047
 REQUEST_SECONDS = 2.0
 PAUSE_SECONDS = 0.25
 FIXED = frozenset({"retention", "storage", "ack_policy", "max_waiting", "deny_delete", "durable_name"})
-"""What the server can't change in place, or only by force."""
+"""Fields that the server cannot change in place, or only by force."""
 KINDS = frozenset({"retention", "ack_policy"})
-"""Where one of these differs, messages are kept or removed by other rules: a worker must not start."""
+"""If one of these differs, messages are kept or removed by other rules, so that a worker must not start."""
 LOOKS_AT_ONCE = 8
 LIMITS = frozenset(
     {"max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_deliver", "num_replicas"}
@@ -40,7 +40,7 @@ LIMITS = frozenset(
 
 
 class Action(enum.StrEnum):
-    """What was done, or would be done by applying."""
+    """The action that was taken, or would be taken when applying."""
 
     SAME = "same"
     CREATED = "created"
@@ -52,7 +52,9 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One stream or consumer, and what was done about it. DRIFT needs an operator: applying it could destroy something."""
+    """One stream or consumer, and the action about it. DRIFT needs an operator: applying it could destroy
+    something.
+    """
 
     name: str
     action: Action
@@ -98,7 +100,9 @@ def _has_room(key: str, target: int, stored_bytes: int | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stream or consumer as it is on the server. `info` has its `config` and the `state` of a stream; None: it is missing."""
+    """A stream or consumer as it is on the server. `info` has its `config` and the `state` of a stream;
+    None if it is missing.
+    """
 
     item: Wanted
     info: Config | None
@@ -120,7 +124,7 @@ class Found:
 
     @property
     def taken(self) -> str:
-        """Why the name belongs to another prefix, which is written in the same way; empty when it does not."""
+        """Why the name belongs to another prefix with the same spelling; empty if it does not."""
         have = set(self.info["config"].get("subjects", ())) if self.info else set[str]()
         ours = set(self.item.config.get("subjects", ()))
         folds = {folded(subject) for subject in ours}
@@ -156,7 +160,9 @@ async def provision(
 
 
 class ProvisionError(ReportedError):
-    """The streams cannot be provisioned as the settings say. Nothing was changed, or what was created can stay."""
+    """The streams cannot be provisioned as the settings say. Nothing was changed, or only harmless objects
+    were created.
+    """
 
 
 class _ApiError(Exception):
@@ -220,7 +226,9 @@ class _Api:
             raise Unavailable(f"{item.name}: {e}") from e
 
     async def _call(self, path: str, body: Config | None = None) -> Config:
-        """A young cluster has no leader yet: no answer, no responders or 503 until it has."""
+        """Call the API. A young cluster has no leader yet: no answer, no responders or 503 until it has
+        one.
+        """
         end = asyncio.get_running_loop().time() + self._patience_seconds
         while True:
             try:

@@ -1,4 +1,6 @@
-"""What the worker publishes, and the reading of results: the ports Events and Results on the streams of a prefix."""
+"""The ports Events and Results on the streams of a prefix: what the worker publishes, and the stored
+results.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class NatsResults:
 
 
 class NatsEvents:
-    """Implements Events. `trace` gives headers that ride along with everything, such as `traceparent`."""
+    """Implements Events. `trace` gives headers for every message, such as `traceparent`."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class NatsEvents:
         )
 
     async def reject(self, failure: ValidationFailure) -> None:
-        """A refused message, or with `attempt` set a refused answer of the model."""
+        """Publish a rejected message or, with `attempt` set, a rejected answer of the model."""
         key = failure.request_key or ""
         if failure.attempt is None:
             subject, kind = self._subjects.validation_request(), REQUEST_REJECTED_TYPE
@@ -99,7 +101,7 @@ class NatsEvents:
         await self._validation.add(subject, body, msg_id=msg_id, headers=self._headers(msg_id, kind, key))
 
     async def result(self, result: AnalysisResult, *, replace_failed: bool = False) -> AnalysisResult:
-        """Publish once per request; the result that is stored, which may be an earlier one.
+        """Publish once per request. Returns the stored result, which may be an earlier one.
 
         With `replace_failed` a stored `failed` result is replaced: that very one, known by its sequence, unless it is
         this result already.
@@ -122,7 +124,7 @@ class NatsEvents:
         return result if stored.ours else _result(stored)
 
     async def dead_letter(self, letter: DeadLetter, body: bytes) -> None:
-        """The raw body, with the facts as percent-encoded headers."""
+        """Publish the raw body, with the facts as percent-encoded headers."""
         short = letter.model_copy(update={"error": letter.error[:ERROR_LENGTH]})
         headers = {**self._trace(), **short.headers()}
         await self._dlq.add(
@@ -148,7 +150,7 @@ class NatsEvents:
 
 
 def _origin(failure: ValidationFailure | DeadLetter) -> str:
-    """Identity of the message it is about, also among streams that were created anew under the same name."""
+    """The identity of its message, even among streams that were recreated under the same name."""
     stored_at = failure.origin_stored_at
     incarnation = f"@{stored_at.isoformat()}" if stored_at else ""
     return f"{failure.origin_stream}:{failure.origin_sequence}{incarnation}"

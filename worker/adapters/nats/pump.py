@@ -59,7 +59,7 @@ class LaneConsumer:
 
 
 class PullGate(Protocol):
-    """Says when a message may be pulled."""
+    """Decides when a message may be pulled."""
 
     async def admit(self) -> bool:
         """Wait until a message may be pulled. Returns True if it had to wait."""
@@ -75,11 +75,11 @@ class OpenGate:
 class Pump:
     """Moves the messages of one lane to a handler and settles them as it decides.
 
-    With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very message.
-    `after_outage`: the broker was away before, so the first pull waits as after a reconnect. Nothing is asked for while
-    `admission` waits. Not more than `lane.slots` messages are ever out at the server.
-    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after `fallback_seconds`,
-    one that was cancelled by drain after `nak_seconds`.
+    With `removes_acked`, for a work queue, a message is settled only while the stream still holds that very
+    message. `after_outage`: the broker was away before, so the first pull waits as after a reconnect. No
+    message is requested while `admission` waits. At most `lane.slots` messages are ever out at the server.
+    `ack_wait_seconds` is the durable's; a handler that raises without a decision is retried after
+    `fallback_seconds`, one that was cancelled by drain after `nak_seconds`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Pump:
         self._nc, self._stream, self._handler = nc, stream, handler
         self._admission = admission or OpenGate()
         self.ack_wait_seconds = ack_wait_seconds
-        """Of the durable, as far as it is known: heartbeats follow a change at once."""
+        """The ack_wait of the durable, as far as known. Heartbeats follow a change at once."""
         self._pull_seconds = pull_seconds
         self._nak_seconds, self._fallback_seconds = nak_seconds, fallback_seconds
         self._settle_seconds, self._spread = settle_seconds, spread
@@ -137,7 +137,7 @@ class Pump:
 
     @property
     def loops(self) -> Mapping[str, asyncio.Task[None]]:
-        """What must run from `start` to `drain`, for a supervisor."""
+        """The loops that must run from `start` to `drain`, for a supervisor."""
         name = self.lane.durable
         return {f"pull {name}": self._puller, f"heartbeat {name}": self._heart} if self._started else {}
 
@@ -174,7 +174,7 @@ class Pump:
         await asyncio.wait({self._puller, self._heart})
 
     async def _patience(self, seconds: float, hurry: asyncio.Event) -> None:
-        """Wait for the running jobs, for so long or until somebody is in a hurry."""
+        """Wait for the running jobs, for this long or until `hurry` is set."""
         hurrying = asyncio.create_task(hurry.wait())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -204,7 +204,7 @@ class Pump:
         return await self._ask()
 
     async def _ask(self) -> str:
-        """One pull request: what it was answered with."""
+        """Send one pull request. Returns its answer."""
         if not self._nc.is_connected:
             return DISCONNECTED
         self._note_reconnect()
@@ -224,7 +224,7 @@ class Pump:
             return repr(e)
 
     def _note(self, status: str) -> None:
-        """Says once that the lane gets nothing, and once that it does again."""
+        """Log once that the lane gets no answers, and once that it does again."""
         stalled = "" if status in {EXPIRED, MESSAGE} else status
         if stalled and stalled != self._stalled:
             log.warning("lane_stalled", stream=self._stream, lane=self.lane.durable, status=stalled)
@@ -288,7 +288,7 @@ class Pump:
             log.error("handler_raised", lane=self.lane.durable, exc_info=error)
 
     def _note_reconnect(self) -> None:
-        """After a reconnect heartbeats go first, and nothing is pulled for a while."""
+        """After a reconnect, send heartbeats first, and pull nothing for a while."""
         reconnects = self._nc.stats["reconnects"]
         if reconnects != self._reconnects:
             self._reconnects, self._beat_due = reconnects, True
@@ -346,7 +346,9 @@ class Pump:
 
 
 def _delivery(msg: Msg) -> Delivery:
-    """Return where a message came from. Raises NotJSMessageError and ValueError for one that no stream has delivered."""
+    """The origin of a message. Raises NotJSMessageError and ValueError for a message that no stream has
+    delivered.
+    """
     m, tokens = msg.metadata, msg.reply.split(".")
     nanoseconds = int(tokens[V1_TIMESTAMP if len(tokens) == V1_TOKENS else Msg.Ack.Timestamp])
     # nats-py rounds, whereas reading the stored message cuts the time: both must give the same identity.
@@ -355,7 +357,9 @@ def _delivery(msg: Msg) -> Delivery:
 
 
 def _words(how: Settlement) -> bytes:
-    """Return what the server is told, nothing for LET_GO. A reason ends up in the server's MSG_TERMINATED advisory."""
+    """The words for the server, empty for LET_GO. A reason ends up in the server's MSG_TERMINATED
+    advisory.
+    """
     match how.fate:
         case Fate.DONE:
             return b"+ACK"

@@ -21,7 +21,7 @@ from worker.domain.values.delivery import MessageId
 from worker.domain.values.ports import StoredRequest
 
 MAX_STRANDED = 100
-"""Found by one sweep."""
+"""The most requests that one sweep finds."""
 HEADER_BYTES = 1_024
 
 
@@ -32,7 +32,9 @@ class NatsRequests:
         self._stream, self._subjects = stream, subjects
 
     async def stranded(self) -> Sequence[StoredRequest]:
-        """Asks the consumers how far they have come: the advisory of the server may never have been stored."""
+        """Find them by the state of the consumers, because the advisory of the server may never have been
+        stored.
+        """
         found = list[StoredRequest]()
         for subject in sorted(await self._stream.subjects(f"{self._subjects.prefix}.request.>")):
             parsed, last = self._subjects.parse_request(subject), 0
@@ -66,7 +68,7 @@ class NatsCancellations:
         return flag is not None and bool(flag.body)  # a flag that was taken back has no body
 
     async def cancel(self, request_key: str, *, at: datetime, token: str) -> None:
-        """Set the flag. `token` is unique for each time it is set."""
+        """Set the flag. `token` is unique for each call."""
         body = json.dumps({"cancelled_at": at.isoformat()}).encode()
         await self._stream.add(self._subject(request_key), body, msg_id=f"cancel-{token}")
 
@@ -107,7 +109,7 @@ class NatsDeadLetters:
         return [_letter(found) for found in await self._stream.latest(count, subject, before=before)]
 
     async def read(self, letter_id: int) -> StoredLetter | None:
-        """One of them; None as well for another kind of message with that sequence."""
+        """One letter; None if there is none, or for another kind of message with that sequence."""
         found = await self._stream.at(letter_id)
         if found is None or not found.subject.startswith(self._subjects.dead_letter("")):
             return None
@@ -134,7 +136,7 @@ def _request(found: StoredMessage) -> StoredRequest:
 
 def _letter(found: StoredMessage) -> StoredLetter:
     def header(name: Header) -> str:
-        return unquote(str(found.headers.get(name, "")))  # not a str where bytes are no ASCII
+        return unquote(str(found.headers.get(name, "")))  # not a str if it has bytes beyond ASCII
 
     return StoredLetter(
         id=found.sequence,
@@ -163,7 +165,7 @@ class NatsRecordings:
 
     @property
     def max_bytes(self) -> int:
-        """What one message may have beside its headers."""
+        """The most bytes of one message besides its headers."""
         return self._nc.max_payload - HEADER_BYTES
 
     async def keep(self, key: str, bundle: bytes) -> None:

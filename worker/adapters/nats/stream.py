@@ -68,7 +68,7 @@ WALKS, WALK_SEQUENCES = 8, 16
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as the leader of its stream has it. `ours`: this very call stored it.
+    """A message as the leader of its stream has it. `ours`: this call stored it.
 
     Only reading fills in `headers` and `stored_at` (in UTC).
     """
@@ -116,7 +116,7 @@ class FencedStream:
         return await self._patiently(f"read {subject}", lambda: self._read(subject=subject))
 
     async def consumer(self, durable: str) -> ConsumerState:
-        """Return how far a consumer of the stream has come."""
+        """The progress of a consumer of the stream."""
         reply = await self._ask(f"CONSUMER.INFO.{self._stream}.{durable}")
         try:
             return ConsumerState.model_validate_json(reply)
@@ -144,7 +144,7 @@ class FencedStream:
         return await self._patiently(f"list {pattern}", attempt)
 
     async def extent(self, now: datetime) -> StreamExtent:
-        """Return which messages the stream holds."""
+        """The range of messages in the stream."""
         return (await self.info()).extent(now)
 
     async def info(self) -> StreamInfo:
@@ -236,9 +236,9 @@ class FencedStream:
     ) -> StoredMessage:
         """Store the only message of a subject. Returns what is stored there now, which may be another writer's.
 
-        `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects, which share
-        one fence: `replacing` is then the sequence of the last message on any of them, and that of another writer that
-        came later is returned.
+        `replacing` is the sequence of the one message that may be replaced. `among` is a pattern of subjects,
+        which share one fence: `replacing` is then the sequence of the last message on any of them, and a
+        later message of another writer is returned.
         """
         fenced: dict[str, str] = {**(headers or {})}
         fenced[api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(replacing)
@@ -277,7 +277,7 @@ class FencedStream:
         )
 
     async def remove(self, sequence: int) -> bool:
-        """Delete a message. Returns whether it was there; a message that is gone already is no error."""
+        """Delete a message. Returns True if it existed; a missing message is no error."""
 
         async def attempt() -> bool:
             if await self._read(seq=sequence) is None:
@@ -360,7 +360,7 @@ class FencedStream:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Vendor errors: try again, give up, or our own mistake."""
+        """Translate vendor errors: try again, give up, or our own mistake."""
         if not self._nc.is_connected and not self._nc.is_closed:
             # nats-py would buffer every try and send them all after the reconnect
             raise _NotYet("disconnected")

@@ -1,4 +1,4 @@
-"""Which streams refuse calls at the moment, for readiness and the log."""
+"""The streams that refuse calls at the moment, for readiness and the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worker.domain.values.delays import FAULT_MEMORY_SECONDS
 
 @dataclass
 class StreamFaults:
-    """Streams of one connection that do not do what they are asked at the moment, and why. For readiness.
+    """The streams of one connection that refuse calls at the moment, and why. For readiness.
 
     A fault is forgotten when the same kind of call succeeds, or when nobody has met it for a while: another worker may
     have the request now. `tell` is called with each new one.

@@ -1,1 +1,3 @@
-"""The workflow catalog: the documents of workflows, which workflows fit an incident, and how they are searched."""
+"""The workflow catalog: documents of workflows, the selection of those that fit an incident, and their
+search.
+"""

@@ -1,8 +1,8 @@
-"""The forms in which workflows are written, and the workflows that they build, whatever catalog they stand in.
+"""The forms in which workflows are written in any catalog, and the workflows that are built from them.
 
-The flat form is one mapping with snake_case names. Kubernaut documents (`apiVersion: kubernaut.ai/v1alpha1`, ADR-043)
-hold the same under `spec`, with camelCase names. One set of models reads both. Building a workflow puts names, types and
-labels into one spelling and checks what a type cannot say.
+The flat form is one mapping with snake_case names. Kubernaut documents (`apiVersion: kubernaut.ai/v1alpha1`,
+ADR-043) hold the same under `spec`, with camelCase names. One set of models reads both. Building a workflow
+normalizes names, types and labels, and checks what types cannot express.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _as_list(value: Any) -> Any:
 
 
 def _with_empty_text(labels: Any) -> Any:
-    """A label without a value gets an empty one, which matches nothing; absent, it would match everything."""
+    """The labels, with an empty value for labels without one: it matches nothing, whereas an absent label
+    would match everything.
+    """
     if not isinstance(labels, dict):
         return labels
     return {name: "" if value is None else value for name, value in labels.items()}
@@ -64,7 +66,9 @@ Labels = Annotated[dict[Name, Texts], BeforeValidator(_with_empty_text)]
 
 
 class DocumentPart(BaseModel):
-    """Fields in either spelling. Unknown ones are kept, to be reported. A null is no value, as in the Kubernetes API."""
+    """Fields in either spelling. Unknown ones are kept, to be reported. A null counts as absent, as in the
+    Kubernetes API.
+    """
 
     model_config = ConfigDict(
         extra="allow",
@@ -100,7 +104,7 @@ class ParameterDocument(DocumentPart):
 
 
 class ExecutionDocument(DocumentPart):
-    """How the workflow is run."""
+    """The execution of the workflow."""
 
     engine: Text = ""
     bundle: Text = Field(default="", validation_alias=AliasChoices("bundle", "container_image"))
@@ -234,7 +238,7 @@ def build_workflow(written: WorkflowDocument, workflow_id: str, title: str) -> t
 
 
 def action_text(about: DescriptionDocument) -> ActionText:
-    """Return what a catalog says of a type of action."""
+    """The texts of a catalog about a type of action."""
     return ActionText(*map(one_paragraph, (about.what, about.when_to_use, about.when_not_to_use)))
 
 

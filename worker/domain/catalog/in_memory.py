@@ -1,4 +1,4 @@
-"""A whole catalog in memory: look-ups and searches over workflows that are indexed by what they declare."""
+"""A whole catalog in memory: look-ups and searches over workflows that are indexed by their declarations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from worker.domain.values.workflows import ActionSummary, ActionText, SelectionC
 class CatalogSnapshot:
     """One state of a catalog. A changed catalog is another snapshot, so that a look-up sees one state only.
 
-    `texts` describe types of action. `passages` are the texts to embed, by workflow id. Building a snapshot of 2,000
-    workflows takes about 0.1 s. Inside, a workflow is its place in the order of ids.
+    `texts` describe types of action. `passages` are the texts to embed, by workflow id. Building a snapshot
+    of 2,000 workflows takes about 0.1 s. Internally, a workflow is its place in the order of ids.
     """
 
     def __init__(self, workflows: Iterable[Workflow], texts: Mapping[str, ActionText] | None = None) -> None:
@@ -35,7 +35,7 @@ class CatalogSnapshot:
         self.passages = {w.workflow_id: passage_of(w) for w in self._workflows}
 
     def __len__(self) -> int:
-        """Return how many workflows there are."""
+        """The number of workflows."""
         return len(self._workflows)
 
     def __iter__(self) -> Iterator[Workflow]:
@@ -70,7 +70,8 @@ class CatalogSnapshot:
     ) -> SearchPage:
         """Workflows that fit the labels and the query, best match first.
 
-        `by_meaning` orders workflows whose labels fit alike: the higher its score the better. Without it words do.
+        `by_meaning` orders workflows whose labels fit equally well: the higher its score the better. Without
+        it, words decide.
         """
         labels = LabelMatch(self._index, query.applied_to(context))
         tied = labels.best_first(labels.fitting)

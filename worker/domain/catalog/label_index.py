@@ -1,7 +1,8 @@
-"""What the workflows of a catalog declare, as an inverted index: which of them fit a context, and how well.
+"""The declarations of a catalog's workflows as an inverted index: which workflows fit a context, and how
+well.
 
-Every catalog answers by this index, wherever it keeps it. An entry is a label value (or a type of action), and bit n of
-its number says whether the workflow at place n has it. Places follow the order of ids.
+Every catalog uses this index, wherever it is stored. An entry is a label value (or a type of action), and bit
+n of its number says whether the workflow at place n has it. Places follow the order of ids.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Number = TypeVar("Number", int, float)
 
 
 class Kind(enum.StrEnum):
-    """What the bits of an entry mean.
+    """The meaning of the bits of an entry.
 
     Of a label: DECLARED with any value, WILD as `*`, STRICT when another value excludes, KEY with this value.
     """
@@ -64,7 +65,7 @@ Index = Mapping[str, Mapping[tuple[str, str], int]]
 
 
 def index_of(workflows: Iterable[Workflow]) -> Index:
-    """The entries of all that these workflows declare, which are given in the order of their ids."""
+    """The entries of all declarations of these workflows, which are given in the order of their ids."""
     found: dict[str, dict[tuple[str, str], int]] = {kind: {} for kind in Kind}
     for place, workflow in enumerate(workflows):
         for kind, *rest in _keys_of(workflow):
@@ -158,11 +159,11 @@ class LabelMatch:
         return [place for group in self.best_first(self.fitting & members) for place in group.places]
 
     def counts(self, members: int = -1) -> dict[str, int]:
-        """Return how many of these workflows (by default of all) each label excludes, the highest count first."""
+        """How many of these workflows (by default, of all) each label excludes, the highest count first."""
         return _most_first({label: bits & members for label, bits in self.excluded.items()})
 
     def counts_alone(self) -> dict[str, int]:
-        """Return how many workflows each label excludes and no other label does, the highest count first."""
+        """How many workflows only this label excludes, by label, the highest count first."""
         seen = several = 0
         for bits in self.excluded.values():
             several |= seen & bits

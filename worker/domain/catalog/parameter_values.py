@@ -1,4 +1,6 @@
-"""Values of workflow parameters: whether one fits its declaration (ADR-043), and its canonical form."""
+"""Checks values of workflow parameters against their declarations (ADR-043), and gives their canonical
+form.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,7 @@ _CONVERT = {
 
 
 def _number_of(value: Any) -> int | float | None:
-    """The number a value is or spells in decimal; None for anything else, NaN and infinity included."""
+    """The number that a value is, or spells in decimal; None for anything else, NaN and infinity included."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):

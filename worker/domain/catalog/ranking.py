@@ -1,12 +1,12 @@
-"""How workflows are ranked whose labels fit alike: by words, or by meaning where an embedder is configured.
+"""Ranks workflows whose labels fit equally well: by words, or by meaning if an embedder is configured.
 
 Words: BM25 of SQLite's FTS5, in memory. Names such as `OOMKilled` are indexed whole and split (`oom killed`), so that a
 query finds them by either.
 
-Meaning: the nearness of vectors of workflows to the vector of a query. Signal type and severity stay out of both texts:
-labels have matched them already, and next to them the words that tell workflows apart would hardly count. Vectors only
-rank. How near two texts of different meaning are differs from model to model, so there is no figure from which on
-something matches.
+Meaning: the nearness of vectors of workflows to the vector of a query. Signal type and severity stay out of
+both texts: labels have matched them already, and beside them, the words that distinguish workflows would
+hardly count. Vectors only rank. The distance of two texts of different meaning depends on the model, so no
+figure could decide whether something matches.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def query_text(query: SearchQuery) -> str:
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """The cosine of two vectors of length 1: 1 when they are the same, 0 when they have nothing in common."""
+    """The cosine of two vectors of length 1: 1 if they are equal, 0 if they have nothing in common."""
     return 1 - math.dist(one, other) ** 2 / 2
 
 
@@ -169,7 +169,7 @@ class QueryVectors:
         self._kept: OrderedDict[str, Vector] = OrderedDict()
         self._rests_until = -math.inf
         self.problem = ""
-        """Why queries have no vectors at the moment; empty when they have them."""
+        """Why queries have no vectors at the moment; empty if they have."""
 
     async def of(self, query: SearchQuery) -> Vector | None:
         """The vector of a query; None when it has no keywords or the embedder gives none. Never raises."""
@@ -217,7 +217,9 @@ class MeaningRanking:
 
     @property
     def problem(self) -> str:
-        """Why meaning does not rank at the moment; empty when it does, or the first vectors are being made."""
+        """Why workflows are not ranked by meaning at the moment; empty if they are, or the first vectors
+        are being made.
+        """
         return self._problem or self._queries.problem
 
     @property
@@ -244,7 +246,7 @@ class MeaningRanking:
         return self.complete
 
     async def scores(self, query: SearchQuery) -> Scores | None:
-        """A function that gives the cosine by id; None when words have to rank."""
+        """A function that gives the cosine by id; None if words have to rank."""
         vectors = self._vectors  # of the workflows that are searched now, even if they are replaced meanwhile
         wanted = await self._queries.of(query) if self.complete else None
         if wanted is None:

@@ -3,9 +3,9 @@
 A search has two phases: labels select workflows exactly, then text ranks those that fit. The match quality of a workflow
 says how well labels and text match. The wire formats (ADR-041) call it confidence, but it says nothing about the cause.
 
-Filters may come with a search, and code has the last word on them (DD-LLM-001, section 3). Signal type and severity come
-from the query, business labels from the request, component and detected labels from the last get_resource_context. A
-filter that a model or another agent gives counts only where nothing is known.
+A search may have filters, and code decides about them (DD-LLM-001, section 3). Signal type and severity come
+from the query, business labels from the request, component and detected labels from the last
+get_resource_context. A filter of a model or another agent counts only if nothing is known about it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ HOW_TO = f'write {FORM}, such as "{EXAMPLE}"'
 MAX_QUERY_CHARS = 256
 MAX_KEYWORDS = 8
 TIERS = (0.4, 0.7, 0.9)
-"""Match quality by how many of signal type and severity the workflow declares exactly."""
+"""Match quality, by how many of signal type and severity the workflow declares exactly."""
 RANK_SHARE = 0.09
-"""What the best place in a tier adds to the match quality: by the other labels, then by text."""
+"""The additions to the match quality for the best place in a tier: by the other labels, then by text."""
 
 FLAGS = {"true": True, "false": False}
 SHOWN_CHARS = 60
@@ -47,7 +47,7 @@ PRIORITY = re.compile(r"[Pp][0-3]")
 
 
 class BadQueryError(ValueError):
-    """The query does not have the form of a query. The text says what is wrong and how to write one."""
+    """The query is malformed. The text says what is wrong and how to write a query."""
 
     def __init__(self, wrong: str) -> None:
         super().__init__(f"{wrong}; {HOW_TO}")
@@ -115,7 +115,7 @@ def _quoted(word: str) -> str:
 
 
 class TiedWorkflows(NamedTuple):
-    """Workflows whose labels fit alike, by their places in the order of ids."""
+    """Workflows whose labels fit equally well, by their places in the order of ids."""
 
     fit: LabelFit
     places: Collection[int]

@@ -1,4 +1,4 @@
-"""Which workflows fit a context, how well, and why the others do not. Every catalog uses these rules.
+"""Rules of every catalog: which workflows fit a context, how well, and why the others do not.
 
 Rules (DD-LLM-001, Kubernaut label schema): values match ignoring case, a list is any-of, `*` matches everything. A
 label that the workflow does not declare or that the context lacks constrains nothing. Detected labels that are strings
@@ -49,7 +49,9 @@ ANY_GROUP, NO_GROUP = "?", "-"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a workflow declares about one label: normalized values, whether `*` is one, and whether a difference excludes."""
+    """The declaration of a workflow about one label: normalized values, whether `*` is one, and whether a
+    difference excludes.
+    """
 
     keys: frozenset[str]
     wild: bool = False
@@ -70,7 +72,7 @@ class Mismatch:
 
 
 class LabelFit(NamedTuple):
-    """How well the labels of a workflow fit a context; the greater one fits better.
+    """How well the labels of a workflow fit a context; the greater, the better.
 
     `gitops_aware` counts only on targets that a GitOps tool manages. `exact` is the weight of the labels that are declared
     for exactly the value of the context, `others` that of the detected and custom labels.
@@ -87,7 +89,7 @@ class LabelFit(NamedTuple):
 
 
 def declared(workflow: Workflow) -> dict[str, Declared]:
-    """Return what the workflow declares, by label; the names of detected and custom labels have a prefix."""
+    """The declarations of the workflow by label; the names of detected and custom labels have a prefix."""
     found = {}
     for label in LABELS:
         if values := workflow.labels.get(label):
@@ -153,7 +155,7 @@ def for_final_choice(context: SelectionContext) -> SelectionContext:
 
 
 def other_signal_type(workflow: Workflow, context: SelectionContext) -> str:
-    """For which signal type a workflow is made that is made for another one than the context's; else empty."""
+    """The signal type of a workflow that is made for another one than the context's; else empty."""
     wanted, keys = declared(workflow).get("signal_type"), known(context).get("signal_type", frozenset())
     if not wanted or wanted.wild or not wanted.keys.isdisjoint(keys):
         return ""
@@ -268,7 +270,7 @@ def _context_keys(context: SelectionContext, label: str) -> frozenset[str]:
 
 
 def _shown(context: SelectionContext, label: str) -> Sequence[str]:
-    """The values of the context for a label, as people read them; empty when they constrain nothing."""
+    """The values of the context for a label, as shown to humans; empty when they constrain nothing."""
     if label == "component":
         return tuple(f"{api}/{kind}" if api else kind for api, kind in context.components)
     value = str(getattr(context, label)).strip()

@@ -18,9 +18,11 @@ MAX_OWNERS = 5  # Pod, ReplicaSet, Deployment, Revision, Configuration, Service 
 
 @dataclass(frozen=True, slots=True)
 class OwnerChain:
-    """The object asked for, then its controllers, the top one last.
+    """The requested object, then its controllers, the top one last.
 
-    `manifests` holds the objects that could be read, None for the others. `exists` tells of the object asked for: None if that is unknown. `note` says why the chain may go on further than shown; empty when it is complete.
+    `manifests` holds the objects that could be read, None for the others. `exists` is about the requested
+    object, None if unknown. `note` says why the chain may continue further than shown; empty if it is
+    complete.
     """
 
     chain: tuple[ObjectRef, ...]

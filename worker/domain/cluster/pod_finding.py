@@ -155,10 +155,11 @@ def _made_for(pod: Manifest, chain: OwnerChain) -> bool:
 
 
 async def find_workload(cluster: Cluster, target: OwnerChain) -> OwnerChain | None:
-    """The owner chain whose top runs the pods: that of the target itself, of what it scales, or of what made it.
+    """The owner chain whose top runs the pods: that of the target itself, of the object that it scales, or of
+    its maker.
 
-    A pod that is gone still has what made it. A custom kind with a pod template is a workload. None for kinds that run
-    nothing. Never raises ClusterError.
+    A deleted pod still has a maker. A custom kind with a pod template is a workload. None for kinds that run
+    no pods. Never raises ClusterError.
     """
     start, manifest = target.start, target.manifests[0] or {}
     if start.kind == "HorizontalPodAutoscaler":

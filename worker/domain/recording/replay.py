@@ -29,7 +29,8 @@ from worker.domain.values.ports import Catalog, Clock, Model, Outside, Policy, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is not taken from the bundle. `clock` is that of this machine: a model that is really called takes its time.
+    """The parts that do not come from the bundle. `clock` is that of this machine: a model that is really
+    called takes its time.
 
     `limits` are what such a model may cost, since a bundle may come from anybody.
     """

@@ -1,1 +1,1 @@
-"""Text that others wrote: secrets are removed from it, it is fenced and bounded, and planted instructions are detected."""
+"""Handles text that others wrote: removes secrets, fences and bounds it, and detects planted instructions."""

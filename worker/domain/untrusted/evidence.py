@@ -1,4 +1,4 @@
-"""Evidence: what the run has seen of the world, numbered, bounded and fenced.
+"""Evidence: everything a run has seen of the world, numbered, bounded and fenced.
 
 A piece of evidence reaches the model between two fence lines that carry a random token of the run, so that text from
 the cluster or the sender cannot close its own fence or open another one:
@@ -7,8 +7,8 @@ the cluster or the sender cannot close its own fence or open another one:
     ...
     </data-4f2a9c01b7d3>
 
-Whatever looks like a fence inside the text is defused, and characters that change how text is displayed or read
-(bidi controls, zero-width characters, other control characters) are made visible.
+Anything that looks like a fence inside the text is defused, and characters that change how text is displayed
+or read (bidi controls, zero-width characters, other control characters) are made visible.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FENCE_LOOKALIKE = re.compile(r"<(\s*+(?:/\s*+)?data-)", re.IGNORECASE)
 HIDDEN_CATEGORIES = {"Cc", "Cf", "Co", "Cs"}
 KEPT_CONTROLS = {"\n", "\t"}
 ENRICHMENT = "enrichment:"
-"""How sources begin that were read before the model was asked."""
+"""The prefix of sources that were read before the model was asked."""
 EXTERNAL = "mcp:"
-"""How sources begin that are mounted servers. What they say, their errors too, is from outside."""
+"""The prefix of mounted servers. Their texts, including errors, come from outside."""
 
 
 class EvidenceKind(enum.StrEnum):
-    """What a piece of evidence is. Whatever checks an answer takes from an item follows from this, never from a tool."""
+    """The kind of a piece of evidence. The checks of an answer depend on it, never on the tool."""
 
     OBJECT = "object"
     """One object of the cluster, whole or in part; the scope names it."""
@@ -52,9 +52,9 @@ class EvidenceKind(enum.StrEnum):
 class Evidence:
     """One thing that was seen.
 
-    `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or the
-    enrichment step, `scope` what was really covered, `body` compact text, `cut` what is missing and how to get it, `seen_at`
-    when it was read.
+    `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or
+    the enrichment step, `scope` the part that was actually covered, `body` compact text, `cut` what is
+    missing and how to get it, `seen_at` the time of reading.
     """
 
     source: str
@@ -68,7 +68,8 @@ class Evidence:
 
 
 class EvidenceLog:
-    """Everything a run has seen, in order. The only state of the evidence. It may begin with numbered `items`.
+    """All evidence of a run, in order. It is the only mutable state of evidence. It may begin with numbered
+    `items`.
 
     `now` tells the time at which an item is seen.
     """
@@ -77,7 +78,7 @@ class EvidenceLog:
         self._items, self._now = list(items), now
 
     def add(self, item: Evidence) -> Evidence:
-        """Number the item and keep it. One from the journal keeps its time."""
+        """Number the item and keep it. An item from the journal keeps its time."""
         seen_at = item.seen_at or (self._now() if self._now else None)
         numbered = replace(item, id=f"E{len(self._items) + 1}", seen_at=seen_at)
         self._items.append(numbered)
@@ -103,7 +104,8 @@ def make_visible(text: str) -> str:
 def one_line(text: str, limit: int) -> str:
     """Text for a heading or a bullet: visible, on one line, no fence, at most `limit` characters.
 
-    Secrets go before anything is cut or folded: of what is left of them, nobody could tell that it was one.
+    Secrets are removed before anything is cut or folded, because the rest of a secret would not be
+    recognised.
     """
     flat = _flat(text)
     if flat != text or len(flat) > limit:
@@ -116,7 +118,9 @@ def _flat(text: str) -> str:
 
 
 def fence(item: Evidence, token: str) -> str:
-    """The item between its fence lines. `token` is random per run. The scope of enrichment says what it is."""
+    """The item between its fence lines. `token` is random per run. The scope of enrichment explains
+    itself.
+    """
     scope = one_line(item.scope, 240).replace('"', "'").replace("<", "‹").replace(">", "›")
     body = FENCE_LOOKALIKE.sub(r"‹\1", make_visible(item.body))
     source = "" if item.source.startswith(ENRICHMENT) else f' source="{item.source}"'

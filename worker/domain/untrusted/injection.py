@@ -1,11 +1,11 @@
 """A small detector of planted instructions (prompt injection) in text that others wrote.
 
-It knows public phrases and the structure of such attacks, in English: it is precise, not complete. What it finds is reported
-and given to the policy, and decides nothing. Whether an answer holds is asked of the state of the cluster (see diagnosis/),
-whatever a text says.
+It knows published phrases and the structure of such attacks, in English: it is precise, not complete. Hits
+are reported and given to the policy, and decide nothing. The state of the cluster decides whether an answer
+is confirmed (see diagnosis/), whatever a text says.
 
-Only hostile text is searched: what senders, the cluster and mounted servers wrote. The catalog of the operator, our own
-history and results, typed fields of a request and our own messages are trusted.
+Only untrusted text is searched: that of senders, the cluster and mounted servers. The catalog of the
+operator, our own history and results, typed fields of a request and our own messages are trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from worker.domain.untrusted.evidence import EXTERNAL, Evidence, EvidenceKind, o
 
 SHOWN_CHARS = 400
 BEFORE_CHARS, AFTER_CHARS = 100, 250
-"""How much is shown around a hit, so that a reader sees what the text asks for."""
+"""How much text is shown around a hit, so that a reader sees what it asks for."""
 TRUSTED_SOURCES = frozenset(
     {"list_available_actions", "list_workflows", "get_workflow", "search_workflow_catalog", "corroboration"}
 )
@@ -73,7 +73,8 @@ PHRASES = (
     (("action",), r"(required|mandatory) action (select|choose)\b"),
     (("if you", "if_you", "if-you"), r"if you are an? (ai|llm|(large )?language model|automated (agent|assistant|system))\b"),
 )  # fmt: skip
-"""Phrases of attacks in lower case: words of which a text must contain one, and the pattern that is looked for only then."""
+"""Phrases of attacks in lower case: words, one of which a text must contain, and the pattern that is
+searched only then."""
 STRUCTURES = (
     # Role tags and chat templates
     (
@@ -108,14 +109,14 @@ STRUCTURES = (
     (("tool_", "function_"), r"</?(tool_(result|response|call|output)|function_(call|result))s?>"),
     (("data-",), r"</?\s?data-[0-9a-f]{8}"),
 )
-"""Markup that belongs into a conversation with a model and nowhere else."""
+"""Markup that belongs only in a conversation with a model."""
 DETECTORS = (
     *((words, re.compile(rf"\b{phrase.replace(' ', GAP)}")) for words, phrase in PHRASES),
     *((words, re.compile(pattern)) for words, pattern in STRUCTURES),
 )
 INVISIBLE = "\u00ad\u180e\u200b\u200c\u200d\u2060\u2061\u2062\u2063\u2064\ufeff"
 TAGS = {code: chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
-"""Unseen copies of ASCII (Unicode, Tags)."""
+"""Invisible copies of ASCII (Unicode, Tags)."""
 ESCAPED = re.compile(r"(?<!\\)\\+(?:[nrt]|u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4}))")
 """What JSON and `make_visible` make of characters. Planes beyond 15 have no use in a text.
 
@@ -123,15 +124,17 @@ A match begins where a run of backslashes begins: from every backslash of it, a 
 """
 SURROGATE = re.compile("[\ud800-\udfff]")
 PLAIN = {ord("\u0130"): "I"} | TAGS | dict.fromkeys(map(ord, INVISIBLE))
-"""Without what is unseen, and without the one letter that is longer in lower case."""
+"""Removes invisible characters, and the one letter that is longer in lower case."""
 HIDDEN = re.compile(
     rf"(?<!\U0001f3f4)[\U000e0020-\U000e007e]{{8}}|[\U000e0100-\U000e01ef]{{4}}|[{INVISIBLE}]{{8}}"
 )
-"""Text in unseen characters. Flags of regions consist of tags, too."""
+"""Text in invisible characters. Flags of regions consist of tags, too."""
 
 
 def suspicious_lines(text: str) -> list[str]:
-    """Return what reads like instructions to a model, with its surroundings, each at most 400 characters. Takes linear time."""
+    """Texts that read like instructions to a model, with their surroundings, each at most 400 characters.
+    Takes linear time.
+    """
     hidden: list[str] = []
     text = _unescaped(text) if "\\" in text else text
     if not text.isascii():
@@ -158,25 +161,25 @@ def _character(escape: re.Match[str]) -> str:
 def _shown(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     shown, shown_to = [], 0
     for start, end in spans:
-        if end > shown_to:  # not shown with the one before
+        if end > shown_to:  # not part of the excerpt before
             shown_to = end + AFTER_CHARS
             shown.append(one_line(text[max(0, start - BEFORE_CHARS) : shown_to], SHOWN_CHARS))
     return shown
 
 
 def injections(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
-    """Suspicious texts by the id of the evidence they stand in. Only hostile items with a hit are in the result."""
+    """Suspicious texts by the id of their evidence. Only untrusted items with a hit are in the result."""
     found = ((item.id, tuple(suspicious_lines(_hostile_text(item)))) for item in evidence)
     return {id_: lines for id_, lines in found if lines}
 
 
 def injection_warning(found: Iterable[str]) -> str:
-    """A sentence for people: which evidence to read with care."""
+    """A sentence for humans: which evidence to read with care."""
     return f"Text in the evidence reads like instructions to the analysis: {', '.join(found)}."
 
 
 def _hostile_text(item: Evidence) -> str:
-    """Return what others wrote in an item. Errors are our own words, unless they come from a mounted server."""
+    """The text of others in an item. Errors are our own words, unless they come from a mounted server."""
     if item.source in TRUSTED_SOURCES or not (item.ok or item.source.startswith(EXTERNAL)):
         return ""
     return _without_history(item.body) if item.kind is EvidenceKind.OWNERS else item.body
@@ -185,7 +188,7 @@ def _hostile_text(item: Evidence) -> str:
 def _without_history(body: str) -> str:
     try:
         shown = json.loads(body)
-    except (ValueError, RecursionError):  # cut to its budget: what comes after the key may be history
+    except (ValueError, RecursionError):  # cut to its budget: text after the key may be history
         return body.partition(f'"{OWN_HISTORY}":')[0]
     return (
         json.dumps({k: v for k, v in shown.items() if k != OWN_HISTORY}) if isinstance(shown, dict) else body

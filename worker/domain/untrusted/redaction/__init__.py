@@ -1,1 +1,1 @@
-"""Removing secrets from text. `redact.py` is the entry; the other modules say what secrets look like."""
+"""Removes secrets from text. `redact.py` is the entry; the other modules describe the forms of secrets."""

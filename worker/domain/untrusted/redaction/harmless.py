@@ -1,6 +1,6 @@
-"""Which configuration values may be shown: those that by their form cannot be credentials.
+"""Decides which configuration values may be shown: those that, by their form, cannot be credentials.
 
-An unknown form is treated as a secret. Names that speak of secrets hide even harmless-looking values.
+An unknown form is treated as a secret. Names that suggest a secret hide even harmless-looking values.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def secret_value(name: str, value: str) -> bool:
 def harmless(name: str, value: str) -> bool:
     """True if a configuration value may be shown as it is.
 
-    Harmless are empty values, numbers, booleans, durations, quantities, paths, host names with or without a port, URLs
-    without credentials or a query, image names and memory flags of runtimes, unless the name speaks of a secret.
+    Harmless are empty values, numbers, booleans, durations, quantities, paths, host names with or without a
+    port, URLs without credentials or a query, image names and memory flags of runtimes, unless the name
+    suggests a secret.
     """
     if not value or value.lower() in {"true", "false"}:
         return True

@@ -1,4 +1,5 @@
-"""Which keys hold secrets (`DB_PASSWORD`, `clientSecret`, `x-api-key`), and which of their values are none.
+"""Decides which keys hold secrets (`DB_PASSWORD`, `clientSecret`, `x-api-key`), and which of their values are
+not secrets.
 
 A key is cut into words (`awsSecretAccessKey` -> aws, secret, access, key) and judged by its last words, because that
 is where a key says what its value is: `token` is a secret, `tokenReview`, `token_type` and `secretName` are not.
@@ -37,7 +38,7 @@ ENDINGS = (
     ("key", KEYS),
     ("secret", OTHERS),
 )
-"""What the last word of a key ends with, and what its value is then."""
+"""Endings of the last word of a key, and the kinds of their values."""
 SHORT = {
     "pass": "password",
     "pw": "password",
@@ -46,20 +47,20 @@ SHORT = {
     "sig": "token",
     "auth": "auth",
 }
-"""Words that count only as a whole word: `compass` and `pattern` hold none."""
+"""Endings that count only as a whole word: `compass` and `pattern` name no secrets."""
 
 KEY_OWNERS = _words(
     "api access private secret account signing encryption encrypt decryption master storage shared client ssh tls ssl rsa"
     " auth admin deploy subscription session hmac aes cipher consumer license licence webhook ingest ingestion write"
     " service application publisher host"
 )
-"""What stands before `key` when the key is a secret one; `primary key`, `routing key` and `cache key` are none."""
+"""Words before `key` that make it a secret one, unlike `primary key`, `routing key` and `cache key`."""
 
 MODIFIERS = _words(
     "value values data base base64 b64 b 64 hash hashed string text plain plaintext raw old new current previous next"
     " default encoded encrypted enc bytes content contents"
 )
-"""Words after the one that counts: `PASSWORD_HASH`, `client-key-data`, `token1`."""
+"""Words that may follow the deciding one: `PASSWORD_HASH`, `client-key-data`, `token1`."""
 
 REFERRING = _words(
     "existing image pull name tls ca cert registry mount mounted missing kubernetes k8s refused rejected invalid bad expired"
@@ -68,7 +69,7 @@ REFERRING = _words(
 """Words that make `secret` the name of an object or of a fault: `existingSecret`, `imagePullSecret`, `refused_credentials`."""
 
 NO_PASSWORD = _words("bypass compass encompass multipass overpass surpass trespass underpass")
-"""Words that end like `storepass` and are none."""
+"""Words that end like `storepass` but name no secrets."""
 
 NO_VALUE = _words(
     "null none nil true false yes no undefined unset empty missing required optional string boolean number secret"
@@ -82,7 +83,7 @@ PROSE = _words(
     " signature status that the there this timeout to too unable unauthorized unexpected unknown unsupported user validation"
     " verification verify was were when while will with wrong your"
 )
-"""What follows `token:` or `password:` in a sentence rather than a value."""
+"""Words that follow `token:` or `password:` in a sentence, in place of a value."""
 
 MASK = re.compile(r"[*xX•.#-]{3,}|<[a-z ]{3,30}>")
 STATEMENT = re.compile(r"[a-z]{3,40} (?:\"[\w.-]{1,63}\" )?([a-z]{2,12})(?: ([a-z]{2,12}))?\b")
@@ -97,7 +98,7 @@ NOT_SET = re.compile(
     r"|(?:parameter|variable)?[ \t]*(?:null or )?not (?:set|found|provided|given|defined)\b",
     re.IGNORECASE,
 )
-"""What a shell or a configuration reader says of a variable in place of its value."""
+"""Words of a shell or a configuration reader in place of a variable's value."""
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 OBJECT_NAME = re.compile(
     r"(?:[a-z0-9][a-z0-9.-]{0,62}/)?[a-z][a-z0-9]*(?:[.-][a-z0-9]+){1,10}|[a-z]{1,40}/[a-z]{1,40}"
@@ -110,9 +111,10 @@ def key_words(key: str) -> list[str]:
 
 
 def secret_kind(key: str) -> str | None:
-    """Return what the value of `key` is, if it is a secret: `password`, `token`, `key`, `secret`, ...; else None.
+    """The kind of secret in the value of `key`: `password`, `token`, `key`, `secret`, ...; None if it is no
+    secret.
 
-    `object` stands for keys whose value is a secret or the name of a Secret object: the value has to tell.
+    `object` stands for keys whose value is a secret or the name of a Secret object: the value decides.
     """
     words = key_words(key)
     while len(words) > 1 and (words[-1] in MODIFIERS or words[-1].isdigit()):
@@ -139,7 +141,9 @@ def _kind_of_word(last: str, before: str) -> str | None:
 
 
 def is_no_secret(value: str, kind: str) -> bool:
-    """True if the value of a secret key is none itself: empty, a mask, a reference, a file, the name of an object."""
+    """True if the value of a secret key is not a secret itself: empty, a mask, a reference, a file, the
+    name of an object.
+    """
     text = value.strip()
     low = text.lower()
     if not text or low in NO_VALUE or text.startswith("<set to the key ") or NOT_SET.match(text):
@@ -156,13 +160,15 @@ def is_prose(value: str) -> bool:
 
 
 def is_statement(line: str) -> bool:
-    """True if a line goes on like a sentence about a thing: `secrets is forbidden`, `serviceaccounts "api" not found`."""
+    """True if a line continues like a sentence about a thing: `secrets is forbidden`, `serviceaccounts
+    "api" not found`.
+    """
     words = STATEMENT.match(line)
     return words is not None and any(word and word.lower() in PROSE for word in words.groups())
 
 
 def _names_an_object(text: str) -> bool:
-    """`registry-credentials`, also with a statement behind it: `registry-credentials not found`."""
+    """True for `registry-credentials`, also if a statement follows: `registry-credentials not found`."""
     name, _, rest = text.partition(" ")
     return looks_like_object_name(name.rstrip(":,")) and (not rest or is_prose(rest))
 

@@ -1,4 +1,4 @@
-"""The forms in which a key and its value stand in a text, and what values look like."""
+"""The forms of a key and its value in a text, and the forms of values."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ QUOTE = r"(?:\\{0,15}[\"'`]|\\{1,15}u002[27]|&quot;|&#34;|&#39;)"
 
 
 class Form:
-    """How a key and its value stand in a text, and where to look for it.
+    """A form of a key and its value in a text, and where to search for it.
 
-    Behind the key, in which `key` is found, stands `after`, in any case. A match begins in the line of its key and may
-    reach so many characters into the next lines; with 0 it may begin elsewhere.
+    The key contains `key` and is followed by `after`, ignoring case. A match begins in the line of its key
+    and may reach so many characters into the next lines; with 0 it may begin elsewhere.
     """
 
     def __init__(self, pattern: re.Pattern[str], after: str, *, key: str = "", reach: int = 1) -> None:
@@ -30,7 +30,7 @@ HINTS = (
     "pass", "pw", "psw", "secret", "token", "jwt", "bearer", "key", "cred", "auth", "cookie", "sig", "docker", "kubeconfig",
     "connection", "pat", "string", "phrase",
 )  # fmt: skip
-"""In lower case: one of them stands in every key that may name a secret."""
+"""In lower case: every key that may name a secret contains one of them."""
 HINT = re.compile("|".join(HINTS))
 KEY = re.compile(r"[\w./-]{2,}+")
 PAIR = re.compile(
@@ -58,7 +58,7 @@ LEADS = (
     "api", "access", "private", "account", "signing", "encryption", "license", "connection", "pass", "storage", "client",
 )  # fmt: skip
 LEAD_WORD = re.compile(rf"\b({'|'.join(LEADS)})[ _]\Z", re.IGNORECASE)
-"""What makes a secret of `key`, `string` or `phrase` behind it."""
+"""Words that make a following `key`, `string` or `phrase` a secret."""
 TUPLE = re.compile(
     rf"\(\s{{0,40}}{QUOTE}(?P<key>[\w./-]{{2,}}+)(?P<close>{QUOTE})\s{{0,40}}(?P<sep>,)\s{{0,40}}(?P<open>{QUOTE})"
     rf"(?=[^\n\"'`]{{1,1024}}{QUOTE}\s{{0,40}},?\s{{0,40}}\))"
@@ -81,13 +81,14 @@ BARE = re.compile(
 )
 """Atomic groups here and elsewhere: before Python 3.11.5 a possessive repeat of a group that backtracks matches wrongly."""
 JSON_VALUE = re.compile(r"(?P<bare>[^\s\"'`,{}\[\]]++)(?=[ \t]*+(?:[,}\]\n]|\Z))|[{\[]")
-"""After a quoted key JSON says where a bare value ends; what is in a structure is looked at on its own."""
+"""After a quoted key, JSON defines the end of a bare value; the content of a structure is examined
+separately."""
 AFTER_QUOTE = frozenset(" \t\r\n,;:}])>&|\\.\"'`")
 CREDENTIALS = re.compile(r"(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?", re.IGNORECASE)
 BLOCK = re.compile(r"(?:![\w!]++[ \t]++)?(?:[|>][+-]?\d?[+-]?)?[ \t]*+(?:#[^\n]*+)?(?:\n|\Z)")
 ESCAPED_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]{0,8}(?>(?:\\{1,15}n(?:[ \t]+[^\\\"\n]*+|(?=\\)))+)")
 FLAT_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]+(?=\S)(?!\S+[ \t]+\|)")
-"""Of a block whose line ends somebody made blanks, not of a table."""
+"""For a block whose line ends were replaced by blanks, not for a table."""
 LINE_LEAD = re.compile(r"(?:\A|\n|\\n)[ \t]*(?:- )?[ \t]*[\"']?\Z")
 LONGEST_LEAD = 160
 QUOTED_LIST = re.compile(

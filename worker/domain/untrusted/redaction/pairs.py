@@ -1,7 +1,7 @@
-"""Values of keys that name secrets, in whatever text they stand: JSON, YAML, logfmt, environments, command lines.
+"""Masks values of keys that name secrets, in any text: JSON, YAML, logfmt, environments, command lines.
 
-The text is read from left to right once; a value is taken as far as its quoting says, or, without quotes, as far as
-the form says: to the end of the line for a YAML value, else to the next white space or separator.
+The text is read from left to right once; a value extends as far as its quoting says, or, without quotes, as
+its form says: to the end of the line for a YAML value, else to the next white space or separator.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ from worker.domain.untrusted.redaction.words import (
 )
 
 MAX_KEYS = 32
-"""How many keys are looked for in the lines of a text; beyond, their hints are."""
+"""Up to this many keys are searched in the lines of a text; beyond, their hints are."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """Which keys of one text may name a secret: by hint, with every digit as 0. `leads` stand before those that need one."""
+    """The keys of one text that may name a secret: by hint, with every digit as 0. `leads` precede the
+    keys that need one.
+    """
 
     by_hint: Mapping[str, set[str]]
     leads: set[str]
 
     @classmethod
     def of(cls, words: str) -> SecretKeys:
-        """Those among the `distinct_words` of a text."""
+        """The keys among the `distinct_words` of a text."""
         lowered = folded(words)
         found = _keys_by_hint(words, lowered)
         leads = (
@@ -86,7 +88,7 @@ def mask_pairs(text: str, words: str) -> str:
 
 
 def _keys_by_hint(words: str, lowered: str) -> dict[str, set[str]]:
-    """Keys that may name a secret, by a hint in them; under a key that does so only behind another word, none."""
+    """Keys that may name a secret, by their hint. A key that does so only after another word is left out."""
     found: dict[str, set[str]] = {}
     for hint in forms.HINTS:
         at = lowered.find(hint)
@@ -122,7 +124,9 @@ def mask_with(form: Form, text: str, lines: Sequence[Span]) -> str:
 
 
 def _secrets(form: Form, text: str, lines: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """Yield where the values of keys in these lines stand, and what to put there. Values may run over lines."""
+    """Yield the places of the values of keys in these lines, and their replacements. Values may span
+    lines.
+    """
     position, search = 0, form.pattern.search
     for first, last in lines:
         position = max(position, first)
@@ -148,7 +152,7 @@ def _secret(match: re.Match[str], text: str) -> tuple[int, int, str] | None:
 def _kind(match: re.Match[str], text: str) -> str | None:
     key = match["key"]
     if match["close"] and "/" in key and ":" in match["sep"]:
-        return None  # the end of a quoted URL or path, with an error behind it
+        return None  # the end of a quoted URL or path, followed by an error
     if forms.HINT.search(folded(key), max(0, len(key) - 64)) is None:
         return None
     if key.lower() in forms.NOT_ALONE:
@@ -176,7 +180,7 @@ def _kind_of_list(match: re.Match[str], text: str) -> str | None:
 
 
 def _items(block: str) -> list[str]:
-    """The scalars of a YAML list; none when an item is a mapping or anything else."""
+    """The scalars of a YAML list; empty if an item is anything else."""
     items = [forms.SCALAR_ITEM.fullmatch(line.strip()) for line in block.splitlines() if line.strip()]
     return [item["scalar"].strip("\"'") for item in items if item] if all(items) else []
 
@@ -204,7 +208,7 @@ def _extent(match: re.Match[str], text: str, kind: str) -> tuple[int, int]:
 
 
 def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
-    """Return where a value without quotes ends."""
+    """The end of a value without quotes."""
     start = match.end()
     json_key = match["close"] is not None and match["sep"].strip() == ":"
     if json_key and (found := forms.JSON_VALUE.match(text, start)):
@@ -222,7 +226,7 @@ def _bare_end(match: re.Match[str], text: str, kind: str) -> int:
 
 
 def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
-    """Return what is in quotes. A string in three quotes (TOML, Python) may run over lines."""
+    """Start and end of a quoted value. A string in three quotes (TOML, Python) may span lines."""
     if not text.startswith(quote * 2, start):
         return start, _closing(text, start, quote)
     inside = start + 2 * len(quote)
@@ -231,7 +235,7 @@ def _quoted(text: str, start: int, quote: str) -> tuple[int, int]:
 
 
 def _closing(text: str, start: int, quote: str) -> int:
-    """Return where a quoted value ends: at the same quote, not escaped any further; else at the end of its line.
+    """The end of a quoted value: at the same quote, escaped no further; else at the end of its line.
 
     A quote right before a word opens another value: `token=" password="hunter2"` has lost one. On a later line the
     first quote decides, so that a line that was cut does not take the rest of the text along.
@@ -310,7 +314,7 @@ def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
-    """True if the word behind the key belongs to a sentence or counts something, so that it is no value.
+    """True if the word after the key belongs to a sentence or counts something, so that it is not a value.
 
     `token: signature is invalid`, `volume "creds" : references ...` and `Secret: secrets is forbidden` are sentences,
     `cannot fetch token: 400 Bad Request` gives a status, `unexpected token: u` a character.
@@ -324,7 +328,9 @@ def _states_something(value: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _mask_cell(match: re.Match[str]) -> str:
-    """The cell beside one that names a secret, in a table. A plain word there is the head of a column."""
+    """The masked cell beside one that names a secret, in a table. A plain word there is the head of a
+    column.
+    """
     value, kind = match["value"], secret_kind(match["key"])
     plain = value.isalpha() or " " in value
     if kind is None or plain or is_no_secret(value, kind) or is_prose(value) or forms.MARKED.fullmatch(value):

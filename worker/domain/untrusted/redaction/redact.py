@@ -2,10 +2,10 @@
 
 Four rules, each linear in the length of the text:
 
-1. shapes: what is a secret wherever it stands (`secret_shapes`);
+1. shapes: secrets that are recognised anywhere (`secret_shapes`);
 2. pairs: the value of a key that names a secret (`secret_pairs`, `secret_names`);
 3. the data of Secret objects, in YAML and JSON (`secret_objects`);
-4. base64 whose plain text falls under the others, or is `user:password`.
+4. base64 whose plain text falls under the other rules, or is `user:password`.
 
 Names survive: a rule that turns `disk-cleaner` into `di[REDACTED]` takes the evidence away. Where the value of a
 secret key cannot be told from a name, the key decides, and the value goes.
@@ -37,9 +37,9 @@ JSON_SECRET = re.compile(r"kind\\{0,15}\"\s{0,8}:\s{0,8}\\{0,15}\"Secret\\{0,15}
 DECODER = json.JSONDecoder()
 MAX_BRACES = 64
 MAX_READING = 256
-"""How many times the length of the text is read at the most in search of Secret objects."""
+"""At most how many times the length of the text is read in search of Secret objects."""
 REMEMBERED_TEXTS, REMEMBERED_CHARS = 1_024, 4_096
-"""How many texts are remembered with what redaction makes of them, and how long one may be: 4 MB of logs at the most."""
+"""How many redacted texts are cached, and how long one may be: at most 4 MB of logs."""
 USER_AND_PASSWORD = re.compile(r"[\w.@+-]{1,64}:[!-~]{4,256}\s*")
 KIND_SECRET = re.compile(r"kind:[ \t]*[\"']?Secret")
 KIND = re.compile(r"(?P<lead>[ \t]*(?:- )?)kind:[ \t]*[\"']?Secret[\"']?[ \t]*")
@@ -54,7 +54,7 @@ BESIDE_DATA = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
 
 
 def redact(text: str) -> str:
-    """The text with every secret that is recognised replaced by `[REDACTED:kind]`.
+    """The text with every recognised secret replaced by `[REDACTED:kind]`.
 
     Linear in the length of the text. Redacting twice changes nothing: the rules are applied until they find nothing.
     """
@@ -65,14 +65,17 @@ def redact(text: str) -> str:
 
 @lru_cache(maxsize=REMEMBERED_TEXTS)
 def _remembered(text: str) -> str:
-    """Evidence is redacted where it is read, for the prompt, the result and the audit trail."""
+    """The redacted text, cached: evidence is redacted when read, for the prompt, the result and the audit
+    trail.
+    """
     return _until_stable(text, decode=2)
 
 
 def redact_json(value: Any, *, depth: int = 0) -> Any:
     """A JSON value with every secret replaced: by key, by the `name` beside a `value`, and inside every string.
 
-    Deeper than 96 levels nothing is shown. Numbers under a secret key go too; true, false and null stay.
+    Values deeper than 96 levels are not shown. Numbers under a secret key are replaced, too; true, false and
+    null stay.
     """
     if depth > MAX_DEPTH:
         return "[REDACTED:depth]"
@@ -101,7 +104,7 @@ def _redact_object(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _masked(item: Any, kind: str, depth: int) -> Any:
-    """The value of a secret key: scalars go, structures are looked into."""
+    """The masked value of a secret key: scalars are replaced, structures are searched."""
     if isinstance(item, list | tuple):
         return [_masked(part, kind, depth + 1) if depth < MAX_DEPTH else "[REDACTED:depth]" for part in item]
     if item is None or isinstance(item, bool | dict):
@@ -161,7 +164,7 @@ def _mask_base64(blob: str, decode: int) -> str:
 def _mask_json(text: str) -> str:
     """Every JSON object of the kind Secret in the text, redacted as JSON and written compactly.
 
-    Where reading would cost too much, what is left of the text is not shown.
+    If reading would cost too much, the rest of the text is not shown.
     """
     parts: list[str] = []
     done, allowed = 0, MAX_READING * len(text)
@@ -178,7 +181,7 @@ def _mask_json(text: str) -> str:
 def _object_around(text: str, kind: re.Match[str], first: int) -> tuple[Any, int, int, int]:
     """The innermost JSON object around the match and where it begins and ends, and how many characters were read.
 
-    It begins at `first` or later. The end is 0 when there is none: the text was cut, or is no JSON.
+    It begins at `first` or later. The end is 0 if there is none, because the text was cut or is not JSON.
     """
     cost, before = 0, kind.start()
     for _ in range(MAX_BRACES):
@@ -258,7 +261,7 @@ def _masked_document(lines: list[str], column: int) -> list[str]:
 
 
 def _masked_flat(line: str) -> str:
-    """A document that stands in one line, its line ends escaped (a string of JSON) or replaced by spaces."""
+    """Mask a document on one line, whose line ends were escaped (a string of JSON) or replaced by spaces."""
     if FLAT_KIND.search(line) is None:
         return line
     parts: list[str] = []

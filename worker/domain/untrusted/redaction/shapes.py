@@ -1,4 +1,5 @@
-"""Secrets that are known by their shape, whatever stands around them: PEM blocks, JWTs, keys with a vendor's prefix.
+"""Secrets that are known by their shape, whatever the text around them: PEM blocks, JWTs, keys with a
+vendor's prefix.
 
 Each shape has needles, one of which occurs in every secret of the shape, so that most texts cost a substring search in
 their distinct words, and a pattern that reads every character a bounded number of times. The prefixes are those the
@@ -16,7 +17,7 @@ from worker.domain.untrusted.redaction.words import folded, lines_with, mask_lin
 
 Check = Callable[[str], bool]
 EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-"""Where a word begins, also behind a line end or a tab that JSON has escaped."""
+"""The start of a word, also after a line end or a tab that JSON has escaped."""
 MARKED = re.compile(r"\[REDACTED:\w+\]")
 ALNUM_RUN = re.compile(r"[A-Za-z0-9]{24,}")
 
@@ -47,7 +48,7 @@ class Shape:
         return mask_lines(text, lines, self.mask_all)
 
     def mask_all(self, text: str) -> str:
-        """The same for a text whose every line may hold one."""
+        """The same for a text in which every line may contain one."""
         return self.pattern.sub(self._replace, text)
 
     def _replace(self, match: re.Match[str]) -> str:
@@ -61,14 +62,16 @@ class Shape:
 
 
 def _is_bearer(token: str) -> bool:
-    """`Bearer authentication failed` is a sentence; a token has digits, mixed case, or is long."""
+    """True for a token, which has digits or mixed case or is long. `Bearer authentication failed` is a
+    sentence.
+    """
     if token.startswith(("realm=", "error=", "scope=", "service=")):
         return False
     return any(c.isdigit() for c in token) or len(token) >= 24 or not (token.islower() or token.istitle())
 
 
 def _is_llm_key(token: str) -> bool:
-    """`sk-runner-757f89d977-795x7` is a pod; a key has upper case letters or one long run."""
+    """True for a key, which has upper-case letters or one long run. `sk-runner-757f89d977-795x7` is a pod."""
     run = ALNUM_RUN.search(token)
     return token != token.lower() or (run is not None and any(c.isdigit() for c in run.group()))
 
@@ -237,7 +240,7 @@ SHAPES: tuple[Shape, ...] = (
 HINTS = tuple(
     (with_zeros(needle).split()[0], shape) for shape in SHAPES for needle in dict.fromkeys(shape.needles)
 )
-"""What occurs in the `distinct_words` of every text with a secret of the shape."""
+"""Texts of which one occurs in the `distinct_words` of every text with a secret of the shape."""
 
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]*")
@@ -249,7 +252,7 @@ NAME_NEEDLE = re.compile(
 
 
 def is_plain_name(text: str) -> bool:
-    """True if a text is a name and of no secret's form. No key with a value fits into one."""
+    """True if a text is a name without the form of a secret. A key with a value does not fit into one."""
     if PLAIN_NAME.fullmatch(text) is None or not (len(text) <= LONGEST_MIXED_NAME or text.islower()):
         return False
     return NAME_NEEDLE.search(text) is None
@@ -269,11 +272,11 @@ CALLED_SECRET = re.compile(
 )
 PROSE_HINTS = ("assword", "ASSWORD", "ecret", "oken", "redential", "ey")
 CALLED = ("passw", "passphrase", "secret", "token", "credential", "apikey", "api key", "api_key", "api-key")
-"""One of which stands in a line with a word that is called a secret."""
+"""One of them occurs in every line with a word that is called a secret."""
 
 
 def mask_prose(text: str, words: str) -> str:
-    """Mask random looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`.
+    """Mask random-looking words that a sentence calls a secret: `the Secret now holds Kx93mQ2vT7`.
 
     `words` are the `distinct_words` of the text.
     """
@@ -312,7 +315,7 @@ def mask_pem_tails(text: str) -> str:
 
 
 def _pem_start(text: str, first: int, end: int) -> int:
-    """Return where the lines of base64 before `end` begin, not before `first`."""
+    """The start of the lines of base64 before `end`, not before `first`."""
     start = edge = end
     for line_end in reversed(list(LINE_END.finditer(text, first, end))):
         if PEM_LINE.fullmatch(text, line_end.end(), edge) is None:
@@ -328,7 +331,7 @@ LONGEST_PASSWORD = 512
 
 
 def mask_url_credentials(text: str) -> str:
-    """Passwords of URLs (`scheme://user:password@host`, RFC 3986), and tokens that stand in the user's place."""
+    """Passwords of URLs (`scheme://user:password@host`, RFC 3986), and tokens in place of the user."""
     if "://" not in text or "@" not in text:
         return text
     return mask_lines(text, lines_with(text, ["@"]), _mask_urls)

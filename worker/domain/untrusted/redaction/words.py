@@ -1,8 +1,9 @@
-"""What tells from the distinct words of a text, and from its lines, which rules it can fall under at all.
+"""Tells, by the distinct words and lines of a text, which rules it can fall under at all.
 
-Logs and manifests repeat themselves: with every digit read as 0, their distinct words are a tenth of the text. A rule
-whose words do not occur there costs nothing, and any other is applied to the lines in which they occur. A word ends at
-white space, a double quote or a comma, which no secret goes across unless its key stands before it.
+Logs and manifests repeat themselves: with every digit read as 0, their distinct words are a tenth of the
+text. A rule whose words do not occur there costs nothing; any other is applied to the lines in which they
+occur. A word ends at white space, a double quote or a comma: a secret contains none of these, unless its key
+precedes it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def folded(text: str) -> str:
 
 
 def lines_with(text: str, needles: Iterable[str | re.Pattern[str]]) -> list[Span]:
-    """Return where the lines begin and end in which one of the needles occurs, in order."""
+    """Start and end of the lines in which one of the needles occurs, in order."""
     found: set[Span] = set()
     for needle in needles:
         at = _find(text, needle, 0)
@@ -63,7 +64,7 @@ def _find(text: str, needle: str | re.Pattern[str], start: int) -> int:
 
 
 def line_at(text: str, at: int) -> Span:
-    """Return where the line around a position begins and ends."""
+    """Start and end of the line around a position."""
     end = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, len(text) if end == -1 else end
 
