@@ -107,7 +107,10 @@ def test_the_live_view_shows_queues_analyses_and_verdicts_in_80_columns():
 
 def test_hostile_text_cannot_control_the_terminal():
     hostile = TOOL.model_copy(update={"name": "\x1b[2J", "arguments": {"a": "\u202e[red]"}})
-    text = shown(board(event(hostile)), width=160)
+    done = DONE.model_copy(update={"workflow_id": "\x1b[2Jundo"})
+    running = event(hostile).model_copy(update={"request_key": "rr\x1b[2J"})
+    ended = event(done, seconds=1).model_copy(update={"request_key": "\u202err"})
+    text = shown(board(running, ended), width=160)
     assert not {"\x1b", "\u202e"} & set(text)
     assert "[red]" in text
 

@@ -93,7 +93,7 @@ def test_no_text_speaks_to_the_terminal():
             parameters={hostile: hostile},
         ),
         "alternative_workflows": (AlternativeWorkflow(workflow_id=hostile, confidence=0.5),),
-        "evidence": (EvidenceItem(id="E1", source=hostile, summary=hostile),),
+        "evidence": (EvidenceItem(id=hostile, source=hostile, summary=hostile),),
         "approval": Approval(required=True, reasons=(hostile,)),
         "warnings": (hostile,),
         "model": hostile,

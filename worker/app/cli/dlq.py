@@ -106,7 +106,7 @@ async def _each(
             try:
                 letter = await operation(operations)(letter_id)
                 row["remediation_id"] = _remediation_id(letter)
-                line = f"{letter_id}: {done} ({letter.origin_subject})"
+                line = f"{letter_id}: {done} ({_shown(letter.origin_subject)})"
             except OperationError as e:
                 row |= {"done": False, "error": str(e)}
                 line = f"error: {e}"

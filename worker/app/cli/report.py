@@ -29,6 +29,7 @@ MAX_WIDTH = 100
 SHOWN_EVIDENCE = 8
 LINE_CHARS = 400
 FACTOR_CHARS = 200
+ID_CHARS = 12
 
 
 def print_result(
@@ -104,7 +105,7 @@ def _evidence(result: AnalysisResult) -> Table:
         source = item.source.removeprefix("enrichment:")
         told = item.summary.lower().startswith(source.lower())
         line = item.summary if told else f"{source} {item.summary}"
-        table.add_row(item.id, _text(one_line(line, LINE_CHARS)))
+        table.add_row(_text(one_line(item.id, ID_CHARS)), _text(one_line(line, LINE_CHARS)))
     if more := len(result.evidence) - len(shown):
         table.add_row("…", _text(f"and {more} more; --json shows them", style="dim"))
     if not shown:

@@ -109,13 +109,15 @@ async def _follow(
         if as_json:
             typer.echo(event.model_dump_json())
         elif line := step_of(event):
-            typer.echo(f"{event.time:%H:%M:%S}  {event.request_key}  {line}")
+            indent = "  " if line.startswith(" ") else ""
+            told = f"{one_line(event.request_key, STEP_CHARS)}  {indent}{one_line(line, STEP_CHARS)}"
+            typer.echo(f"{event.time:%H:%M:%S}  {told}")
         if key is not None and event.event_type in ENDS:
             return EXIT_DEAD_LETTER if event.event_type is EventType.RESPONSE_FAILED else 0
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= KEY_CHARS else f"{text[: KEY_CHARS - 1]}…"
+    return one_line(text, KEY_CHARS)
 
 
 # -- live view
@@ -202,7 +204,7 @@ def _ended(board: Board) -> Table:
     table = _table("\nEnded", "at", "request", "verdict", "tokens", "cost", "time", wide="verdict")
     for done in list(board.ended)[-SHOWN_ENDED:][::-1]:
         decided = " needs approval" if done.approval_required else " may run"
-        verdict = done.workflow + decided if done.workflow else done.verdict
+        verdict = one_line(done.workflow, STEP_CHARS) + decided if done.workflow else done.verdict
         tokens = done.usage.input_tokens + done.usage.output_tokens
         table.add_row(
             f"{done.at:%H:%M:%S}",
