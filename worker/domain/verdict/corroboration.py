@@ -6,6 +6,7 @@ an approver sees them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,6 +34,7 @@ from worker.domain.verdict.verdict import Accepted, Verdict, actionable, named
 
 SOURCE = "corroboration"
 MAX_CAUSES = 5
+WHOLE = re.compile(r"-?[0-9]{1,9}")
 UNDECIDED = frozenset({Doubt.NO_CAUSE_STATED, Doubt.AMBIGUOUS, Doubt.UNKNOWN})
 """Doubts with which the finding is about the answer's own object, but does not suffice."""
 
@@ -182,10 +184,8 @@ def _number(accepted: Accepted, word: str) -> int | None:
     """The whole number of the only parameter whose name has the word. One that is left out has its default."""
     declared = accepted.workflow.parameters if accepted.workflow else ()
     values = {p.name: p.default for p in declared} | dict(accepted.parameters)
-    found = [v for n, v in values.items() if word in n.upper() and v is not None]
-    return (
-        found[0] if len(found) == 1 and isinstance(found[0], int) and not isinstance(found[0], bool) else None
-    )
+    found = [str(v) for n, v in values.items() if word in n.upper() and v is not None]
+    return int(found[0]) if len(found) == 1 and WHOLE.fullmatch(found[0]) else None
 
 
 def told(question: Question, result: ReadResult) -> str:

@@ -85,7 +85,11 @@ class _Check:
         if "CONTAINER" in name:
             return value in self.containers()
         named = value in {ref.name for ref in self.finding.subjects}
-        return named or ("REVISION" in name and value == self.finding.revision) or self.grows(name, value)
+        return (
+            named
+            or ("REVISION" in name and str(value) in {str(self.finding.revision), "0"})
+            or self.grows(name, value)
+        )
 
     def grows(self, name: str, value: Any) -> bool:
         """True if the value is more than what the target has now, and at most the double; of nothing, one."""

@@ -68,6 +68,8 @@ def test_a_revision_and_replicas_are_read_by_the_meaning_of_their_names():
     action = claim_of(accepted(TO_REVISION=3, SCALE_REPLICAS=0)).action
     assert (action.revision, action.replicas, action.targets) == (3, 0, (API,))
     assert claim_of(accepted(TO_REVISION=3, FROM_REVISION=4)).action.revision is None
+    written = claim_of(accepted(TO_REVISION="3", REPLICAS="many")).action
+    assert (written.revision, written.replicas) == (3, None)
 
 
 def test_reads_are_told_in_one_line():

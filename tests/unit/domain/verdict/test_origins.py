@@ -140,6 +140,15 @@ async def test_other_values_are_the_models_unless_they_are_the_default(value):
         ) == {"TARGETS": DEFAULT}
 
 
+@pytest.mark.parametrize(
+    ("value", "origin"), [(3, CODE), ("3", CODE), ("0", CODE), ("2", MODEL), ("03", MODEL)]
+)
+async def test_a_revision_may_be_written_as_text(value, origin):
+    """0 means the one before the newest: an answer with it is confirmed only if that one is right."""
+    given = await origins("RollbackDeployment", Remedy.ROLL_BACK, {"REVISION": value})
+    assert given == {"REVISION": origin}
+
+
 async def test_revisions_and_targets_are_checked():
     given = {"TARGET_RESOURCE_NAME": "api", "TO_REVISION": 3}
     assert set((await origins("RollbackDeployment", Remedy.ROLL_BACK, given)).values()) == {CODE}
