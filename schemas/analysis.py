@@ -23,7 +23,7 @@ from schemas.workflow import AlternativeWorkflow, SelectedWorkflow
 
 
 class Status(enum.StrEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     COMPLETED = "completed"
     NEEDS_HUMAN_REVIEW = "needs_human_review"
@@ -33,7 +33,9 @@ class Status(enum.StrEnum):
 
 
 class HumanReviewReason(enum.StrEnum):
-    """Why a result needs human review. Closed: consumers fail on values they do not know; details go into the detail field."""
+    """Why a result needs human review. A closed list, because consumers fail on unknown values; details go
+    into the detail field.
+    """
 
     WORKFLOW_NOT_FOUND = "workflow_not_found"
     IMAGE_MISMATCH = "image_mismatch"
@@ -49,7 +51,7 @@ class HumanReviewReason(enum.StrEnum):
 
 
 class AffectedResource(Message):
-    """The object the root cause lies in (ADR-055)."""
+    """The object with the root cause (ADR-055)."""
 
     kind: Needed
     """Its kind, such as `Deployment`."""
@@ -62,7 +64,7 @@ class AffectedResource(Message):
 
 
 class RootCauseAnalysis(Message):
-    """Why it happened."""
+    """The root cause of the incident."""
 
     summary: Needed
     """The root cause in a few sentences."""
@@ -71,17 +73,18 @@ class RootCauseAnalysis(Message):
     signal_type: Text = ""
     """Signal type as determined by the analysis (DD-LLM-001); empty when it gave none."""
     contributing_factors: tuple[Text, ...] = ()
-    """What contributed."""
+    """Contributing factors."""
     affected_resource: AffectedResource | None = None
-    """The object it lies in: the same as `affected_resource` of the result, where ADR-055 looks for it."""
+    """The object with the root cause: the same as `affected_resource` of the result, in the place that
+    ADR-055 names."""
     causal_chain: tuple[Text, ...] = ()
     """The steps from the cause to the signal, as sentences."""
     causal_claims: tuple[CausalClaim, ...] = ()
-    """The same steps, with the evidence that they cite and how they stand in it."""
+    """The same steps, with the evidence that they cite and how well it supports them."""
 
 
 class RiskFactor(Message):
-    """Something that speaks for approval (ADR-055)."""
+    """A reason for approval, with its weight (ADR-055)."""
 
     score: Annotated[int, Field(strict=True, ge=0, le=100)]
     """Weight, 0 to 100."""
@@ -90,16 +93,16 @@ class RiskFactor(Message):
 
 
 class ApprovalFactor(Message):
-    """One reason for which approval is required, for programs."""
+    """One reason why approval is required, for programs."""
 
     code: Needed
-    """What it is: one of the codes in docs/policy.md. More may be added."""
+    """One of the codes in docs/policy.md. More may be added."""
     detail: Text = ""
-    """What it is about, such as the name of an object or of a parameter."""
+    """Its subject, such as the name of an object or of a parameter."""
 
 
 class Approval(Message):
-    """Whether a human must approve before anything is executed, and why."""
+    """The decision whether a human must approve before anything is executed, and its reasons."""
 
     required: Flag
     """Nothing may be executed before a human has approved."""
@@ -108,7 +111,7 @@ class Approval(Message):
     factors: tuple[ApprovalFactor, ...] = ()
     """Why approval is required, as codes."""
     risk_factors: tuple[RiskFactor, ...] = ()
-    """What was weighed, whether or not approval is required."""
+    """The risk factors that were considered, whether or not approval is required."""
     would_require: Flag | None = None
     """In observe mode: whether approval would be required without that mode. None when approval is enforced."""
     would_reasons: tuple[Text, ...] = ()
@@ -116,7 +119,7 @@ class Approval(Message):
 
 
 class ValidationAttempt(Message):
-    """One answer of the model and what was wrong with it."""
+    """One answer of the model, and its errors."""
 
     attempt: Positive
     """Which one, counted from 1."""
@@ -131,10 +134,10 @@ class ValidationAttempt(Message):
 
 
 class PreviousAttemptAssessment(Message):
-    """What the model makes of the attempt that failed (DD-RECOVERY-003)."""
+    """The model's assessment of the failed attempt (DD-RECOVERY-003)."""
 
     failure_understood: Flag | None = None
-    """It knows why the attempt failed."""
+    """The model knows why the attempt failed."""
     failure_reason_analysis: Text = ""
     """Why it failed."""
     state_changed: Flag | None = None
@@ -147,7 +150,7 @@ class RecoveryAnalysis(Message):
     """The recovery part of an analysis (DD-RECOVERY-003)."""
 
     previous_attempt_assessment: PreviousAttemptAssessment | None = None
-    """What became of the previous attempt."""
+    """The assessment of the previous attempt."""
     current_rca: RootCauseAnalysis | None = None
     """The root cause as it is now."""
 
@@ -156,7 +159,7 @@ class RecoveryStrategy(Message):
     """How the new attempt differs (DD-RECOVERY-003)."""
 
     approach: Text = ""
-    """What is to be done."""
+    """The action to take."""
     differs_from_previous: Flag | None = None
     """Another workflow, or other parameters. Computed, not the model's claim; None without a workflow."""
     why_different: Text = ""
@@ -164,7 +167,7 @@ class RecoveryStrategy(Message):
 
 
 class CorroborationSource(enum.StrEnum):
-    """What bears an answer out."""
+    """The source that confirms an answer."""
 
     RULES = "rules"
     SECOND_VIEW = "second_view"
@@ -172,16 +175,16 @@ class CorroborationSource(enum.StrEnum):
 
 
 class Corroboration(Message):
-    """Whether the state of the cluster confirms the answer.
+    """The finding whether the state of the cluster confirms the answer.
 
-    It rests on fields that only Kubernetes components write, and on what is computed from specs: never on logs, annotations
-    or other text.
+    It rests on fields that only Kubernetes components write, and on computations over specs, never on logs,
+    annotations or other text.
     """
 
     by: CorroborationSource
     """What confirms it; `none` means that nothing does, not that the answer is wrong."""
     object: AffectedResource | None = None
-    """The object whose state says so, or speaks against the answer."""
+    """The object whose state confirms or contradicts the answer."""
     finding: Text = ""
     """The kind of cause that the state of the object is, such as `out_of_memory`."""
     evidence: tuple[Text, ...] = ()
@@ -201,7 +204,7 @@ class ParameterOrigin(enum.StrEnum):
 
 
 class DiagnosedCause(Message):
-    """What rules make of the state of the cluster, without any model."""
+    """A cause that rules find in the state of the cluster, without a model."""
 
     cause: Needed
     """Its kind, such as `out_of_memory`."""
@@ -220,7 +223,7 @@ class AnalysisResult(Message):
     """`rca.result.<kind>.<request key>`: the one result of a request."""
 
     kind: RequestKind
-    """What was asked."""
+    """The kind of the request."""
     incident_id: Id
     """As in the request."""
     remediation_id: Id
@@ -262,17 +265,18 @@ class AnalysisResult(Message):
     parameter_origins: dict[str, ParameterOrigin] = Field(default_factory=dict)
     """Where the value of each parameter of the selected workflow comes from."""
     diagnosis: tuple[DiagnosedCause, ...] = ()
-    """What rules made of the state of the cluster, when no model gave an answer that holds. The likeliest first."""
+    """The causes that rules found in the state of the cluster, if no model gave a valid answer. The
+    likeliest first."""
     detected_labels: DetectedLabels | None = None
     """Labels of the affected resource; None when they were never looked up."""
     evidence: tuple[EvidenceItem, ...] = ()
-    """What the analysis has seen."""
+    """The evidence of the analysis."""
     validation_attempts: tuple[ValidationAttempt, ...] = ()
     """The answers of the model, and what was wrong with them."""
     usage: Usage = Usage()
-    """What it cost."""
+    """The usage and cost."""
     context_used: ContextUsed | None = None
-    """What the model says it took into account."""
+    """The context that the model says it considered."""
     model: Text = ""
     """The model that answered."""
     prompt_version: Text = ""

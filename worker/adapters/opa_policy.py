@@ -1,7 +1,8 @@
 """Approval rules on an OPA server: the Policy port over its Data API (`POST /v1/data/<path>`).
 
-The document at the path has the form of the package `rca.approval`. Whatever goes wrong, approval is required and the
-reason names the server and what was wrong: an answer that is late, undefined, too long, or no decision.
+The document at the path has the form of the package `rca.approval`. After any failure, approval is required
+and the reason names the server and the failure: an answer that is late, undefined, too long, or not a
+decision.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ log = structlog.stdlib.get_logger(__name__)
 class OpaPolicy(ServerClient):
     """Implements the Policy port. `url` is the server's base address, `decision` the path of the document.
 
-    `timeout_seconds` bounds a decision by the wall clock, from the connection to the last byte. Within that time a
-    question whose connection breaks is asked once more: a server closes idle connections when it likes.
+    `timeout_seconds` bounds a decision by the wall clock, from the connection to the last byte. Within that
+    time, a question whose connection breaks is asked once more, because servers close idle connections.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class OpaPolicy(ServerClient):
         self.name = f"opa:{self._server.url}{self._path}"
         """The address of the decision, for the audit."""
         self.problem = ""
-        """What was wrong with the last answer; empty when it was a decision."""
+        """The problem of the last answer; empty if it was a decision."""
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def start(self) -> None:
-        """Look whether the server is there. Never raises: it may come later."""
+        """Check whether the server answers. Never raises, because it may come later."""
         try:
             async with asyncio.timeout(FIRST_SECONDS):
                 with suppress(TooLongError):
@@ -115,7 +116,7 @@ def _result(answer: ServerAnswer, document: str) -> Any:
 
 
 def _said(answer: ServerAnswer) -> str:
-    """`message` of OPA's error document, or what the status usually means."""
+    """The `message` of OPA's error document, or the usual meaning of the status."""
     try:
         found = answer.json()
     except ValueError:

@@ -24,7 +24,7 @@ HINTS = {
 
 
 class EmbeddingRequestError(Exception):
-    """A request failed. `again`: a retry may work, `after` seconds from now."""
+    """A request failed. `again`: a retry may work after `after` seconds."""
 
     def __init__(self, message: str, *, again: bool = False, after: float = PAUSE_SECONDS) -> None:
         super().__init__(message)

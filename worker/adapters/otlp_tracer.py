@@ -1,7 +1,7 @@
 """Spans for an OpenTelemetry collector: the SDK with its OTLP/HTTP exporter, set up by the standard OTEL_* variables.
 
-A thread exports batches from a bounded queue; spans that do not fit are dropped. Nothing global is set, so libraries that
-are instrumented for OpenTelemetry record nothing of their own.
+A thread exports batches from a bounded queue; spans that do not fit are dropped. No global state is set, so
+that instrumented libraries record no spans of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ANSWER_BYTES = 64 * 1024
 
 
 class _BoundedSession(requests.Session):
-    """Reads no more of an answer than a collector has to say."""
+    """Reads a bounded part of an answer of the collector."""
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
         response = super().request(*args, **{**options, "stream": True})
@@ -90,11 +90,11 @@ class OtlpTracer:
         return carrier
 
     def reach(self) -> bool:
-        """True if the collector takes an export. Blocks for the timeout of the exporter at most."""
+        """True if the collector accepts an export. Blocks at most for the timeout of the exporter."""
         return self._exporter.export(()) is SpanExportResult.SUCCESS
 
     async def close(self) -> None:
-        """Export what is left, for a few seconds at most."""
+        """Export the remaining spans, for a few seconds at most."""
         closing = threading.Thread(target=self._processor.shutdown, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)

@@ -1,4 +1,6 @@
-"""Metrics port on the HTTP API of Prometheus (`/api/v1/query`, `/api/v1/query_range`), and of what speaks it."""
+"""Metrics port on the HTTP API of Prometheus (`/api/v1/query`, `/api/v1/query_range`), and of compatible
+servers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from worker.domain.values.ports import Series
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_SERIES = 1_000
-MAX_POINTS = 200  # of one series; more were not asked for
+MAX_POINTS = 200  # of one series; more were not requested
 MAX_MESSAGE = 300  # characters
 HINTS = {
     401: "the worker's token is rejected",
@@ -27,7 +29,7 @@ HINTS = {
 
 
 class PrometheusMetrics(ServerClient):
-    """`url` is the base address, with a prefix where there is one; `call_seconds` bounds one query."""
+    """`url` is the base address, with a path prefix, if any; `call_seconds` bounds one query."""
 
     def __init__(self, url: str, *, token: str = "", call_seconds: float = 10.0) -> None:
         self._call_seconds = call_seconds

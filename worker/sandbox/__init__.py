@@ -1,1 +1,3 @@
-"""Stand-ins for the outside world that speak the real protocols: NATS, the Kubernetes API, chat completions."""
+"""Local stand-ins for the outside world that speak the real protocols: NATS, the Kubernetes API, chat
+completions.
+"""

@@ -1,6 +1,6 @@
-"""What the API server makes of an object when it is written: refused, or stored without the fields it does not know.
+"""Treats objects as the API server does when they are written: refused, or stored without unknown fields.
 
-A snapshot is a cluster that somebody wrote down; what no API server would have stored is a mistake in it.
+Somebody wrote the snapshot by hand; an object that no API server would have stored is a mistake in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the Kubernetes API says no: a Status object and its HTTP status code."""
+"""Failures as the Kubernetes API reports them: a Status object and its HTTP status code."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ApiFailure(Exception):  # noqa: N818 - what the API answers, not a fault o
 
 
 def bad_request(message: str) -> ApiFailure:
-    """The caller's mistake."""
+    """A mistake of the caller."""
     return ApiFailure(400, message)
 
 
 def no_such_resource() -> ApiFailure:
-    """The group version is served, the resource in it is not."""
+    """The group version is served, but not the resource."""
     return ApiFailure(404, "the server could not find the requested resource")

@@ -1,6 +1,6 @@
 """Reads a snapshot from disk: `cluster/*.yaml` with objects of any kind, `logs/` with what containers printed.
 
-Files are the user's own, so mistakes in them are named exactly; sizes are bounded all the same.
+The files are the user's own, so mistakes are named exactly; their sizes are bounded all the same.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _objects_in(document: Any, where: str) -> Iterable[Manifest]:
 
 
 class _JsonValues:
-    """Turns what YAML can say into what JSON can say. Aliases count each time they are used."""
+    """Converts YAML values to JSON values. Aliases count each time they are used."""
 
     def __init__(self, path: Path, left: int) -> None:
         self._path = path

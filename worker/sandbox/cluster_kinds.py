@@ -1,6 +1,6 @@
-"""Which resources the snapshot cluster serves, and its discovery documents.
+"""The resources that the snapshot cluster serves, and its discovery documents.
 
-Built-in resources are served whether or not the snapshot has objects of them, as in any cluster. Others come from
+Built-in resources are served even if the snapshot has no objects of them, as in any cluster. Others come from
 CustomResourceDefinition objects, or else from the objects themselves.
 """
 
@@ -152,7 +152,9 @@ def plural_of(kind: str) -> str:
 
 
 def discovery_document(table: ResourceTable, parts: Sequence[str]) -> dict[str, Any] | None:
-    """Return what discovery answers at `/api`, `/apis` and below, by the parts of the path; None when it is not served."""
+    """The answer of discovery at `/api`, `/apis` and below, by the parts of the path; None if it is not
+    served.
+    """
     match parts:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}

@@ -1,7 +1,7 @@
 """Container logs as the API server and the kubelet serve them, errors included.
 
 Rules and wordings are those of the pod log subresource (API server: choice of the container; kubelet: which
-container instance has a log at all). Lines of a snapshot carry no times, so `sinceSeconds` cannot cut them.
+container instance has a log). Lines of a snapshot carry no times, so `sinceSeconds` cannot cut them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def container_of(pod: Manifest, wanted: str) -> str:
 
 
 def instance_without_log(pod: Manifest, container: str, *, previous: bool) -> ApiFailure | None:
-    """Return why this container instance has no log, None when it is running and has just printed nothing."""
+    """Why this container instance has no log; None if it has one, even an empty one."""
     name = pod["metadata"]["name"]
     status = _status_of(pod, container)
     if status is None:

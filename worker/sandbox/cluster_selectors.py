@@ -78,7 +78,7 @@ FieldTest = Callable[[Manifest], bool]
 
 
 def label_test(selector: str) -> LabelTest:
-    """Return what `labelSelector` asks for; the empty selector matches everything. Raises ApiFailure 400."""
+    """A test for `labelSelector`; the empty selector matches everything. Raises ApiFailure 400."""
     _check_length(selector)
     requirements, rest = list[LabelTest](), selector.strip()
     while rest:
@@ -108,9 +108,9 @@ def _requirement(found: re.Match[str]) -> LabelTest:
 def field_test(
     selector: str, resource: str, *, namespaced: bool = True, selectable: Iterable[str] = ()
 ) -> FieldTest:
-    """Return what `fieldSelector` asks of a resource (`pods`, `replicasets.apps`). Raises ApiFailure 400.
+    """A test for `fieldSelector` of a resource (`pods`, `replicasets.apps`). Raises ApiFailure 400.
 
-    Only fields that the API server knows for the resource can be asked for; `selectable` are those that a
+    Only fields that the API server knows for the resource can be used; `selectable` are those that a
     CustomResourceDefinition names.
     """
     _check_length(selector)
@@ -128,7 +128,7 @@ def field_test(
 
 
 def _unsupported(key: str, own: object) -> ApiFailure:
-    """Kinds without fields of their own are converted by a function with a text of its own."""
+    """The failure for an unknown field. For kinds without own fields, the API server has another wording."""
     if own:
         return bad_request(f"field label not supported: {key}")
     return bad_request(f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
@@ -157,7 +157,7 @@ def _check_length(selector: str) -> None:
 
 
 def _in_set(key: str, values: set[str], *, negated: bool) -> LabelTest:
-    """A label that is missing satisfies `!=` and `notin`."""
+    """A test for a set of values. A missing label satisfies `!=` and `notin`."""
     if negated:
         return lambda labels: key not in labels or labels[key] not in values
     return lambda labels: key in labels and labels[key] in values

@@ -1,4 +1,5 @@
-"""A read-only Kubernetes API server over a snapshot: real HTTP on loopback, for the demo, the scoring and the tests.
+"""A read-only Kubernetes API server over a snapshot: real HTTP on loopback, for the demo, the evaluation and
+the tests.
 
 It speaks the documented REST protocol ("Kubernetes API Concepts"), so production clients need no special case.
 Not served: watch, writes, Table output, OpenAPI.
@@ -90,7 +91,9 @@ class SnapshotApi:
                 raise no_such_resource()
 
     def _authorize(self, request: web.Request, group: str, rest: list[str], namespace: str) -> None:
-        """As the API server, before it looks whether it serves the resource at all. Raises ApiFailure 403."""
+        """Check the rights, like the API server, before whether the resource is served at all. Raises
+        ApiFailure 403.
+        """
         plural, name = rest[0], rest[1] if len(rest) > 1 else ""
         verb = WRITES.get(request.method) or ("get" if name else "list")
         resource = f"{plural}/{rest[2]}" if len(rest) > 2 else plural
@@ -188,7 +191,7 @@ def json_failure(failure: ApiFailure) -> web.Response:
 
 
 def _page_not_found() -> web.Response:
-    """Return what the API server says to a path that no API group serves: plain text, no Status object."""
+    """The answer of the API server for a path that no API group serves: plain text, no Status object."""
     return web.Response(status=404, text="404 page not found\n")
 
 
@@ -223,7 +226,7 @@ class Rights:
 
 @cache
 def shipped_rights() -> Rights:
-    """Return what the shipped deployment allows the worker."""
+    """The rights that the shipped deployment gives the worker."""
     folder = files("worker") / "sandbox" / "rbac"
     texts = [(folder / name).read_text(encoding="utf-8") for name in SHIPPED]
     return Rights.of("rca-worker", [found for text in texts for found in yaml.safe_load_all(text) if found])
@@ -234,7 +237,9 @@ def _accounts(binding: Manifest) -> list[str]:
 
 
 def _rules(role: Manifest, roles: Iterable[Manifest]) -> Iterator[Mapping[str, Any]]:
-    """The rules of a role; of an aggregated one those of the roles that it selects, as the controller fills them in."""
+    """The rules of a role; of an aggregated role, those of the roles that it selects, as the controller
+    fills them in.
+    """
     aggregation = role.get("aggregationRule")
     if not aggregation:
         yield from role.get("rules") or ()

@@ -1,4 +1,4 @@
-"""The snapshot cluster without HTTP: what the API answers to a get, a list and a log request."""
+"""The snapshot cluster without HTTP: the answers of the API to get, list and log requests."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Snapshot:
         }
 
     def log(self, namespace: str, pod_name: str, options: LogOptions) -> bytes:
-        """Return what a container printed. Raises ApiFailure 404 for the pod, 400 when the container has no log."""
+        """The log of a container. Raises ApiFailure 404 for the pod, 400 if the container has no log."""
         pod = self.get(self.resources.of("v1", "Pod"), namespace, pod_name)
         container = container_of(pod, options.container)
         text = self._log(namespace, pod_name, container, previous=options.previous)

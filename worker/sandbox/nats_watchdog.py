@@ -1,11 +1,11 @@
-"""Keeps a nats-server no longer than its owner: a small process of its own, stdlib only, run by path.
+"""Ends a nats-server with its owner: a small process of its own, standard library only, run by path.
 
     python -I -S nats_watchdog.py OWNER_PID DIRECTORY COMMAND...
 
-It starts COMMAND and reads orders from stdin: a line is the name of a signal for the server (`SIGTERM`), end of file
-means that the owner is gone, even by SIGKILL. Then the server is stopped, and DIRECTORY is deleted unless it is the
-empty string. The parent's pid is looked at too, as a fork of the owner may keep the pipe open. It ends when the
-server has ended, with the server's exit code (0 when a signal ended it).
+It starts COMMAND and reads orders from stdin: a line is the name of a signal for the server (`SIGTERM`), end
+of file means that the owner is gone, even by SIGKILL. Then the server is stopped, and DIRECTORY is deleted
+unless it is the empty string. The parent's pid is watched, too, because a fork of the owner may keep the pipe
+open. It ends when the server has ended, with the server's exit code (0 when a signal ended it).
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ OUTLIVED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """A handler, not SIG_IGN: the server would inherit that."""
+    """A handler that does nothing. The server would inherit SIG_IGN."""
 
 
 def _wakeup_pipe() -> int:
-    """Becomes readable when a signal arrives, so that the end of the server is seen at once."""
+    """A pipe that becomes readable when a signal arrives, so that the end of the server is noticed at
+    once.
+    """
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
@@ -48,7 +50,7 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def _watch(server: subprocess.Popen[bytes], owner: int, wakeup: int) -> bool:
-    """Returns when the server has ended; True when that was because its owner is gone."""
+    """Wait until the server has ended. True if that was because its owner is gone."""
     stdin = sys.stdin.fileno()
     while server.poll() is None:
         readable, _, _ = select.select([stdin, wakeup], [], [], LOOK_SECONDS)

@@ -26,7 +26,8 @@ class ExpiredListError(ClusterError):
 def failure_of(status: int, body: bytes) -> ClusterError:
     """The error behind a status code and a body, which is a Status object when the API server wrote it.
 
-    Only a Status object that names the object says that it is not there: any proxy can answer 404.
+    Only a Status object that names the object proves that it does not exist, because any proxy can answer
+    404.
     """
     document = _status_object(body)
     start = re.sub(r"<[^<>]*>", " ", body[:400].decode("utf-8", "replace"))  # of a page of HTML or text

@@ -153,7 +153,7 @@ class Pump:
         self._started = True
 
     async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
-        """Take nothing more, give the running jobs so long, then cancel them; what was not done is given back.
+        """Take no more messages, give the running jobs this long, then cancel them and return their messages.
 
         `hurry` ends the patience early.
         """

@@ -13,7 +13,7 @@ from schemas.fields import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class StreamExtent:
-    """What a stream holds: from the first to the last sequence (last below first when it is empty).
+    """The range of a stream: from the first to the last sequence (last below first if it is empty).
 
     `oldest`: when the first message was stored; None for an empty stream. `kept_since`: messages from before that time
     may have expired; None when none can have. A message above the age limit expires, so one that is younger and gone

@@ -1,7 +1,8 @@
-"""What became of proposed actions: our results and the outcomes of executors, read from their streams.
+"""The track records of proposed actions: our results and the outcomes of executors, read from their streams.
 
-Whoever needs it reads both streams once and from then on only what is new. That takes no consumer, no counter and no right that a
-worker lacks, and a lost or repeated message cannot make the figures drift: they are computed from what is stored.
+Each reader reads both streams once, and from then on only new messages. That takes no consumer, no counter
+and no right that a worker lacks, and a lost or repeated message cannot make the figures drift: they are
+computed from what is stored.
 
 A worker pays one read of at most MAX_RESULTS results and as many outcomes after each start, message by message in the
 background (20,000 of each, of 3 KB: 8 s, 3 s of CPU, 13 MB of memory), then two requests for the state of the streams each
@@ -43,12 +44,14 @@ class OutcomeReader:
         self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
 
     async def read(self, now: datetime) -> Proposals:
-        """Everything that is stored now. Raises Unavailable; what was read until then is not read again.
+        """Read everything that is stored now. Raises Unavailable; messages that were read until then are not
+        read again.
 
-        An outcome follows its result, so the extent of the outcomes is asked for first: the results of all of them are read.
+        An outcome follows its result. Therefore the extent of the outcomes is read first, so that the results
+        of all of them are read.
         """
         outcomes, results = await self._outcomes.extent(now), await self._results.extent(now)
-        if results.last < self._read_results or outcomes.last < self._read_outcomes:  # a stream made anew
+        if results.last < self._read_results or outcomes.last < self._read_outcomes:  # a recreated stream
             self._proposals, self._read_results, self._read_outcomes = Proposals(), 0, 0
         async for message in self._results.messages(self._unread(results, self._read_results)):
             self._proposals.add_result(self._key(message, "result", levels=2), message.body)
@@ -70,7 +73,7 @@ class OutcomeReader:
 
 
 class NatsTrackRecords:
-    """Implements TrackRecords: answers from what `run` has read last."""
+    """Implements TrackRecords: answers from the last read of `run`."""
 
     def __init__(self, reader: OutcomeReader, clock: Clock) -> None:
         self._reader, self._clock = reader, clock
@@ -78,13 +81,13 @@ class NatsTrackRecords:
         self._read_at: float | None = None
 
     def of(self, action_type: str, environment: str) -> TrackRecord | None:
-        """Zeros for an action that was never proposed in the environment."""
+        """The track record; zeros for an action that was never proposed in the environment."""
         if self._read_at is None or self._clock.monotonic() - self._read_at > STALE_SECONDS:
             return None
         return self._records.get((action_type, environment), TrackRecord())
 
     async def run(self) -> None:
-        """Read until cancelled: at once, then each minute."""
+        """Read at once, then each minute, until cancelled."""
         while True:
             await self.refresh()
             await self._clock.sleep(REFRESH_SECONDS)

@@ -1,4 +1,6 @@
-"""The workflow catalog in PostgreSQL: an index of labels says which workflows fit, and only those shown are read."""
+"""The workflow catalog in PostgreSQL: an index of labels tells which workflows fit, and only the shown
+ones are read.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ CALL_SECONDS = 5.0
 class StoredVectors:
     """The vectors in the database, which rank workflows by how near they are to the vector of a query.
 
-    Words rank without an embedder, while it gives no vector, and when a workflow has no vector of its model: vectors and
-    words give no common order.
+    Workflows are ranked by words without an embedder, while it gives no vector, and if a workflow has no
+    vector of its model: vectors and words give no common order.
     """
 
     def __init__(self, embedder: Embedder | None, monotonic: Callable[[], float]) -> None:
@@ -53,7 +55,7 @@ class StoredVectors:
     async def scores(
         self, connection: asyncpg.Connection, vector: Vector | None, places: Sequence[int]
     ) -> Mapping[int, float] | None:
-        """Return how near the workflows of these places are to the query; None when words have to decide."""
+        """The nearness of the workflows of these places to the query; None if words have to decide."""
         if not vector or not places:
             return None
         name = self._embedder.name if self._embedder else ""

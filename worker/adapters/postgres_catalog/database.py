@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL, and the tables they find.
+"""Connections to PostgreSQL, and checks of its tables.
 
-Reads have a small pool, one snapshot a call, a deadline, and one retry when a connection was lost. Tables are made by
-numbered files of SQL, each applied once.
+Reads have a small pool, one snapshot per call, a deadline, and one retry if a connection was lost. Tables are
+made by numbered files of SQL, each applied once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONNECTIONS = 4
 CONNECT_SECONDS = 3.0
 CLOSE_SECONDS = 2.0
 OWNER_SECONDS = 1800.0
-"""The limit of a push, the vectors of thousands of workflows included."""
+"""The limit of a push, including the vectors of thousands of workflows."""
 LOCK_SECONDS = 60.0
 """How long a push waits for another push."""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -35,8 +35,8 @@ LOCK = 0x7263615F63617461
 class Database:
     """`url` is a postgresql:// address; its `sslmode` decides about TLS. `call_seconds` bounds one `read`, all included.
 
-    Connections are made when they are needed, and each one checks that the tables are of this version. `problem` says why
-    the last call failed; empty when it succeeded.
+    Connections are made when needed, and each one checks that the tables are of this version. `problem` says
+    why the last call failed; empty when it succeeded.
     """
 
     def __init__(self, url: str, *, call_seconds: float) -> None:
@@ -69,7 +69,7 @@ class Database:
     async def read(self, work: Callable[[asyncpg.Connection], Awaitable[Answer]]) -> Answer:
         """The result of `work`, whose statements all see the same state. Raises CatalogUnavailable.
 
-        `work` may be called twice: only a lost connection shows that the server was restarted.
+        `work` may be called twice, because only a lost connection shows that the server was restarted.
         """
         try:
             with translated(self._seconds):
@@ -102,7 +102,9 @@ class Database:
 
 @asynccontextmanager
 async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that may write. Raises CatalogUnavailable. What is not committed at the end is rolled back."""
+    """A connection that may write. Raises CatalogUnavailable. Uncommitted changes are rolled back at the
+    end.
+    """
     with translated(OWNER_SECONDS):
         async with asyncio.timeout(OWNER_SECONDS):
             settings = {**_session(OWNER_SECONDS), "lock_timeout": _milliseconds(LOCK_SECONDS)}
@@ -114,7 +116,7 @@ async def as_owner(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def _session(statement_seconds: float) -> dict[str, str]:
-    """Session settings: the server itself ends a statement that nobody waits for any more."""
+    """Session settings: the server itself ends a statement that nobody waits for."""
     return {"application_name": "rca-worker", "statement_timeout": _milliseconds(statement_seconds)}
 
 

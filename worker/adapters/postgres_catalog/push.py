@@ -1,4 +1,6 @@
-"""Writing the catalog: all workflows of a directory and the index of their labels in one transaction, then vectors."""
+"""Writes the catalog: all workflows of a directory and the index of their labels in one transaction, then
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ async def push(
     dry_run: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Pushed:
-    """Make the database offer these workflows. When it raises CatalogUnavailable, nothing has changed.
+    """Make the database offer these workflows. If it raises CatalogUnavailable, nothing has changed.
 
     Missing tables are created. With `prune`, workflows that are not given are disabled. A dry run is rolled back.
     `progress` is called with the number of workflows written so far and the number of all to write.
@@ -151,7 +153,9 @@ async def _save_actions(
 
 
 async def _index(connection: asyncpg.Connection, workflows: Iterable[Workflow]) -> None:
-    """Number the workflows and index their labels and words anew. Readers see the old index until the transaction ends."""
+    """Number the workflows, and replace the index of their labels and words. Readers see the old index
+    until the transaction ends.
+    """
     ordered = sorted(workflows, key=lambda w: w.workflow_id)
     await connection.execute("DELETE FROM workflow_catalog_place")
     await connection.execute("DELETE FROM workflow_catalog_bits")

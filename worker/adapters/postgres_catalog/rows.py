@@ -1,4 +1,4 @@
-"""Workflows as rows, and back: their documents, and the index of what they declare (`label_index`) and of their words."""
+"""Workflows as rows, and back: their documents, and the index of their labels (`label_index`) and words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.domain.values.errors import CatalogUnavailable
 from worker.domain.values.workflows import SelectionContext, Workflow
 
 MAX_KEPT = 2_048
-"""How many workflows are kept decoded: about 10 KB each."""
+"""How many decoded workflows are cached: about 10 KB each."""
 BitsRow = tuple[str, str, str, int, bytes]
 
 _documents = TypeAdapter(Workflow)
@@ -38,7 +38,7 @@ def hash_of(document: str) -> str:
 
 
 def storable(text: str) -> bool:
-    """True if PostgreSQL can hold the text. A text that it cannot hold is not in the database either."""
+    """True if PostgreSQL can hold the text. Other texts cannot be in the database either."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -46,7 +46,9 @@ def storable(text: str) -> bool:
 
 
 class Decoder:
-    """Decodes documents, and keeps the workflows read last by the hash of the document: a row may be changed by hand."""
+    """Decodes documents, and caches workflows by the hash of the document, because a row may be changed by
+    hand.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Workflow] = OrderedDict()
@@ -74,7 +76,7 @@ def workflow_of(document: str) -> Workflow:
 
 
 def label_rows(workflows: Iterable[Workflow]) -> Iterator[BitsRow]:
-    """The rows of what these workflows declare, which are given in the order of their ids."""
+    """The rows of the declarations of these workflows, which are given in the order of their ids."""
     ordinal = itertools.count()
     for kind, entries in index_of(workflows).items():
         for (label, value), bits in entries.items():

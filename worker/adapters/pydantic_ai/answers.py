@@ -1,7 +1,7 @@
-"""What comes back from a provider: bounded while it is read, and put into the form that the client library can read.
+"""Answers of providers: bounded while they are read, and completed so that the client library can read them.
 
-Servers that speak a protocol nearly right leave out or null fields that nothing depends on (`id`, `created`, `usage`).
-The client library rejects such an answer, although it is complete and paid for.
+Some servers leave out or null fields that nothing depends on (`id`, `created`, `usage`). The client library
+rejects such an answer, although it is complete and paid for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Of one answer, also when it is decompressed."""
+"""Of one answer, also after decompression."""
 MAX_PARTS = 256
 """Tool calls or blocks of one answer. The rest is dropped: the client takes 0.2 ms of the event loop for each."""
 ZLIB_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
@@ -26,7 +26,7 @@ class AnswerTooLong(httpx2.DecodingError):
 
 
 class CallState:
-    """What the transport has seen of one call: `answered` once the provider has sent a status."""
+    """The state of one call in the transport: `answered` once the provider has sent a status."""
 
     def __init__(self) -> None:
         self.answered = False
@@ -48,7 +48,7 @@ async def bound_answer(response: httpx2.Response) -> None:
 
 
 class _AnswerStream(httpx2.AsyncByteStream):
-    """The decompressed bytes of an answer up to the limit, in one piece and completed where that is asked for."""
+    """The decompressed bytes of an answer up to the limit, in one piece and completed if requested."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, encoding: str, *, complete: bool) -> None:
         self._inner, self._encoding, self._complete = inner, encoding.strip().lower(), complete
@@ -84,7 +84,9 @@ class _AnswerStream(httpx2.AsyncByteStream):
 
 
 def completed(body: bytes) -> bytes:
-    """The body of a chat completion or a message with what nothing depends on filled in; any other body as it is."""
+    """The body of a chat completion or a message, with unimportant missing fields filled in; any other
+    body as it is.
+    """
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,11 +1,12 @@
-"""What a provider's failure means for a run: one table.
+"""The meaning of a provider's failure for a run: one table.
 
-There are four answers. *Pause* ends every call until somebody acts (credentials, spending limit, no such model). *Shrink*
-says that the conversation is too long. *Retry* may pass. *This request* is what is wrong with one request only.
+There are four answers. *Pause* ends every call until somebody acts (credentials, spending limit, no such
+model). *Shrink* says that the conversation is too long. *Retry* may pass. *This request* concerns one request
+only.
 
-Structured codes come first, then the public wordings of providers and gateways for what they report without a code, then
-the status. Sources: the error references of OpenAI, Anthropic, Azure OpenAI, Amazon Bedrock, Google Gemini and Vertex AI,
-Groq, Mistral, vLLM, llama.cpp, Ollama and LiteLLM.
+Structured codes come first, then the published wordings of providers and gateways for errors without a code,
+then the status. Sources: the error references of OpenAI, Anthropic, Azure OpenAI, Amazon Bedrock, Google
+Gemini and Vertex AI, Groq, Mistral, vLLM, llama.cpp, Ollama and LiteLLM.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ KINDS: tuple[tuple[type[Exception], Meaning], ...] = (
     (ModelRateLimitError, RATE_LIMITED),
     (ContentFilterError, REJECTED),
 )
-"""What the library has recognised by itself, for failures without a status."""
+"""Errors that the library itself recognises, for failures without a status."""
 
 
 NO_CREDENTIALS = frozenset(
@@ -201,7 +202,7 @@ NO_CREDENTIALS = frozenset(
         "RefreshError",
     }
 )
-"""Errors by which the clients of AWS and Google say that they have no credentials to call with."""
+"""Errors by which the clients of AWS and Google report missing credentials."""
 
 
 def one_line(problem: object) -> str:
@@ -219,7 +220,9 @@ def translate(error: Exception) -> Retry | GiveUp:
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """Return what to do about a failure. An unknown failure is retried, unless it is a 4xx: the same request would fail again."""
+    """What to do about a failure. An unknown failure is retried, unless it is a 4xx: the same request
+    would fail again.
+    """
     body = getattr(error, "body", None)
     status = error.status_code if isinstance(error, ModelHTTPError) else 0
     text = (json.dumps(body, default=str) if body else str(error))[:MAX_READ_CHARS]

@@ -56,15 +56,16 @@ UNBUILT = (
     AssertionError,
     UserError,
 )
-"""What the libraries raise while they build a request or read an answer of a form that they do not expect."""
+"""Errors of the libraries while they build a request or read an unexpected answer."""
 
 
 class PydanticAIModel:
     """A model named `<provider>:<name>` as pydantic-ai names them (`openai-chat:gpt-5`, `anthropic:claude-sonnet-4-6`).
 
-    `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens` bounds one
-    answer; `max_connections` bounds the pool. With `silence_seconds` answers are streamed, and one that is silent for
-    so long has failed. Raises ModelUnusable for an unknown name, a missing key or a provider that is not installed.
+    `openai-chat` with a `base_url` is any server that speaks OpenAI chat completions. `max_output_tokens`
+    bounds one answer; `max_connections` bounds the pool. With `silence_seconds`, answers are streamed, and
+    one that is silent for this long has failed. Raises ModelUnusable for an unknown name, a missing key or a
+    provider that is not installed.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class PydanticAIModel:
         silence_seconds: float | None = None,
     ) -> None:
         self._http = httpx2.AsyncClient(
-            # The request's own deadline is shorter; a server that takes no connection is noticed before it.
+            # The request's own deadline is shorter; this one notices a server that accepts no connection.
             timeout=httpx2.Timeout(silence_seconds or READ_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=max_connections),
             headers={"Accept-Encoding": "identity"},
@@ -134,7 +135,8 @@ class PydanticAIModel:
     def _only_the_answer(self, tools: Sequence[ToolSpec]) -> ToolChoice:
         """The choice that leaves only the tool of the answer.
 
-        A server behind an address of its own, and a model that cannot be forced, may choose: the conversation says which.
+        A server behind an address of its own, and a model that cannot be forced, may choose: the conversation
+        names the tool.
         """
         answers = [tool.name for tool in tools if tool.is_answer]
         if not answers:
@@ -156,7 +158,7 @@ class PydanticAIModel:
             async for _ in pieces:
                 pass
         response = pieces.get()
-        # A body that just ends is no error of the transport, and the library fills in a reason that is missing.
+        # A body that just ends is no transport error, and the library fills in a missing reason.
         said = response.provider_details or {}
         if response.state != "complete" or not (said.get("finish_reason") or said.get("refusal")):
             raise Retry(RetryReason.MODEL_UNAVAILABLE, "the answer was cut: it does not say why it ends")
@@ -164,7 +166,9 @@ class PydanticAIModel:
 
 
 def _failure(error: Exception, call: CallState) -> Retry | GiveUp:
-    """Return what a failed call means. Before the provider has answered, the request is at fault: it fails again."""
+    """The meaning of a failed call. Before the provider has answered, the request is at fault, and would
+    fail again.
+    """
     if call.too_long:
         return GiveUp(
             GiveUpReason.MODEL_REJECTED_REQUEST, f"the answer is longer than {MAX_BODY_BYTES // 2**20} MiB"

@@ -28,7 +28,7 @@ NEEDS: Final[Mapping[str, str]] = MappingProxyType(
         "google-cloud": "set GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION, and Google's own credentials or RCA_LLM__API_KEY",
     }
 )
-"""What to set for a provider that needs more than an API key."""
+"""The settings of a provider that needs more than an API key."""
 
 
 class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
@@ -38,7 +38,7 @@ class ModelUnusable(ReportedError):  # noqa: N818 - a state of the configuration
 def provider_model(
     name: str, *, base_url: str | None, api_key: str | None, http: httpx2.AsyncClient, max_connections: int
 ) -> Model:
-    """The model of a name, which makes its calls through `http` where its client can. Raises ModelUnusable."""
+    """The model of a name, which makes its calls through `http` if its client can. Raises ModelUnusable."""
 
     def provider(kind: str) -> Provider[Any]:
         if kind == "bedrock":
@@ -72,7 +72,9 @@ def provider_model(
 
 
 def client_errors(kind: str) -> tuple[type[Exception], ...]:
-    """Return what the client of a provider raises beside the errors of the library: connections and credentials of its own."""
+    """The errors of a provider's client besides those of the library: connections and credentials of its
+    own.
+    """
     if kind == "bedrock":
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
@@ -102,7 +104,7 @@ def _legacy_client(max_connections: int) -> Any:
 
 
 def _bedrock(base_url: str | None, api_key: str | None, max_connections: int) -> Provider[Any]:
-    """Bedrock's client makes one try: trying again, and elsewhere, is the chain's."""
+    """Bedrock's client makes one try: retries and fallbacks are up to the chain."""
     from boto3 import Session  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""A provider's response as a Reply, and what providers do wrong put right where it comes in.
+"""Turns a provider's response into a Reply, and corrects known faults of providers.
 
-Tool-call ids that repeat are minted anew, arguments that are no JSON object become an empty object in the history (some
-servers refuse to read back what they wrote) and a problem on the call, unpaired surrogates (legal in JSON, in no
-encoding) are replaced, and a turn keeps a bounded number of tool calls.
+Repeated tool-call ids are replaced, arguments that are no JSON object become an empty object in the history
+(some servers refuse to read back what they wrote) and a problem on the call, unpaired surrogates (legal in
+JSON, in no encoding) are replaced, and a turn keeps a bounded number of tool calls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from worker.domain.values.conversation import CACHED_PRICE, CallUsage, Finish, R
 
 MAX_DEPTH = 32
 MAX_TOOL_CALLS = 64
-"""Of one turn. The rest is dropped, from the history too."""
+"""Of one turn. The rest is dropped, also from the history."""
 MAX_ENCODINGS = 3
-"""How often arguments may be encoded: some models write the object as a JSON string once more."""
+"""How often arguments may be encoded: some models write the object as a JSON string."""
 MAX_VALUES = 10_000
 """Values in the arguments of one call, at all levels."""
 FINISH = {
@@ -80,7 +80,7 @@ def _finish(response: ModelResponse, *, has_calls: bool) -> Finish:
 
 
 def read_arguments(args: object) -> tuple[dict[str, Any], str]:
-    """Arguments of a tool call, and what is wrong with them (empty if nothing is)."""
+    """Arguments of a tool call, and their problem (empty if there is none)."""
     if args is None or args == "":
         return {}, ""
     try:
@@ -99,7 +99,7 @@ def read_arguments(args: object) -> tuple[dict[str, Any], str]:
 
 
 def _values(value: Any) -> int:
-    """Return how many values a JSON value holds at all levels."""
+    """The number of values in a JSON value, at all levels."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return 1 + sum(_values(item) for item in inside)
 
@@ -136,9 +136,10 @@ def _cost(response: ModelResponse) -> float | None:
 
 @lru_cache(maxsize=64)
 def _cached_price(model: str | None, provider: str | None, url: str | None) -> float | None:
-    """Return what the price list asks for a cached input token, as a share of the price of a new one; None for an unknown model.
+    """The price of a cached input token in the price list, as a share of the price of a new one; None for an
+    unknown model.
 
-    Searching all of the list in vain costs as much as the rest of reading a reply.
+    Searching the whole list in vain costs as much as the rest of reading a reply.
     """
 
     def price(cached: int) -> float:

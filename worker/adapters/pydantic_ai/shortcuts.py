@@ -1,4 +1,4 @@
-"""Work that the client libraries do anew at every call, and that is needed once or not at all.
+"""Avoids work that the client libraries repeat at every call, although it is needed once or not at all.
 
 It is most of what a call costs in CPU: the OpenAI client walks through the whole conversation in search of keys to rename,
 of which a chat completion has none; pydantic-ai derives the schema of each tool; and a client is copied for each request
@@ -24,7 +24,9 @@ TOOL_SETS = 16
 
 
 def without_retries(model: Model[Any]) -> ModelSettings:
-    """Settings by which the client of the model makes each request once. A client that can be told for good, is."""
+    """Settings by which the client of the model makes each request once. If a client can be told once for
+    all requests, it is.
+    """
     client: Any = getattr(model, "client", None)
     openai = sys.modules.get("openai")  # loaded if the model needs it
     if openai is not None and isinstance(client, openai.AsyncOpenAI):
@@ -43,7 +45,7 @@ def _as_it_is(model_request_parameters: ModelRequestParameters) -> ModelRequestP
 
 
 class ToolSets:
-    """The tools of requests as one model takes them, each set derived once."""
+    """The tools of requests in the form of one model, each set derived once."""
 
     def __init__(self, model: Model[Any]) -> None:
         derive = model.customize_request_parameters

@@ -36,16 +36,16 @@ WANTED = (
 SHOWN_RULES = 10
 
 Rules = Mapping[str, int | None]
-"""Full names of rules, and how many arguments each takes; None for one that is no function."""
+"""Full names of rules, and how many arguments each takes; None if it is not a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What one evaluation may take.
 
-    `cpu_seconds` bounds it by the CPU time it takes, so that a busy machine does not change decisions; `answer_seconds`
-    by the wall clock; `start_seconds` the loading of the policy in a new process. `memory_bytes` is all that process may
-    have, 60 MB of which it needs for itself.
+    `cpu_seconds` bounds it by the CPU time it takes, so that a busy machine does not change decisions;
+    `answer_seconds` by the wall clock; `start_seconds` the loading of the policy in a new process.
+    `memory_bytes` is the memory of that process, of which it needs 60 MB for itself.
     """
 
     cpu_seconds: float = 0.05
@@ -56,14 +56,16 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A decision, and how long it took by the wall clock."""
+    """A decision, and its duration by the wall clock."""
 
     approval: Approval
     seconds: float
 
 
 class Evaluator:
-    """Evaluates one version of a policy, one input at a time: the caller sees to that. Close it afterwards."""
+    """Evaluates one version of a policy, one input at a time, which the caller ensures. Close it
+    afterwards.
+    """
 
     def __init__(self, sources: PolicySources, bounds: Bounds) -> None:
         self._sources, self._bounds = sources, bounds
@@ -71,7 +73,7 @@ class Evaluator:
         self._asked: dict[str, str] = {}
 
     async def evaluate(self, policy_input: Mapping[str, Any]) -> Evaluated:
-        """The decision on one input. Raises PolicyUnusable when there is none, and says why."""
+        """The decision on one input. Raises PolicyUnusable, with the reason, if there is none."""
         process = await self.start()
         with _translated():
             line = _line({"queries": self._asked, "input": dict(policy_input)})
@@ -104,7 +106,7 @@ class Evaluator:
         return process
 
     async def _ask(self, process: Process, line: bytes, seconds: float) -> dict[str, Any]:
-        """One line there, one line back. A process that did not answer, or that nobody waited for, is ended."""
+        """Send a line and read one. A process that does not answer, or that nobody waits for, is ended."""
         if process.stdin is None or process.stdout is None:
             raise PolicyUnusable("the evaluator has no pipes")
         answered = b""
@@ -152,7 +154,7 @@ class Evaluator:
                     async with asyncio.timeout(END_SECONDS):
                         return await process.wait()
             return await _killed(process)
-        except asyncio.CancelledError:  # nobody else knows the process any more
+        except asyncio.CancelledError:  # only this call knows the process now
             await _killed(process)
             raise
 
@@ -165,7 +167,9 @@ async def _killed(process: Process) -> int:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise PolicyUnusable for what is not JSON, there or back, or is no answer to the question."""
+    """Raise PolicyUnusable for anything that is not JSON in either direction, or not an answer to the
+    question.
+    """
     try:
         yield
     except (ValueError, TypeError, LookupError, RecursionError) as e:
@@ -182,7 +186,9 @@ def _line(document: Any) -> bytes:
 
 
 async def _spawn() -> Process:
-    """The evaluator. It gets nothing of the worker's environment, and no signals meant for the worker's group."""
+    """Start the evaluator, without the worker's environment, and without signals meant for the worker's
+    group.
+    """
     environment = {k: v for k, v in os.environ.items() if k in {"LD_LIBRARY_PATH", "PATH"}}
     try:
         return await asyncio.create_subprocess_exec(
@@ -196,8 +202,8 @@ async def _spawn() -> Process:
 def questions(rules: Rules) -> dict[str, str]:
     """Queries by name for a policy with these rules.
 
-    Raises PolicyUnusable when none of them decides, or when one was probably meant to and does not: a misspelt name
-    among several must not go unnoticed.
+    Raises PolicyUnusable if none of them decides, or if one was probably meant to decide but does not: a
+    misspelt name among several must not go unnoticed.
     """
     _no_near_misses({rule.rpartition(".")[0] for rule in rules})
     found: dict[str, str] = {}
@@ -235,7 +241,7 @@ def _safety(rules: Rules) -> Iterator[tuple[str, str]]:
 
 
 def decision(values: Mapping[str, Any], asked: Mapping[str, str], action: str) -> Approval:
-    """The decision in the values of the queries `asked`. Raises NoDecision for one that is no decision."""
+    """The decision in the values of the queries `asked`. Raises NoDecision if there is none."""
     decisions = [
         approval_decision(values.get(name), f"data.{name}") for name in APPROVAL_PACKAGES if name in asked
     ]

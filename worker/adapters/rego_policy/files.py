@@ -1,7 +1,7 @@
 """The files a policy consists of: reading them, telling versions apart, and their content as modules and data.
 
-A `data` document is one object, in JSON or YAML, in which nothing is said twice. Two values for one limit are an error and
-never "the last one wins": nobody could say which limit holds.
+A `data` document is one object, in JSON or YAML, without duplicate keys. Two values for one limit are an
+error and never "the last one wins": nobody could say which limit holds.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from worker.domain.untrusted.evidence import one_line
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024
 TESTS = "_test.rego"
-"""How files with tests for `opa test` end. They decide nothing."""
+"""The ending of files with tests for `opa test`. They decide nothing."""
 VERSION_CHARS = 8
 MAX_NAMES_CHARS = 200
 MAX_DIRECTORIES, MAX_UNUSED = 256, 8
-"""How far below a directory is looked for policies that do not decide, and how many of them are named."""
+"""How deep below a directory unused policies are searched, and how many of them are named."""
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 
 
@@ -47,13 +47,13 @@ class PolicyFiles:
     modules: Mapping[str, bytes]
     data: Mapping[str, bytes] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
-    """Paths of policies in subdirectories: they do not decide."""
+    """Paths of policies in subdirectories, which do not decide."""
 
     @property
     def version(self) -> str:
         """Eight digits that change with any byte: of `sha256sum FILE`, for several of `sha256sum FILES... | sha256sum`.
 
-        The files are taken by name, and stand there by name without their directories.
+        The files are in order of their names, without their directories.
         """
         found = sorted((Path(path).name, _sha256(content)) for path, content in self._all())
         if len(found) == 1:
@@ -69,14 +69,14 @@ class PolicyFiles:
 
     @property
     def left_out(self) -> str:
-        """Which policies do not decide though they are below the directory, and why; empty if there are none."""
+        """The policies below the directory that do not decide, and why; empty if there are none."""
         if not self.unused:
             return ""
         names = one_line(", ".join(self.unused), MAX_NAMES_CHARS)
         return f"not used: {names}; only files directly in the directory are, not those of subdirectories"
 
     def sources(self) -> PolicySources:
-        """Return what is in them. Raises PolicyUnusable."""
+        """The content of the files. Raises PolicyUnusable."""
         modules = {path: _text(path, content) for path, content in self.modules.items()}
         data = merged([(path, read_document(path, _text(path, c))) for path, c in self.data.items()])
         return PolicySources(modules, data)
@@ -117,7 +117,9 @@ def _is_module(name: str) -> bool:
 
 
 def _below(directory: Path) -> Iterator[str]:
-    """Policies in subdirectories. Hidden ones are left out: in a mounted ConfigMap they hold the same files again."""
+    """Yield policies in subdirectories. Hidden ones are left out: in a mounted ConfigMap they contain the
+    same files again.
+    """
     for where, directories, names in islice(os.walk(directory), MAX_DIRECTORIES):
         directories[:] = sorted(d for d in directories if not d.startswith("."))
         if Path(where) != directory:
@@ -144,7 +146,7 @@ def _sha256(content: bytes) -> str:
 
 
 class _DataLoader(yaml.CSafeLoader):
-    """YAML in which keys are text and stand once."""
+    """YAML whose keys are text and unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - its signature
         seen: set[str] = set()
@@ -192,7 +194,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def merged(documents: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    """All documents as one: objects join. Raises PolicyUnusable where two files set the same."""
+    """All documents as one: objects join. Raises PolicyUnusable if two files set the same value."""
     whole: dict[str, Any] = {}
     for path, document in documents:
         _merge(whole, document, path, "data")

@@ -1,4 +1,4 @@
-"""The Policy port on Rego files, which are followed as they change."""
+"""The Policy port on Rego files, whose changes are followed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RegorusPolicy:
 
     @property
     def problem(self) -> str:
-        """Why the files as they are now, or some of them, do not decide; empty when all do."""
+        """Why the present files, or some of them, do not decide; empty if all do."""
         return self._unusable or self._notice or self._left_out
 
     async def start(self) -> None:
@@ -66,7 +66,9 @@ class RegorusPolicy:
                 await self._evaluator.close()
 
     async def decide(self, policy_input: Mapping[str, Any]) -> PolicyDecision:
-        """The decision on one input. Never raises: whatever goes wrong, approval is required and the reason says so."""
+        """The decision on one input. Never raises: after any failure, approval is required and the reason
+        says so.
+        """
         async with self._lock:
             name = self.name
             try:
@@ -78,14 +80,14 @@ class RegorusPolicy:
             return PolicyDecision(approval, name)
 
     async def follow(self, poll_seconds: float) -> None:
-        """Take over changes of the files until cancelled."""
+        """Follow changes of the files until cancelled."""
         before = self._version
         while True:
             await asyncio.sleep(poll_seconds)
             before = await self._look(before)
 
     async def _look(self, before: str) -> str:
-        """One look: what was seen, to be compared with the next."""
+        """Look once. Returns the fingerprint to compare with the next one."""
         try:
             files = await asyncio.to_thread(self._read)
         except PolicyUnusable as e:
@@ -105,7 +107,9 @@ class RegorusPolicy:
         return files.version
 
     async def _take_over(self, files: PolicyFiles) -> None:
-        """Let the new files decide. Tried again at each look while that fails: it may be for want of a process."""
+        """Let the new files decide. If this fails, it is retried at each look: the cause may be a lack of
+        processes.
+        """
         try:
             await self._serve(files)
         except PolicyUnusable as e:
@@ -129,7 +133,7 @@ class RegorusPolicy:
             await old.close()
 
     def _tell_left_out(self, files: PolicyFiles) -> None:
-        """A policy that somebody believes to decide and does not is looser than it looks."""
+        """Log policies that do not decide although somebody may think so."""
         if files.left_out and files.left_out != self._left_out:
             log.warning("policy_files_unused", files=files.unused)
         self._left_out = files.left_out

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from typing import Any
 
 UNSERVED = frozenset({"http.send", "net.cidr_expand", "opa.runtime"})
-"""Functions that the evaluator knows and answers otherwise than OPA: with nothing, with a list in place of a set, with itself."""
+"""Functions that the evaluator knows, but answers differently from OPA: with nothing, with a list in place
+of a set, with its input."""
 
 CALLS = "calls"
 """Where a node of the syntax tree keeps the calls in it."""
@@ -81,7 +82,7 @@ def heads(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def calls_in(value: Any) -> list[Call]:
-    """The calls that are noted in an object, or in those of a list, taken out of it."""
+    """Remove and return the calls that are noted in an object, or in those of a list."""
     if isinstance(value, dict):
         found: list[Call] = value.pop(CALLS, [])
         return found
@@ -97,7 +98,7 @@ def builtins_of(engine: Any) -> frozenset[str]:
 def unserved(
     module: dict[str, Any], served: frozenset[str], rules: dict[str, int | None]
 ) -> Iterator[tuple[str, int]]:
-    """The functions that a module calls and that neither the evaluator serves nor a module defines, with the line.
+    """The functions that a module calls but neither the evaluator serves nor a module defines, with the line.
 
     The evaluator itself notices an unknown function only when an input leads to the call.
     """
@@ -117,7 +118,7 @@ def imported(found: dict[str, Any], source: bytes) -> str:
 
 
 def rules_of(module: dict[str, Any]) -> dict[str, int | None]:
-    """Full name of every rule, and how many arguments it takes; None for one that is no function."""
+    """Full name of every rule, and how many arguments it takes; None if it is not a function."""
     package = parts_of(module["package"]["refr"])
     found: dict[str, int | None] = {}
     for rule in module["rules"]:
@@ -144,7 +145,7 @@ def parts_of(reference: dict[str, Any]) -> list[str]:
 
 
 def shadowed(path: list[str], data: Any) -> str:
-    """The part of the path where a document stands, empty if there is none."""
+    """The part of the path that is a document; empty if there is none."""
     for depth, part in enumerate(path, 1):
         if part not in data:
             return ""
@@ -155,7 +156,7 @@ def shadowed(path: list[str], data: Any) -> str:
 
 
 def evaluate(engine: Any, question: dict[str, Any], cpu_seconds: float) -> dict[str, Any]:
-    """The value of each query that has one, and how long it took."""
+    """The value of each query that has one, and the duration."""
     one = engine.clone()
     one.set_input_json(json.dumps(question["input"]))
     began = time.perf_counter()
@@ -176,7 +177,7 @@ def first_value(answer: dict[str, Any]) -> Iterator[Any]:
 
 
 def message(error: Exception) -> str:
-    """Return where the fault is and what it is, on one line, without source text and backtrace."""
+    """The place and the description of the fault, on one line, without source text and backtrace."""
     text = str(error).partition("Stack backtrace")[0]
     place = re.search(r"--> (.+:\d+:\d+)$", text, re.MULTILINE)
     fault = re.search(r"^error: (.+)$", text, re.MULTILINE)

@@ -50,7 +50,7 @@ class EvidenceKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One thing that was seen.
+    """One piece of evidence.
 
     `id` is `E1`, `E2`, ... in the order of gathering (empty until it is numbered). `source` is the tool or
     the enrichment step, `scope` the part that was actually covered, `body` compact text, `cut` what is
