@@ -32,10 +32,7 @@ def served() -> dict[str, set[str]]:
     """Our metrics as a scrape names them, with their labels."""
     own = WorkerMetrics()
     own.watch_checks({"nats": lambda: ""})
-    own.watch_lanes(lambda: {"p0": 0})
-    own.watch_clock(lambda: 0.0)
-    own.watch_model(lambda: 0.0)
-    own.watch_streams(lambda: {"RCA_DLQ": StreamFill(0, 0)}, lambda: 0)
+    own.watch_streams(lambda: {"RCA_DLQ": StreamFill(0, 0)}, lambda: {"p0": 0}, lambda: 0)
     labels = {
         metric._name: set(metric._labelnames) for metric in vars(own).values() if hasattr(metric, "_name")
     }

@@ -76,6 +76,12 @@ class WorkerMetrics:
             "rca_policy_problems",
             "1 while some policy files are not in use, or the OPA server did not answer the last question",
         )
+        self.clock_skew = gauge(
+            "rca_clock_skew_seconds", "How far the clock of this machine is ahead of the NATS server's"
+        )
+        self.model_silent = gauge(
+            "rca_llm_silent_seconds", "How long calls of the model have waited while none was answered"
+        )
         self.running = gauge("rca_running", "Requests in flight")
         self._ask("rca_tasks", "Tasks of the event loop; steady growth is a leak", _tasks)
         self._ask("rca_threads", "Threads; steady growth is a leak", threading.active_count)
@@ -111,48 +117,27 @@ class WorkerMetrics:
         )
 
     def watch_streams(
-        self, usage: Callable[[], Mapping[str, StreamFill]], stranded: Callable[[], int]
+        self,
+        usage: Callable[[], Mapping[str, StreamFill]],
+        waiting: Callable[[], Mapping[str, int]],
+        stranded: Callable[[], int],
     ) -> None:
-        """Ask at each scrape how full the streams are, and how many requests are no longer delivered."""
+        """Ask at each scrape how full the streams are, how many requests wait, and how many are no longer delivered."""
         for name, text, field in (
             ("rca_stream_bytes", "Bytes stored in a stream", "stored"),
             ("rca_stream_limit_bytes", "Byte limit of a stream, 0 for none", "limit"),
             ("rca_stream_messages", "Messages stored in a stream", "messages"),
         ):
             self._watch(name, text, "stream", partial(_of_each, usage, attrgetter(field)))
-        self._ask(
-            "rca_stranded_requests",
-            "Requests that are no longer delivered and have no dead letter yet",
-            stranded,
-        )
-
-    def watch_lanes(self, waiting: Callable[[], Mapping[str, int]]) -> None:
-        """Ask at each scrape how many requests wait in each lane."""
         self._watch("rca_lane_waiting", "Requests in the queue that no worker has begun", "lane", waiting)
+        text = "Requests that are no longer delivered and have no dead letter yet"
+        self._ask("rca_stranded_requests", text, stranded)
 
     def _ask(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)
 
     def _watch(self, name: str, text: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
         self.registry.register(_Asked(name, text, label, values))
-
-    def watch_clock(self, skew_seconds: Callable[[], float]) -> None:
-        """Ask at each scrape how far the clock of this machine is ahead of the NATS server's."""
-        text = "How far the clock of this machine is ahead of the NATS server's"
-        self._ask("rca_clock_skew_seconds", text, skew_seconds)
-
-    def watch_model(self, silent_seconds: Callable[[], float]) -> None:
-        """Ask at each scrape how long calls of the model have waited while none was answered."""
-        text = "How long calls of the model have waited while none was answered"
-        self._ask("rca_llm_silent_seconds", text, silent_seconds)
-
-    def watch_catalog(self, refused: Callable[[], bool]) -> None:
-        """Ask at each scrape whether a change of the catalog is rejected."""
-        self.catalog_problems.set_function(lambda: float(refused()))
-
-    def watch_policy(self, troubled: Callable[[], bool]) -> None:
-        """Ask at each scrape whether the approval policy has a problem."""
-        self.policy_problems.set_function(lambda: float(troubled()))
 
     def text(self) -> bytes:
         """The exposition format."""

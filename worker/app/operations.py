@@ -6,6 +6,7 @@ import enum
 import re
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from nats.aio.client import Client
 from pydantic import ValidationError
@@ -68,9 +69,7 @@ class Operations:
     """For one prefix, on an open connection. Everything raises Unavailable."""
 
     def __init__(self, nc: Client, subjects: Subjects) -> None:
-        def stream(name: str) -> FencedStream:
-            return FencedStream(nc, name, patience_seconds=LOOKUP_PATIENCE_SECONDS)
-
+        stream = partial(FencedStream, nc, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._subjects = subjects
         self._results = NatsResults(nc, subjects, patience_seconds=LOOKUP_PATIENCE_SECONDS)
         self._requests = stream(subjects.requests_stream)

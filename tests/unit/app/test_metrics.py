@@ -81,7 +81,7 @@ def test_an_unknown_price_costs_nothing():
 def test_catalog_and_policy_are_asked_at_each_scrape():
     for name in ("catalog", "policy"):
         metrics, refused = WorkerMetrics(), [True]
-        getattr(metrics, f"watch_{name}")(lambda refused=refused: refused[0])
+        getattr(metrics, f"{name}_problems").set_function(lambda refused=refused: refused[0])
         assert value(metrics, f"rca_{name}_problems") == 1
         refused[0] = False
         assert value(metrics, f"rca_{name}_problems") == 0

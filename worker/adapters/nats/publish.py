@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from nats.aio.client import Client
 from pydantic import ValidationError
@@ -71,9 +72,7 @@ class NatsEvents:
         trace: Callable[[], Mapping[str, str]] = dict,
         faults: StreamFaults | None = None,
     ) -> None:
-        def stream(name: str) -> FencedStream:
-            return FencedStream(nc, name, patience_seconds=patience_seconds, faults=faults)
-
+        stream = partial(FencedStream, nc, patience_seconds=patience_seconds, faults=faults)
         self._subjects, self._source, self._trace = subjects, cloud_source(cluster_name), trace
         self._results = stream(subjects.results_stream)
         self._validation = stream(subjects.validation_stream)

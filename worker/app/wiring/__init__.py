@@ -103,8 +103,8 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             settings, clock, stack, supervisor, files, partial(MeteredModel, telemetry=telemetry)
         )
         tools = partial(tool_names, opened.outside.metrics, opened.outside.external)
-        metrics.watch_catalog(lambda: bool(opened.catalog.problem()))
-        metrics.watch_policy(lambda: bool(opened.policy.problem()))
+        metrics.catalog_problems.set_function(lambda: bool(opened.catalog.problem()))
+        metrics.policy_problems.set_function(lambda: bool(opened.policy.problem()))
         health = ModelHealth(
             opened.model.down, clock.monotonic, patience_seconds=settings.worker.hold_seconds
         )
@@ -176,10 +176,9 @@ async def open_worker(settings: Settings, machine: Clock | None = None) -> Async
             "files": lambda: file_watch.problem,
         }
         metrics.watch_checks(checks)
-        metrics.watch_lanes(lambda: streams.waiting)
-        metrics.watch_clock(lambda: clock.skew_seconds)
-        metrics.watch_model(health.silent_seconds)
-        metrics.watch_streams(lambda: streams.usage, lambda: sweeps.count)
+        metrics.clock_skew.set_function(lambda: clock.skew_seconds)
+        metrics.model_silent.set_function(health.silent_seconds)
+        metrics.watch_streams(lambda: streams.usage, lambda: streams.waiting, lambda: sweeps.count)
         notices = {
             "streams": lambda: streams.notice,
             "clock": clock.notice,
@@ -262,10 +261,7 @@ def _ports(
     trace: Callable[[], Mapping[str, str]],
 ) -> Ports:
     """The ports of the handler, on this connection."""
-
-    def stream(name: str) -> FencedStream:
-        return FencedStream(nc, name, faults=faults)
-
+    stream = partial(FencedStream, nc, faults=faults)
     journal, cancel = subjects.journal_bucket, subjects.cancel_bucket
     return Ports(
         events=NatsEvents(nc, subjects, cluster_name=cluster_name, faults=faults, trace=trace),

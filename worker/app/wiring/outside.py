@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -236,19 +237,13 @@ async def open_datastorage(settings: HistorySettings, stack: AsyncExitStack) -> 
 
 def own_history(nc: Client, subjects: Subjects) -> NatsHistory:
     """Our own results and the outcomes on NATS."""
-
-    def stream(name: str) -> FencedStream:
-        return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)
-
+    stream = partial(FencedStream, nc, patience_seconds=HISTORY_PATIENCE_SECONDS)
     return NatsHistory(stream(f"KV_{subjects.history_bucket}"), stream(subjects.outcomes_stream), subjects)
 
 
 def own_track_records(nc: Client, subjects: Subjects, clock: Clock) -> NatsTrackRecords:
     """The track records of our own results, by the outcomes on NATS."""
-
-    def stream(name: str) -> FencedStream:
-        return FencedStream(nc, name, patience_seconds=HISTORY_PATIENCE_SECONDS)
-
+    stream = partial(FencedStream, nc, patience_seconds=HISTORY_PATIENCE_SECONDS)
     results, outcomes = stream(subjects.results_stream), stream(subjects.outcomes_stream)
     return NatsTrackRecords(OutcomeReader(results, outcomes, subjects, newest=MAX_RESULTS), clock)
 
