@@ -20,7 +20,7 @@ from worker.domain.diagnosis.corroborate import diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich
-from worker.domain.intake.context import signal_resource
+from worker.domain.intake.accepted import signal_resource
 from worker.domain.values.objects import Manifest
 from worker.sandbox.cluster_server import serve_api, shipped_rights, write_kubeconfig
 from worker.sandbox.cluster_store import Snapshot

@@ -23,8 +23,7 @@ from tests.fakes.memory_model import MemoryModel, Said, Script, final
 from tests.fakes.memory_nats import MemoryEvents, MemoryJournal
 from tests.fakes.memory_policy import MemoryPolicy
 from worker.domain.analyse import Analysis, Rules
-from worker.domain.intake.accepted import AcceptedRequest
-from worker.domain.intake.context import attempt_number
+from worker.domain.intake.accepted import AcceptedRequest, attempt_number
 from worker.domain.journal.run import Run
 from worker.domain.values.delivery import Delivery
 from worker.domain.values.errors import Halted, HaltReason

@@ -26,7 +26,7 @@ from worker.domain.diagnosis.corroborate import diagnose
 from worker.domain.diagnosis.driver import Investigator
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.enrichment.enrich import enrich
-from worker.domain.intake.context import signal_resource
+from worker.domain.intake.accepted import signal_resource
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.cluster_kinds import Resource, ResourceTable

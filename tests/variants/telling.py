@@ -13,7 +13,7 @@ from tests.variants.content import CaseContent, Place, map_text, name_of, namesp
 from tests.variants.surroundings import unready_client
 from worker.domain.cluster.fields import moment, stamp
 from worker.domain.cluster.pods import pod_failing
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.values.objects import Manifest
 
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")

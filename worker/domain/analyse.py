@@ -20,7 +20,7 @@ from schemas.analysis import AnalysisResult, Approval
 from schemas.recovery import RecoveryRequest
 from worker.domain.cluster.history import Lookback, record_of
 from worker.domain.enrichment.evidence_pack import changes_told
-from worker.domain.intake.context import (
+from worker.domain.intake.accepted import (
     alert_window,
     base_context,
     failed_execution,

@@ -14,7 +14,7 @@ from schemas.failure import DeadLetterReason
 from schemas.usage import Usage
 from tests.fakes.audit_chains import accepted, chain, complete, failed
 from tests.fakes.manifests import deployment, replica_set
-from worker.app.pages.history import SOURCES, axis, in_the_cluster, in_the_investigation
+from worker.app.pages.incident import SOURCES, axis, in_the_cluster, in_the_investigation
 from worker.app.pages.rendering import Line, lines
 from worker.domain.cluster.changes import describe_changes
 from worker.domain.cluster.events import Happening

@@ -11,9 +11,8 @@ decision of the wrong form, a limit that is passed.
 """
 
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluated, Evaluator
-from worker.adapters.rego_policy.files import PolicyFiles, PolicySources, read_files
+from worker.adapters.rego_policy.files import PolicyFiles, PolicySources, PolicyUnusable, read_files
 from worker.adapters.rego_policy.policy import RegorusPolicy
-from worker.adapters.rego_policy.unusable import PolicyUnusable
 
 __all__ = [
     "Bounds",

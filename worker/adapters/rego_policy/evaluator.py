@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.analysis import Approval
-from worker.adapters.rego_policy.files import PolicySources
-from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.adapters.rego_policy.files import PolicySources, PolicyUnusable
 from worker.domain.verdict.approval.policy_answer import approval_decision, safety_decision, strictest
 
 PROGRAM = Path(__file__).with_name("process.py")

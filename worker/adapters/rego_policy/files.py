@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from worker.adapters.rego_policy.unusable import PolicyUnusable
 from worker.domain.untrusted.evidence import one_line
+from worker.domain.values.errors import ReportedError
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1024 * 1024
@@ -209,3 +209,7 @@ def _merge(into: dict[str, Any], more: dict[str, Any], path: str, where: str) ->
             _merge(into[name], value, path, f"{where}.{name}")
         else:
             raise PolicyUnusable(f"{path}: {where}.{name} is set in another file, too")
+
+
+class PolicyUnusable(ReportedError):  # noqa: N818 - a state, not a fault of the caller
+    """The policy cannot be read or loaded, or decides nothing. The message says where and why."""

@@ -9,8 +9,7 @@ from typing import Any, Self
 import structlog
 
 from worker.adapters.rego_policy.evaluator import Bounds, Evaluator
-from worker.adapters.rego_policy.files import PolicyFiles
-from worker.adapters.rego_policy.unusable import PolicyUnusable
+from worker.adapters.rego_policy.files import PolicyFiles, PolicyUnusable
 from worker.domain.values.ports import PolicyDecision
 from worker.domain.verdict.approval.policy_answer import fail_closed
 

@@ -100,7 +100,7 @@ def kind_of(*, recovery: bool) -> RequestKind:
 def _validate(body: bytes, kind: RequestKind, *, say_valid: bool, as_json: bool) -> None:
     """Exits with EXIT_REJECTED and every error if a worker would reject the request."""
     from schemas.subjects import request_key
-    from worker.domain.intake.context import attempt_number
+    from worker.domain.intake.accepted import attempt_number
     from worker.domain.intake.decode import InvalidRequest, decode
     from worker.domain.untrusted.redaction.redact import redact
 

@@ -14,8 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from worker.app.pages.history import axis
-from worker.app.pages.incident import IncidentPage
+from worker.app.pages.incident import IncidentPage, axis
 from worker.domain.untrusted.evidence import make_visible
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@]|(?<=:)/|^[-+#=]|^\d+(?=[.)]\s)|(?<=\bwww)\.)")

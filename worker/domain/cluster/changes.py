@@ -11,9 +11,9 @@ from typing import Any
 
 from worker.domain.cluster.fields import controller_of, dig, mapping, meta, name_of, strings, text, whole
 from worker.domain.cluster.kinds import REVISIONS_KEPT_AS
+from worker.domain.cluster.references import selector_of
 from worker.domain.cluster.rendering.compact import to_json
 from worker.domain.cluster.rendering.prune import prune
-from worker.domain.cluster.selectors import selector_of
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef

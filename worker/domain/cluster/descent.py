@@ -14,7 +14,7 @@ from typing import Any
 from worker.domain.cluster.fields import controller_of, dig, mapping, mappings, meta, name_of, strings, text
 from worker.domain.cluster.kinds import MADE_NAMES, belongs_by_name, built_in
 from worker.domain.cluster.owners import MAX_OWNERS
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.values.errors import ClusterError
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster

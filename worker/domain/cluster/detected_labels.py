@@ -14,8 +14,7 @@ from typing import Any
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, name_of, pod_template, strings, text
 from worker.domain.cluster.owners import OwnerChain
-from worker.domain.cluster.references import references_of
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import references_of, selects
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster

@@ -27,7 +27,7 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.kinds import MADE_NAMES, WORKLOADS, belongs_by_name
 from worker.domain.cluster.owners import MAX_OWNERS
 from worker.domain.cluster.pods import pod_failing
-from worker.domain.cluster.selectors import selector_of
+from worker.domain.cluster.references import selector_of
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Keep, Listing, ListQuery, Manifest, ObjectRef

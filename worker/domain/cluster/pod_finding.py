@@ -22,8 +22,7 @@ from worker.domain.cluster.fields import (
 from worker.domain.cluster.kinds import WORKLOADS, belongs_by_name, built_in
 from worker.domain.cluster.owners import OwnerChain, owner_chain, owners_of
 from worker.domain.cluster.pods import pod_failing, pod_restarts, pod_status
-from worker.domain.cluster.references import references_of
-from worker.domain.cluster.selectors import selector_text, selects
+from worker.domain.cluster.references import references_of, selector_text, selects
 from worker.domain.values.errors import ClusterError, ClusterReason
 from worker.domain.values.objects import Listing, ListQuery, Manifest, ObjectRef
 from worker.domain.values.ports import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
 from worker.domain.cluster.pods import containers
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.structure import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from worker.domain.cluster.fields import dig, mappings, name_of, port_number, reference, strings, text
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.structure import container_specs, labels_of, pod_spec_of
 from worker.domain.values.objects import Manifest, ObjectRef

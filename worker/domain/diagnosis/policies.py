@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, port_number, reference, text
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.changes import failed_after
 from worker.domain.diagnosis.facts import ClusterFacts

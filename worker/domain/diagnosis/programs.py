@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from worker.domain.cluster.fields import dig, mapping, mappings, moment, name_of, reference, strings, text
 from worker.domain.cluster.pods import Container, containers
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import connections
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Edge, Relation, Remedy
 from worker.domain.diagnosis.facts import ClusterFacts

@@ -13,8 +13,7 @@ from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, name_of, reference, strings, text, whole
 from worker.domain.cluster.pods import pod_failing
-from worker.domain.cluster.references import references_of
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import references_of, selects
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, named
 from worker.domain.diagnosis.facts import ClusterFacts
 from worker.domain.diagnosis.hosts import Host, service_of

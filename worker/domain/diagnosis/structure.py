@@ -23,7 +23,7 @@ from worker.domain.cluster.fields import (
     whole,
 )
 from worker.domain.cluster.pods import Container, containers, pod_failing
-from worker.domain.cluster.selectors import selects
+from worker.domain.cluster.references import selects
 from worker.domain.diagnosis.causes import named
 from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
 from worker.domain.values.objects import Manifest, ObjectRef

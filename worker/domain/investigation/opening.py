@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from schemas.enrichment import DetectedLabels
 from schemas.incident import Signal
 from worker.domain.enrichment.enrich import FirstLook, enrich
-from worker.domain.intake.context import sent_enrichment
+from worker.domain.intake.accepted import sent_enrichment
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.untrusted.evidence import Evidence, EvidenceLog
 from worker.domain.untrusted.redaction.redact import redact

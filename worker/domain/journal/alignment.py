@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from schemas import audit
 from schemas.evidence import AlignmentFinding, AlignmentOutcome, AlignmentVerdict
 from worker.domain.diagnosis.digest import digest
-from worker.domain.intake.context import base_context, signal_resource
+from worker.domain.intake.accepted import base_context, signal_resource
 from worker.domain.investigation.loop import Investigated
 from worker.domain.investigation.prompt.sender import free_texts
 from worker.domain.journal.run import Run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.domain.cluster.selectors import selector_text, selects
+from worker.domain.cluster.references import selector_text, selects
 
 LABELS = {"app": "api", "tier": "web"}
 

@@ -13,7 +13,7 @@ from tests.fakes.fixed_clock import FixedClock
 from tests.fakes.memory_cluster import MemoryCluster
 from tests.fakes.tool_context import tool_context
 from worker.domain.enrichment.enrich import enrich
-from worker.domain.intake.context import base_context
+from worker.domain.intake.accepted import base_context
 from worker.domain.investigation.prompt import PromptFacts, opening_turn
 from worker.domain.investigation.prompt.sender import free_texts
 from worker.domain.investigation.toolbox.toolbox import Toolbox

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.scripted import FAILED, incident, recovery
-from worker.domain.intake.context import (
+from worker.domain.intake.accepted import (
     attempt_number,
     base_context,
     failed_execution,

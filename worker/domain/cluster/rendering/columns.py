@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, sequence, strings, text, whole
+from worker.domain.cluster.references import selector_text
 from worker.domain.cluster.rendering.prune import last_change
-from worker.domain.cluster.selectors import selector_text
 from worker.domain.values.objects import Manifest
 
 BAD_WHEN_TRUE = (

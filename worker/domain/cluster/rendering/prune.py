@@ -23,6 +23,7 @@ from worker.domain.cluster.fields import (
     text,
     without_own_name,
 )
+from worker.domain.cluster.references import is_token_volume
 from worker.domain.cluster.rendering.api_types import (
     CONTAINER,
     META,
@@ -293,11 +294,3 @@ def _env(item: Any, depth: int) -> Any:
 def _default_toleration(item: Any) -> bool:
     toleration = mapping(item)
     return text(toleration.get("key")) in DEFAULT_TOLERATIONS and toleration.get("tolerationSeconds") == 300
-
-
-def is_token_volume(item: Any) -> bool:
-    """True if a volume is the one every pod gets for its service account."""
-    volume = mapping(item)
-    return text(volume.get("name")).startswith("kube-api-access-") and bool(
-        sequence(mapping(volume.get("projected")).get("sources"))
-    )

@@ -24,7 +24,7 @@ from schemas.analysis import (
 from schemas.enrichment import DETECTED_LABELS, DetectedLabels, camel_case
 from schemas.incident import Signal
 from schemas.taxonomy import UNKNOWN_ENVIRONMENT, Severity, normalize_risk
-from worker.domain.intake.context import attempt_number, sent_enrichment, signal_resource
+from worker.domain.intake.accepted import attempt_number, sent_enrichment, signal_resource
 from worker.domain.untrusted.evidence import one_line
 from worker.domain.untrusted.redaction.redact import redact
 from worker.domain.values.objects import ObjectRef
