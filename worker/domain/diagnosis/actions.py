@@ -83,25 +83,17 @@ def remedies_of(action_type: str) -> frozenset[Remedy]:
 def misfit(
     action: ProposedAction, finding: Diagnosis, replicas_now: int | None = None, *, gitops: bool = False
 ) -> str:
-    """Return why the action does not fit the finding; empty when it does. `gitops`: a GitOps tool owns the
-    object that would be changed.
-    """
+    """Return why the action does not fit, else "". `gitops`: a GitOps tool owns the changed object."""
     offered = _narrowed(remedies_of(action.workflow.action_type), action, replicas_now)
-    wrong = (
-        _unknown(action.workflow, finding) if not offered else _unfit(offered, action, finding, gitops=gitops)
+    name = action.workflow.action_type
+    strange = (
+        "" if _declared_for(action.workflow, finding) else f"{name} is not known to act on {finding.cause}"
     )
+    wrong = _unfit(offered, action, finding, gitops=gitops) if offered else strange
     if wrong:
         return wrong
-    strange = [t for t in action.targets if not any(named(t) == named(s) for s in finding.subjects)]
-    return f"{strange[0]} is not what the finding is about" if strange else ""
-
-
-def _unknown(workflow: Workflow, finding: Diagnosis) -> str:
-    return (
-        ""
-        if _declared_for(workflow, finding)
-        else f"action type {workflow.action_type} is not known to act on {finding.cause}"
-    )
+    others = [t for t in action.targets if not any(named(t) == named(s) for s in finding.subjects)]
+    return f"{others[0]} is not what the finding is about" if others else ""
 
 
 def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosis, *, gitops: bool) -> str:
@@ -109,9 +101,8 @@ def _unfit(offered: frozenset[Remedy], action: ProposedAction, finding: Diagnosi
     if gitops and offered & EDITING and not action.workflow.gitops_aware:
         return f"{name} edits what a GitOps tool puts back"
     if offered == {Remedy.REVERT_SOURCE}:
-        return (
-            "" if gitops and finding.remedies & EDITING else "there is no change at a GitOps source to revert"
-        )
+        changed = gitops and finding.remedies & EDITING
+        return "" if changed else "there is no change at a GitOps source to revert"
     if not offered & finding.remedies:
         return f"{name} does not act on {finding.cause}"
     if Remedy.ROLL_BACK in offered and action.revision not in {None, finding.revision}:

@@ -44,12 +44,8 @@ def change_findings(
     """Yield the change that these pods failed after."""
     if not sick:
         return
-    rollout = rollout_of(facts, workload)
-    if (
-        rollout is not None
-        and made_by(facts, sick[0], rollout.newest)
-        and rollout.touches(container=_failing_container(sick[0]))
-    ):
+    rollout, container = rollout_of(facts, workload), _failing_container(sick[0])
+    if rollout and made_by(facts, sick[0], rollout.newest) and rollout.touches(container=container):
         strength = rollout_strength(facts, workload, rollout)
         if strength is not None:
             yield _bad_rollout(facts, workload, sick, rollout, strength)
@@ -59,6 +55,13 @@ def change_findings(
 
 def _failing_container(pod: Manifest) -> str:
     return next((c.name for c in containers(pod) if c.failing), "")
+
+
+def outdated(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> bool:
+    """True if a failing pod is of a revision that its StatefulSet has left: the controller waits until it is ready."""
+    status = dig(facts.get(workload), "status") if workload.kind == "StatefulSet" else None
+    kept = {text(dig(status, "currentRevision")), text(dig(status, "updateRevision"))} - {""}
+    return bool(kept) and text(dig(pod, "metadata", "labels", "controller-revision-hash")) not in {"", *kept}
 
 
 def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> Strength | None:
@@ -78,9 +81,7 @@ def rollout_strength(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout)
 
 
 def _both_run(facts: ClusterFacts, workload: ObjectRef, rollout: Rollout) -> bool:
-    """True if pods of the revision before are healthy while all of the newest one fail: same surroundings,
-    other template.
-    """
+    """True if pods of the revision before are healthy while all of the newest one fail."""
     pods = pods_of(facts, workload)
     newest = [pod_failing(p) for p in pods if made_by(facts, p, rollout.newest)]
     previous = [pod_failing(p) for p in pods if made_by(facts, p, rollout.previous)]
@@ -158,10 +159,8 @@ def rollback_revision(facts: ClusterFacts, workload: ObjectRef, pod: Manifest, c
 def stale_findings(facts: ClusterFacts, workload: ObjectRef, pods: Sequence[Manifest]) -> Iterator[Diagnosis]:
     """Yield running containers that hold old values of a changed ConfigMap, which only a restart renews."""
     for pod in pods[:1]:
-        started = min(
-            (at for c in containers(pod) if (at := moment(dig(c.status, "state", "running", "startedAt")))),
-            default=None,
-        )
+        since = (moment(dig(c.status, "state", "running", "startedAt")) for c in containers(pod))
+        started = min(filter(None, since), default=None)
         sources = dict.fromkeys(m.source for m in mounts_of(pod, "ConfigMap") if not m.path)
         for found in map(facts.get, sources):
             when = changed(found) if found else None

@@ -49,11 +49,8 @@ def limit_of(facts: ClusterFacts, server: ObjectRef) -> str:
 def holder(facts: ClusterFacts, namespace: str, server: ObjectRef) -> Holder | None:
     """The running client that holds most connections by its log, and is not refused any itself."""
     best: Holder | None = None
-    clients = [
-        (p, root)
-        for p in facts.list("Pod", namespace).items
-        if not pod_failing(p) and named(root := root_of(facts, p)) != named(server)
-    ]
+    pods = [(p, root_of(facts, p)) for p in facts.list("Pod", namespace).items if not pod_failing(p)]
+    clients = [(pod, root) for pod, root in pods if named(root) != named(server)]
     for pod, root in clients[:MAX_CLIENTS]:
         name = next((c.name for c in containers(pod) if c.kind == "app"), name_of(pod))
         lines = facts.log(reference(pod), name, previous=False)

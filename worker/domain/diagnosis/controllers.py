@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, reference, text, whole
+from worker.domain.cluster.fields import dig, mapping, mappings, meta, moment, name_of, reference, text, whole
 from worker.domain.cluster.pods import containers
 from worker.domain.cluster.references import selects
-from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
+from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength, named
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
+from worker.domain.diagnosis.running import KILLED
 from worker.domain.diagnosis.structure import (
     condition,
     created,
@@ -21,12 +22,13 @@ from worker.domain.diagnosis.structure import (
     pod_spec_of,
     pods_of,
     ref_to,
+    selected,
+    sick_pods,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
-NO_METRICS = frozenset(
-    {"FailedGetResourceMetric", "FailedGetContainerResourceMetric", "FailedComputeMetricsReplicas"}
-)
+GET_METRICS = ("FailedGetResourceMetric", "FailedGetContainerResourceMetric")
+NO_METRICS = frozenset({*GET_METRICS, "FailedComputeMetricsReplicas"})
 ISSUERS = "cert-manager.io/v1"
 ACME = "acme.cert-manager.io/v1"
 STUCK = timedelta(minutes=5)
@@ -40,6 +42,10 @@ KNOWN_CONDITIONS = {
     "ExternalSecret": ("Ready", "external-secrets.io/"),
     "Service": ("Ready", "serving.knative.dev/"),
     "Configuration": ("Ready", "serving.knative.dev/"),
+    "ScaledObject": ("Ready", "keda.sh/"),
+    "ScaledJob": ("Ready", "keda.sh/"),
+    "HelmRelease": ("Ready", "helm.toolkit.fluxcd.io/"),
+    "Kustomization": ("Ready", "kustomize.toolkit.fluxcd.io/"),
 }
 
 
@@ -53,6 +59,13 @@ def scale_target(manifest: Manifest, namespace: str) -> ObjectRef | None:
     )
 
 
+def scaled_by_another(facts: ClusterFacts, workload: ObjectRef) -> bool:
+    """Whether an autoscaler that a controller has made (KEDA) scales a workload, and so may keep it at zero on purpose."""
+    made = [h for h in facts.list("HorizontalPodAutoscaler", workload.namespace).items if owner_of(h)]
+    targets = [scale_target(h, workload.namespace) for h in made]
+    return any(named(target) == named(workload) for target in targets if target)
+
+
 def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
     """An autoscaler at its maximum, or one that cannot compute or reach its target."""
     target = scale_target(manifest, ref.namespace)
@@ -61,11 +74,11 @@ def autoscaler_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest)
     current = whole(dig(manifest, "status", "currentReplicas"))
     limited, active = condition(manifest, "ScalingLimited"), condition(manifest, "ScalingActive")
     if _states(limited, "True", {"TooManyReplicas"}) and current >= maximum > 0:
-        told, remedies = (
-            f"{ref} is at its maximum of {maximum} replicas and wants more",
-            {Remedy.RAISE_AUTOSCALER},
-        )
-        yield _finding(Cause.AUTOSCALER, ref, told, remedies, ("HPAMaxedOut",), also)
+        told = f"{ref} is at its maximum of {maximum} replicas and wants more"
+        sick = target is not None and bool(sick_pods(facts, target))  # more of them do not help
+        remedies, signals = () if sick else (Remedy.RAISE_AUTOSCALER,), ("HPAMaxedOut",)
+        strength = Strength.SYMPTOM if sick else Strength.DIRECT
+        yield _finding(Cause.AUTOSCALER, ref, told, remedies, signals, also, strength)
     if target and facts.presence(target) is Presence.ABSENT:
         yield _finding(Cause.AUTOSCALER, ref, f"{target}, which {ref} scales, does not exist", also=also)
     elif target and _states(active, "False", NO_METRICS):
@@ -85,10 +98,8 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
     healthy, wanted = whole(status.get("currentHealthy")), whole(status.get("desiredHealthy"))
     if whole(status.get("disruptionsAllowed")) or not whole(status.get("expectedPods")) or healthy < wanted:
         return
-    cordoned = {
-        text(meta(n).get("name")) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True
-    }
-    pods = counted_pods(facts, manifest)
+    cordoned = {name_of(n) for n in facts.list("Node").items if dig(n, "spec", "unschedulable") is True}
+    pods = selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
     blocked = [p for p in pods if text(dig(p, "spec", "nodeName")) in cordoned]
     remedies = {Remedy.RELAX_DISRUPTION_BUDGET} if blocked else set()
     told = f"{ref} allows no disruption with {healthy} of {wanted} required pods healthy{_least(manifest)}"
@@ -96,21 +107,11 @@ def budget_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
                    ("PodDisruptionBudgetAtLimit",), tuple(reference(p) for p in blocked[:1]))  # fmt: skip
 
 
-def counted_pods(facts: ClusterFacts, budget: Manifest) -> list[Manifest]:
-    """The pods that a budget counts."""
-    rule, listed = dig(budget, "spec", "selector"), facts.list("Pod", reference(budget).namespace).items
-    return [pod for pod in listed if selects(rule, labels_of(pod))]
-
-
 def budgets_on(facts: ClusterFacts, node: ObjectRef) -> list[ObjectRef]:
     """Budgets that count pods of a node: a drain waits while they allow no disruption."""
     pods = [(reference(p).namespace, labels_of(p)) for p in facts.list("Pod", node=node.name).items]
     budgets = [(reference(b), dig(b, "spec", "selector")) for b in facts.list("PodDisruptionBudget").items]
-    return [
-        ref
-        for ref, rule in budgets
-        if any(home == ref.namespace and selects(rule, has) for home, has in pods)
-    ]
+    return [b for b, rule in budgets if any(home == b.namespace and selects(rule, has) for home, has in pods)]
 
 
 def _least(budget: Manifest) -> str:
@@ -123,33 +124,44 @@ def job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Ite
     """A Job that failed or does not end."""
     failed = condition(manifest, "Failed") if holds(manifest, "Failed") else {}
     reason = text(failed.get("reason"))
-    owner = owner_of(manifest)
-    also = (owner,) if owner else ()
-    if failed and owner and _succeeded_since(facts, owner, manifest):
-        told = f"{ref} failed: {reason}, and a later one of {owner} succeeded"
-        yield _finding(Cause.JOB, ref, told, (), (reason,), also, Strength.SYMPTOM)
-    elif reason == "DeadlineExceeded":
-        worked = any(c.running or c.last for p in pods_of(facts, ref) for c in containers(p))
+    owner, pods = owner_of(manifest), pods_of(facts, ref)
+    also = (*((owner,) if owner else ()), *map(reference, pods[-1:]))
+    parts = [c for p in pods for c in containers(p)]
+    ends = {whole(ended.get("exitCode")) for c in parts if (ended := c.terminated or c.last)}
+    crashed = ends - {0, *KILLED}
+    if reason == "DeadlineExceeded" and not crashed:
+        worked = ends or any(c.running for c in parts)
         remedies = {Remedy.EXTEND_DEADLINE} if worked else set()
-        yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, ("DeadlineExceeded",), also)
+        yield _finding(Cause.JOB, ref, f"{ref} exceeded its deadline", remedies, (reason,), also)
     elif failed:
-        yield _finding(Cause.JOB, ref, f"{ref} failed: {reason}", set(), (reason,), also, Strength.TIMED)
+        told = f"{ref} failed: {reason}{f' (exit code {max(crashed)})' if crashed else ''}"
+        found = _finding(Cause.JOB, ref, told, (), (reason,), also, Strength.TIMED)
+        yield replace(found, reads=(ref, *also))
     elif whole(dig(manifest, "status", "active")):
-        for pod in pods_of(facts, ref):
+        for pod in pods:
             done = [c for c in containers(pod) if c.kind == "app" and c.done]
             on = [c for c in containers(pod) if c.kind == "app" and c.running]
             if done and on:
-                told = (
-                    f"{ref} does not end: container {on[0].name} still runs after {done[0].name} has finished"
-                )
+                told = f"{ref} does not end: {on[0].name} runs on after container {done[0].name} has finished"
                 yield _finding(Cause.JOB, ref, told, also=(reference(pod),))
 
 
-def _succeeded_since(facts: ClusterFacts, owner: ObjectRef, job: Manifest) -> bool:
-    """True if a younger Job of the same owner is complete: what failed before is a record of what was."""
-    siblings = [j for j in facts.list("Job", owner.namespace).items if owner_of(j) == owner]
-    made = created(job)
-    return made is not None and any(holds(j, "Complete") and (created(j) or made) > made for j in siblings)
+def superseded(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Diagnosis | None:
+    """A failed Job of an owner whose later Job has succeeded: it and its pods are a record of the past."""
+    owner, stated, made = owner_of(manifest), condition(manifest, "Failed"), created(manifest)
+    failed = moment(stated.get("lastTransitionTime"))
+    if owner is None or not holds(manifest, "Failed"):
+        return None
+    worked = moment(dig(facts.get(owner), "status", "lastSuccessfulTime"))
+    siblings = [
+        j for j in facts.list("Job", owner.namespace).items if owner_of(j) == owner and holds(j, "Complete")
+    ]
+    later = any(made and (created(j) or made) > made for j in siblings)
+    if not later and (failed is None or worked is None or worked <= failed):
+        return None
+    reason = text(stated.get("reason"))
+    told = f"{ref} failed: {reason}, and a later one of {owner} succeeded"
+    return _finding(Cause.JOB, ref, told, (), (reason,), (owner,), Strength.SYMPTOM)
 
 
 def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -157,15 +169,16 @@ def cron_job_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     if dig(manifest, "spec", "suspend") is True:
         yield _finding(Cause.SUSPENDED, ref, f"{ref} is suspended", {Remedy.RESUME}, ("CronJobSuspended",))
         return
-    active = [
-        ref_to("Job", text(j.get("name")), ref.namespace) for j in mappings(dig(manifest, "status", "active"))
-    ]
+    names = [text(job.get("name")) for job in mappings(dig(manifest, "status", "active"))]
+    active = [ref_to("Job", name, ref.namespace) for name in names]
     if active and dig(manifest, "spec", "concurrencyPolicy") == "Forbid":
         told = f"{active[0]} still runs, and {ref} forbids a second one"
         yield _finding(Cause.JOB, active[0], told, also=(ref,))
     reasons = {e.reason for e in facts.events(ref.namespace, ref)}
     if {"TooManyMissedTimes", "MissSchedule", "FailedNeedsStart"} & reasons:
         yield _finding(Cause.JOB, ref, f"{ref} has missed start times")
+    elif invalid := {"UnknownTimeZone", "UnparseableSchedule", "InvalidSchedule"} & reasons:
+        yield _finding(Cause.JOB, ref, f"{ref} starts no Job: {min(invalid)}")
 
 
 def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
@@ -178,9 +191,8 @@ def deletion_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -
     stuck = [text(c.get("type")) for c in stated if text(c.get("status")) == "True"]
     if not finalizers and not stuck and ref.kind != "Pod":
         return
-    why = ", ".join(stuck) or (
-        "its finalizers" if finalizers else "nothing reports that its containers have stopped"
-    )
+    kept = "its finalizers" if finalizers else "nothing reports that its containers have stopped"
+    why = ", ".join(stuck) or kept
     remedies = {Remedy.REMOVE_FINALIZER} if "NamespaceFinalizersRemaining" in stuck else set()
     node = ref_to("Node", text(dig(manifest, "spec", "nodeName")))
     strength = Strength.TIMED if ref.kind == "Pod" or "Discovery" in why else Strength.DIRECT
@@ -200,13 +212,17 @@ def stated_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> 
         also = (ref_to("Secret", secret, ref.namespace),) if secret else ()
         certificate = ref.kind == "Certificate"
         asked = facts.list("Challenge", ref.namespace, api_version=ACME).items if certificate else ()
-        remedies = {Remedy.RENEW_CERTIFICATE} if certificate and not asked else set()
         reason = text(condition(manifest, kind).get("reason"))
         told = f"{ref} has expired" if expired else f"{ref} is not {kind}: {reason}"
-        issuer = issuer_of(manifest)
+        issuer, renews = issuer_of(manifest), certificate and renewable(facts, manifest)
+        remedies = {Remedy.RENEW_CERTIFICATE} if renews and not asked else set()
+        if issuer and facts.presence(issuer) is Presence.ABSENT:
+            told, also = f"{told}, and {issuer} does not exist", (*also, issuer)
         signals = ("CertificateExpired",) if expired else ()
         reads = (ref, *((issuer,) if issuer else ()), *map(reference, asked))
-        yield replace(_finding(Cause.CONTROLLER, ref, told, remedies, signals, also), reads=reads)
+        refused = issuer is not None and holds(facts.get(issuer), "Ready", "False")
+        strength = Strength.TIMED if refused else Strength.DIRECT  # the issuer says why
+        yield replace(_finding(Cause.CONTROLLER, ref, told, remedies, signals, also, strength), reads=reads)
 
 
 def issuer_of(manifest: Manifest) -> ObjectRef | None:
@@ -215,6 +231,12 @@ def issuer_of(manifest: Manifest) -> ObjectRef | None:
     kind, name = text(issuer.get("kind")) or "Issuer", text(issuer.get("name"))
     home = "" if kind == "ClusterIssuer" else reference(manifest).namespace
     return ref_to(kind, name, home, ISSUERS) if name else None
+
+
+def renewable(facts: ClusterFacts, certificate: Manifest) -> bool:
+    """Whether the issuer of a Certificate is known to work; what names none is left to whoever makes it."""
+    issuer = issuer_of(certificate)
+    return issuer is None or holds(facts.get(issuer), "Ready")
 
 
 def condition_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
@@ -236,13 +258,17 @@ def ended_findings(pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
     if phase in {"Failed", "Succeeded"} and ref != workload:
         reason = text(dig(pod, "status", "reason"))
         told = f"{ref} has ended ({reason or phase}), and no pod of {workload} fails now"
-        yield replace(
-            _finding(Cause.NOT_READY, workload, told, (), (), (ref,), Strength.SYMPTOM), reads=(ref, workload)
-        )
+        found = _finding(Cause.NOT_READY, workload, told, (), (), (ref,), Strength.SYMPTOM)
+        yield replace(found, reads=(ref, workload))
 
 
-def partition_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
-    """A StatefulSet whose update is held back by its own partition."""
+def held_findings(ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:
+    """A Deployment that is paused, a Job that is suspended, a StatefulSet whose update its own partition holds back."""
+    updated = whole(dig(manifest, "status", "updatedReplicas")) >= whole(dig(manifest, "spec", "replicas"))
+    paused = ref.kind == "Deployment" and dig(manifest, "spec", "paused") is True and not updated
+    if paused or (ref.kind == "Job" and dig(manifest, "spec", "suspend") is True):
+        told = f"{ref} is {'paused: its newest template is not rolled out' if paused else 'suspended'}"
+        yield _finding(Cause.SUSPENDED, ref, told, {Remedy.RESUME} if paused else ())
     partition = whole(dig(manifest, "spec", "updateStrategy", "rollingUpdate", "partition"))
     current, update = (text(dig(manifest, "status", key)) for key in ("currentRevision", "updateRevision"))
     if ref.kind == "StatefulSet" and partition and current != update:

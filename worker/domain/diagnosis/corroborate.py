@@ -64,26 +64,18 @@ def corroborate(facts: ClusterFacts, signal: ObjectRef, claim: Claim) -> ClaimVe
     if claim.action is None:
         return ClaimVerdict(None, matching[0].sentence, matching[0])
     action = claim.action
-    reasons = [
-        misfit(
-            _undo(facts, f, action), f, _replicas(facts, f.object), gitops=gitops_managed(facts, *f.subjects)
-        )
-        for f in matching
-    ]
+    reasons = [_misfit(facts, action, finding) for finding in matching]
     fitting = [f for f, reason in zip(matching, reasons, strict=True) if not reason]
     if not fitting:
-        return ClaimVerdict(
-            Doubt.ACTION_DOES_NOT_FIT, f"{matching[0].sentence} But {reasons[0]}.", matching[0]
-        )
+        told = f"{matching[0].sentence} But {reasons[0]}."
+        return ClaimVerdict(Doubt.ACTION_DOES_NOT_FIT, told, matching[0])
     clear = next((f for f in fitting if not ambiguous(f, searched.findings)), None)
     if clear is None:
-        return ClaimVerdict(
-            Doubt.AMBIGUOUS, f"{fitting[0].sentence} But a dependency is unhealthy too.", fitting[0]
-        )
+        told = f"{fitting[0].sentence} But a dependency is unhealthy too."
+        return ClaimVerdict(Doubt.AMBIGUOUS, told, fitting[0])
     if clear.strength is not Strength.DIRECT and facts.unsettled:
-        return ClaimVerdict(
-            Doubt.UNKNOWN, f"{clear.sentence} But not everything it depends on could be read.", clear
-        )
+        told = f"{clear.sentence} But not everything it depends on could be read."
+        return ClaimVerdict(Doubt.UNKNOWN, told, clear)
     return ClaimVerdict(None, clear.sentence, clear)
 
 
@@ -92,28 +84,27 @@ def _unmatched(
 ) -> ClaimVerdict:
     own = next((f for f in searched.findings if any(named(s) in blamed for s in f.subjects)), None)
     if own is None:
-        return ClaimVerdict(
-            Doubt.NOTHING_WRONG,
-            f"No state that is a cause is known of {claim.object}.",
-            stand[0] if stand else None,
-        )
+        told = f"No state that is a cause is known of {claim.object}."
+        return ClaimVerdict(Doubt.NOTHING_WRONG, told, stand[0] if stand else None)
     if own.strength is Strength.SYMPTOM and stand[0].strength is Strength.SYMPTOM:
         return ClaimVerdict(Doubt.NO_CAUSE_STATED, own.sentence, own)
-    return ClaimVerdict(
-        Doubt.EXPLAINED_ELSEWHERE, f"{stand[0].sentence} This explains {claim.object}.", stand[0]
-    )
+    told = f"{stand[0].sentence} This explains {claim.object}."
+    return ClaimVerdict(Doubt.EXPLAINED_ELSEWHERE, told, stand[0])
 
 
 def _names_of(facts: ClusterFacts, ref: ObjectRef) -> set[tuple[str, str, str]]:
-    """The object, and for a pod or ReplicaSet its controllers: naming a member of the chain names the
-    workload.
-    """
+    """The object, and what controls it: naming a member of the owner chain names the workload."""
     found = {named(ref)}
     if ref.kind in {"Pod", "ReplicaSet"}:
         for manifest in facts.list(ref.kind, ref.namespace).items:
             if name_of(manifest) == ref.name:
                 found |= {named(owner) for owner in chain_of(facts, manifest)}
     return found
+
+
+def _misfit(facts: ClusterFacts, action: ProposedAction, finding: Diagnosis) -> str:
+    gitops, replicas = gitops_managed(facts, *finding.subjects), _replicas(facts, finding.object)
+    return misfit(_undo(facts, finding, action), finding, replicas, gitops=gitops)
 
 
 def _undo(facts: ClusterFacts, finding: Diagnosis, action: ProposedAction) -> ProposedAction:
@@ -130,9 +121,7 @@ def _replicas(facts: ClusterFacts, ref: ObjectRef) -> int | None:
 
 
 def diagnose(facts: ClusterFacts, signal: ObjectRef) -> tuple[Diagnosis, ...]:
-    """The remaining findings, the best first, then the others by strength and distance. For incidents
-    without a model's answer.
-    """
+    """All findings, the best first: for incidents that no model has answered."""
     searched = search(facts, signal)
     stand = standing(searched.findings, searched.circle)
     rest = sorted((f for f in searched.findings if f not in stand), key=lambda f: (-f.strength, len(f.path)))

@@ -32,9 +32,7 @@ def refused(facts: ClusterFacts, workload: ObjectRef) -> tuple[Refusal, tuple[Ob
     reads: list[ObjectRef] = []
     for maker in makers:
         manifest = facts.get(maker)
-        found = (
-            condition(manifest, "ReplicaFailure") if manifest and holds(manifest, "ReplicaFailure") else {}
-        )
+        found = condition(manifest, "ReplicaFailure") if holds(manifest, "ReplicaFailure") else {}
         if found:
             said.append(text(found.get("message")))
             reads.append(maker)
@@ -71,9 +69,8 @@ def _objects(
 ) -> Iterator[ObjectRef]:
     """Yield the objects that the class of a refusal points to, if their own state agrees."""
     if why is Refusal.QUOTA:
-        yield from (
-            reference(q) for q in facts.list("ResourceQuota", workload.namespace).items if exhausted(q, spec)
-        )
+        quotas = facts.list("ResourceQuota", workload.namespace).items
+        yield from (reference(q) for q in quotas if exhausted(q, spec))
     elif why is Refusal.QUOTA_NEEDS_VALUES:
         yield workload
         yield from (reference(q) for q in facts.list("ResourceQuota", workload.namespace).items)
@@ -110,10 +107,8 @@ def exhausted(quota: Manifest, spec: dict[str, object]) -> bool:
     ]
     limits["requests.storage"] = sum(quantity(value) or 0.0 for value in storage)
     asked = {**{f"requests.{k}": v for k, v in wanted.items()}, **wanted, **limits}
-    return any(
-        (quantity(used.get(name)) or 0.0) + asked.get(name, 0.0) > (quantity(value) or 0.0)
-        for name, value in hard.items()
-    )
+    amounts = [(quantity(hard[n]) or 0.0, quantity(used.get(n)) or 0.0, asked.get(n, 0.0)) for n in hard]
+    return any(taken + more > most for most, taken, more in amounts)
 
 
 def webhook_edges(facts: ClusterFacts, workload: ObjectRef) -> Iterator[Edge]:

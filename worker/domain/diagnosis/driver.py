@@ -40,9 +40,7 @@ class Investigator:
     budget: Budget = Budget()
 
     async def conclude(self, facts: ClusterFacts, rules: Callable[[ClusterFacts], Conclusion]) -> Conclusion:
-        """The conclusion of the rules once no question is open or the budget is spent. Never raises
-        ClusterError.
-        """
+        """The conclusion once no question is open or the budget is spent. Never raises ClusterError."""
         conclusion = rules(facts)
         left = self.budget.reads
         with contextlib.suppress(TimeoutError):
@@ -80,16 +78,12 @@ class Investigator:
             return Presence.ABSENT if error.reason in absent else Presence.UNKNOWN
 
     async def _list(self, question: Question) -> Listing:
-        return await self.cluster.list(
-            ListQuery(
-                question.kind,
-                question.namespace,
-                question.api_version,
-                field_selector=_selector(question),
-                limit=MAX_EVENTS if question.kind == "Event" else self.budget.page,
-                keep=KEPT.get(question.kind),
-            )
+        kind, limit = question.kind, MAX_EVENTS if question.kind == "Event" else self.budget.page
+        selector, keep = _selector(question), KEPT.get(kind)
+        query = ListQuery(
+            kind, question.namespace, question.api_version, field_selector=selector, limit=limit, keep=keep
         )
+        return await self.cluster.list(query)
 
 
 def _selector(question: Question) -> str:

@@ -10,11 +10,17 @@ from worker.domain.cluster.kinds import belongs_by_name
 from worker.domain.cluster.pods import pod_failing, pod_restarts
 from worker.domain.diagnosis import controllers, creation, nodes, policies, services
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Edge, Relation, Strength, named
-from worker.domain.diagnosis.changes import change_findings, stale_findings
+from worker.domain.diagnosis.changes import change_findings, outdated, stale_findings
 from worker.domain.diagnosis.facts import ClusterFacts, Presence
 from worker.domain.diagnosis.programs import program_findings
 from worker.domain.diagnosis.running import FailingPod, running_findings
-from worker.domain.diagnosis.scheduling import scheduling_findings, unfit_nodes, unscheduled
+from worker.domain.diagnosis.scheduling import (
+    preparing,
+    scheduling_findings,
+    unfit_nodes,
+    unscheduled,
+    withholding,
+)
 from worker.domain.diagnosis.starting import starting_findings
 from worker.domain.diagnosis.storage import pod_claim_findings, volume_findings
 from worker.domain.diagnosis.structure import (
@@ -28,15 +34,14 @@ from worker.domain.diagnosis.structure import (
     pods_of,
     ref_to,
     root_of,
+    selected,
     sick_pods,
 )
 from worker.domain.values.objects import Manifest, ObjectRef
 
 MAX_PODS = 3
-RESOURCE_METRICS = (
-    ref_to("APIService", "v1beta1.metrics.k8s.io"),
-    ref_to("Deployment", "metrics-server", "kube-system"),
-)
+METRICS_SERVER = ref_to("Deployment", "metrics-server", "kube-system")
+RESOURCE_METRICS = (ref_to("APIService", "v1beta1.metrics.k8s.io"), METRICS_SERVER)
 CUSTOM_METRICS = (ref_to("APIService", "v1beta1.custom.metrics.k8s.io"),)
 METRICS = {
     "FailedGetExternalMetric": (ref_to("APIService", "v1beta1.external.metrics.k8s.io"),),
@@ -49,19 +54,14 @@ CLUSTER_DNS = (ref_to("Service", "kube-dns", "kube-system"), ref_to("Deployment"
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Findings about one object and where to look further. `sick`: the object is unhealthy, whatever the
-    cause.
-    """
+    """Findings about one object, and where to look further."""
 
     findings: tuple[Diagnosis, ...] = ()
     edges: tuple[Edge, ...] = ()
-    sick: bool = False
 
 
 def examine(facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False) -> Examined:
-    """Examine one object. `signal`: it is the object of the signal, so its dependencies matter even if it
-    is healthy.
-    """
+    """Examine one object. `signal`: it is the signal's, so its dependencies matter even if it is healthy."""
     if ref.kind == "Pod":
         return _pod(facts, ref, signal=signal)
     if ref.kind == "Service" and ref.api_version in {"", "v1"}:
@@ -75,7 +75,7 @@ def examine(facts: ClusterFacts, ref: ObjectRef, *, signal: bool = False) -> Exa
 
 def _absent(facts: ClusterFacts, ref: ObjectRef) -> Examined:
     if ref.kind == "PersistentVolumeClaim" and facts.presence(ref) is Presence.ABSENT:
-        return Examined(tuple(volume_findings(facts, ref, {})), sick=True)
+        return Examined(tuple(volume_findings(facts, ref, {})))
     return Examined()
 
 
@@ -89,15 +89,12 @@ def _pod(facts: ClusterFacts, ref: ObjectRef, *, signal: bool) -> Examined:
         return replace(examined, edges=(*examined.edges, *above))
     if not listed.complete:
         return Examined()
-    owners = [
-        reference(m)
-        for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
-        for m in facts.list(kind, ref.namespace).items
-        if belongs_by_name(reference(m), ref)
-    ]
+    kinds = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
+    found_there = [reference(m) for kind in kinds for m in facts.list(kind, ref.namespace).items]
+    owners = [owner for owner in found_there if belongs_by_name(owner, ref)]
     gone = [e for e in facts.events(ref.namespace, ref) if e.reason == "Evicted"]
     found = tuple(nodes.eviction_of_gone(facts, gone[-1].message)) if gone else ()
-    return Examined(found, tuple(Edge(Relation.OWNER, owner) for owner in owners), sick=bool(gone))
+    return Examined(found, tuple(Edge(Relation.OWNER, owner) for owner in owners))
 
 
 def workload(
@@ -106,18 +103,19 @@ def workload(
     """Examine an object that runs pods: a built-in workload, a custom one, or a pod without an owner."""
     if ref.kind == "ReplicaSet" and not facts.list("ReplicaSet", ref.namespace).items:
         return Examined()  # its own owner is not known yet
-    sick = sick_pods(facts, ref)
-    if (
-        first is not None
-        and pod_failing(first)
-        and (sick or ref.kind in {"Pod", "Job"} or nodes.evicted(first))
-    ):
-        sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
     manifest = facts.get(ref) if ref.kind != "Pod" else None
+    past = controllers.superseded(facts, ref, manifest) if manifest and ref.kind == "Job" else None
+    if past is not None:
+        return Examined((past,))
+    sick = sick_pods(facts, ref)
+    alone = ref.kind in {"Pod", "Job"}
+    if first is not None and pod_failing(first) and (sick or alone or nodes.evicted(first)):
+        sick = [first, *(p for p in sick if name_of(p) != name_of(first))]
     found = list(_of_pods(facts, ref, sick, [first] if first else [], signal=signal))
     found += list(_of_workload(facts, ref, manifest, sick, signal=signal))
+    found += controllers.held_findings(ref, manifest) if manifest and signal and not sick else []
     edges = [Edge(Relation.NODE, node) for node in nodes.nodes_of(sick[:MAX_PODS]) if _worth_node(found)]
-    edges += [Edge(Relation.NODE, daemon) for pod in sick[:1] for daemon in _node_agents(facts, pod)]
+    edges += [Edge(Relation.NODE, agent) for pod in sick[:1] for agent in _agents(facts, pod)]
     if not found:
         edges += [Edge(Relation.NODE, node) for pod in sick[:1] for node in unfit_nodes(facts, pod)]
     if manifest is not None and _missing_pods(facts, ref, manifest):
@@ -127,17 +125,16 @@ def workload(
         extra, further = _surroundings(facts, ref, pods)
         found += extra
         edges += further
-    return Examined(tuple(_distinct(found)), tuple(edges), sick=bool(sick or found))
+    return Examined(tuple(_distinct(found)), tuple(edges))
 
 
 def _of_pods(
     facts: ClusterFacts, ref: ObjectRef, sick: Sequence[Manifest], first: list[Manifest], *, signal: bool
 ) -> Iterator[Diagnosis]:
-    """Yield what is wrong with the sick pods; without any, what happened lately to pods of the signal's
-    workload.
-    """
+    """Yield what is wrong with the sick pods, or what happened lately to pods of the signal's workload."""
     for pod in sick[:MAX_PODS]:
-        yield from pod_findings(facts, pod, ref)
+        found = pod_findings(facts, pod, ref)
+        yield from (_left_behind(f, pod) for f in found) if outdated(facts, pod, ref) else found
     for pod in pods_of(facts, ref) if not sick else ():
         if pod_restarts(pod):  # healthy again
             yield from running_findings(FailingPod(facts, pod, ref))
@@ -151,12 +148,21 @@ def _of_pods(
         yield from controllers.ended_findings(pod, ref)
 
 
-def _node_agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
-    """Agents (such as storage drivers) that fail on the node of a pod whose volumes are not mounted."""
-    mounting = any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod)))
-    if not mounting or dig(pod, "status", "phase") != "Pending":
+def _left_behind(finding: Diagnosis, pod: Manifest) -> Diagnosis:
+    """The finding about a pod that no change of the template mends any more."""
+    told = f"{finding.sentence} The pod is of a revision that its controller keeps no more: it has to be deleted."
+    also = (*finding.also, finding.object)
+    return replace(finding, object=reference(pod), also=also, sentence=told, remedies=frozenset(), revision=0)
+
+
+def _agents(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
+    """Failing agents that a pending pod waits for: they prepare nodes, offer devices, or mount volumes."""
+    if dig(pod, "status", "phase") != "Pending":
         return []
-    return [agent for agent, _ in nodes.failing_agents(facts, text(dig(pod, "spec", "nodeName")))]
+    places = [node.name for node in withholding(facts, pod)]
+    if any(e.reason == "FailedMount" for e in facts.events(reference(pod).namespace, reference(pod))):
+        places.append(text(dig(pod, "spec", "nodeName")))
+    return [*preparing(facts, pod), *(a for place in places for a, _ in nodes.failing_agents(facts, place))]
 
 
 def _worth_node(found: Sequence[Diagnosis]) -> bool:
@@ -192,6 +198,8 @@ def _of_workload(
 ) -> Iterator[Diagnosis]:
     if manifest is not None:
         idle, when = services.idle_finding(manifest, ref), changed(manifest)
+        if idle and controllers.scaled_by_another(facts, ref):
+            idle = None
         if idle and (signal or when == created(manifest) or lately(facts, when)):
             yield idle
         elif idle:  # its dependents have lived without it
@@ -201,7 +209,6 @@ def _of_workload(
         if ref.kind == "Job":
             yield from controllers.job_findings(facts, ref, manifest)
         yield from controllers.stated_findings(facts, ref, manifest)
-        yield from controllers.partition_findings(ref, manifest)
     yield from change_findings(facts, ref, sick)
 
 
@@ -212,22 +219,21 @@ def _missing_pods(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> bo
         return not status.get("active") and not status.get("succeeded") and not status.get("failed")
     by_node = dig(manifest, "status", "desiredNumberScheduled")
     wanted = by_node if manifest.get("kind") == "DaemonSet" else dig(manifest, "spec", "replicas")
-    listed = facts.list("Pod", ref.namespace)
-    return isinstance(wanted, int) and listed.complete and len(pods_of(facts, ref)) < wanted
+    listed, refused = facts.list("Pod", ref.namespace), holds(manifest, "ReplicaFailure")
+    return isinstance(wanted, int) and listed.complete and (refused or len(pods_of(facts, ref)) < wanted)
 
 
 def _surroundings(
     facts: ClusterFacts, ref: ObjectRef, pods: Sequence[Manifest]
 ) -> tuple[list[Diagnosis], list[Edge]]:
-    """Findings from logs, the dependencies of pods that suffer without a reason of their own, and the
-    policies in between.
-    """
+    """Findings from logs and policies, and the dependencies of pods that suffer for no own reason."""
     said = program_findings(facts, ref, pods[0])
     found = [f for f in said if isinstance(f, Diagnosis)]
     edges = [f for f in said if isinstance(f, Edge)]
     if found:
         return found, edges
     found += [] if pod_failing(pods[0]) else list(stale_findings(facts, ref, pods))
+    edges += [Edge(Relation.NAMED_IN_SPEC, job) for job in services.jobs_awaited(facts, pods[0])]
     for service in services.dependencies_of(facts, pods, ref):
         manifest = facts.get(service)
         behind = services.workloads_behind(facts, service)
@@ -249,18 +255,19 @@ def _surroundings(
 def _service(facts: ClusterFacts, ref: ObjectRef) -> Examined:
     found = tuple(services.service_findings(facts, ref))
     edges = () if found else tuple(Edge(Relation.SELECTED, w) for w in services.workloads_behind(facts, ref))
-    return Examined(found, edges, sick=bool(found))
+    return Examined(found, edges)
 
 
 def _autoscaler(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.autoscaler_findings(facts, ref, manifest))
     target = controllers.scale_target(manifest, ref.namespace)
-    edges = [Edge(Relation.SCALE_TARGET, target)] if target and not found else []
+    open_ = all(finding.strength is Strength.SYMPTOM for finding in found)
+    edges = [Edge(Relation.SCALE_TARGET, target)] if target and open_ else []
     if not found and holds(manifest, "ScalingActive", "False"):
         reason = text(condition(manifest, "ScalingActive").get("reason"))
         servers = METRICS.get(reason, ())
         edges += [Edge(Relation.SERVICE, server) for server in servers or RESOURCE_METRICS]
-    return Examined(found, tuple(edges), sick=bool(found))
+    return Examined(found, tuple(edges))
 
 
 def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
@@ -269,78 +276,74 @@ def _api_service(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Exa
     found = tuple(replace(finding, strength=Strength.TIMED) for finding in stated)
     service = mapping(dig(manifest, "spec", "service"))
     target = ref_to("Service", text(service.get("name")), text(service.get("namespace")))
-    return Examined(
-        found, (Edge(Relation.SERVICE, target),) if target.name and found else (), sick=bool(found)
-    )
+    return Examined(found, (Edge(Relation.SERVICE, target),) if target.name and found else ())
 
 
 def _budget(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.budget_findings(facts, ref, manifest))
-    sick = [p for p in controllers.counted_pods(facts, manifest) if pod_failing(p)]
-    roots = dict.fromkeys(root_of(facts, p) for p in sick)
-    return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots), sick=bool(found))
+    pods = selected(facts, ref.namespace, dig(manifest, "spec", "selector"))
+    roots = dict.fromkeys(root_of(facts, p) for p in pods if pod_failing(p))
+    return Examined(found, tuple(Edge(Relation.SELECTED, r) for r in roots))
 
 
 def _node(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(nodes.node_findings(facts, ref))
     cordoned = dig(manifest, "spec", "unschedulable") is True
     budgets = controllers.budgets_on(facts, ref) if cordoned and not found else []
-    return Examined(found, tuple(Edge(Relation.SELECTED, b) for b in budgets), sick=bool(found) or cordoned)
+    return Examined(found, tuple(Edge(Relation.SELECTED, b) for b in budgets))
 
 
 def _namespace(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = list(controllers.deletion_findings(facts, ref, manifest))
     edges: list[Edge] = []
-    if holds(manifest, "NamespaceDeletionDiscoveryFailure"):
-        edges += [
-            Edge(Relation.SERVICE, reference(s))
-            for s in facts.list("APIService").items
-            if holds(s, "Available", "False")
-        ]
+    if holds(manifest, "NamespaceDeletionDiscoveryFailure"):  # it waits for an API that does not answer
+        for api in facts.list("APIService").items:
+            stated = controllers.stated_findings(facts, reference(api), api)
+            found += [replace(finding, also=(ref,)) for finding in stated]
     if not found:
         pods = facts.list("Pod", ref.name).items
         failing = [p for p in pods if pod_failing(p)]
         roots = dict.fromkeys(root_of(facts, p) for p in (failing or (pods if facts.texts else ())))
         edges += [Edge(Relation.NAMESPACE, root) for root in roots]
-    return Examined(tuple(found), tuple(edges), sick=bool(found))
+    return Examined(tuple(found), tuple(edges))
 
 
 def _cron_job(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.cron_job_findings(facts, ref, manifest))
-    jobs = [
-        j for j in facts.list("Job", ref.namespace).items if (owner := owner_of(j)) and owner.name == ref.name
-    ]
-    return Examined(
-        found,
-        tuple(Edge(Relation.OWNED, reference(j)) for j in jobs[-3:]) if not found else (),
-        sick=bool(found),
-    )
+    listed = facts.list("Job", ref.namespace).items
+    jobs = [j for j in listed if (owner := owner_of(j)) and owner.name == ref.name]
+    return Examined(found, () if found else tuple(Edge(Relation.OWNED, reference(j)) for j in jobs[-3:]))
 
 
 def _claim(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
-    found = tuple(volume_findings(facts, ref, manifest))
-    return Examined(found, sick=bool(found))
+    return Examined(tuple(volume_findings(facts, ref, manifest)))
 
 
 def _stated(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     found = tuple(controllers.stated_findings(facts, ref, manifest))
     issuer = controllers.issuer_of(manifest) if found else None
-    return Examined(found, (Edge(Relation.SERVICE, issuer),) if issuer else (), sick=bool(found))
+    return Examined(found, (Edge(Relation.SERVICE, issuer),) if issuer else ())
 
 
 def _ingress(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Examined:
     name = text(dig(manifest, "spec", "ingressClassName"))
     if name and facts.presence(ref_to("IngressClass", name)) is Presence.ABSENT:
         told = f"{ref} asks for IngressClass {name}, which does not exist."
-        return Examined((Diagnosis(Cause.CONTROLLER, ref, told, reads=(ref,)),), sick=True)
-    paths = [
-        p for rule in mappings(dig(manifest, "spec", "rules")) for p in mappings(dig(rule, "http", "paths"))
-    ]
-    named = dict.fromkeys(text(dig(p, "backend", "service", "name")) for p in paths)
-    edges = [Edge(Relation.SERVICE, ref_to("Service", n, ref.namespace)) for n in named if n]
+        return Examined((Diagnosis(Cause.CONTROLLER, ref, told, reads=(ref,)),))
+    rules = mappings(dig(manifest, "spec", "rules"))
+    paths = [dig(manifest, "spec", "defaultBackend")]
+    paths += [dig(path, "backend") for rule in rules for path in mappings(dig(rule, "http", "paths"))]
+    named = dict.fromkeys(text(dig(p, "service", "name")) for p in paths)
+    backends = [ref_to("Service", n, ref.namespace) for n in named if n]
+    absent = [s for s in backends if facts.presence(s) is Presence.ABSENT]
+    if absent:
+        told = f"{ref} sends requests to {absent[0]}, which does not exist."
+        strength = Strength.DIRECT if absent == backends else Strength.TIMED
+        found = Diagnosis(Cause.SERVICE, ref, told, strength, tuple(absent), reads=(ref, absent[0]))
+    edges = [Edge(Relation.SERVICE, service) for service in backends]
     secrets = {text(entry.get("secretName")) for entry in mappings(dig(manifest, "spec", "tls"))}
     edges += [Edge(Relation.MOUNT, c) for c in controllers.certificates_of(facts, secrets, ref.namespace)]
-    return Examined((), tuple(edges))
+    return Examined((found,) if absent else (), tuple(edges))
 
 
 SPECIAL: dict[str, Callable[[ClusterFacts, ObjectRef, Manifest], Examined]] = {

@@ -52,20 +52,13 @@ class Question:
             return str(ObjectRef(self.kind, self.name, self.namespace))
         if self.about:
             return f"events of {self.about} in namespace {self.namespace}"
-        place = (
-            f"node {self.node}"
-            if self.node
-            else f"namespace {self.namespace}"
-            if self.namespace
-            else "the cluster"
-        )
+        home = f"namespace {self.namespace}" if self.namespace else "the cluster"
+        place = f"node {self.node}" if self.node else home
         return f"{self.kind} objects of {place}"
 
 
 class Presence(enum.StrEnum):
-    """The existence of an object. UNKNOWN: not read yet, forbidden, timed out, or beyond the end of a cut
-    list.
-    """
+    """Whether an object exists. UNKNOWN: not read yet, forbidden, timed out, or cut from a list."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -150,15 +143,10 @@ class ClusterFacts:
 
     @property
     def unsettled(self) -> bool:
-        """True if some dependency of a workload is unknown: not read within the budget, forbidden, timed
-        out or cut.
-        """
+        """True if a dependency is unknown: not read in the budget, forbidden, timed out or cut."""
         asked = {**dict.fromkeys(self.open, Presence.UNKNOWN), **self.answers}
-        return any(
-            (question.kind in DEPENDED_ON or question.about)
-            and (a is Presence.UNKNOWN or (isinstance(a, Listing) and not a.complete))
-            for question, a in asked.items()
-        )
+        found = [a for question, a in asked.items() if question.kind in DEPENDED_ON or question.about]
+        return any(a is Presence.UNKNOWN or (isinstance(a, Listing) and not a.complete) for a in found)
 
     def answer(self, answers: Mapping[Question, ReadResult]) -> None:
         """Add the results of reads. Their questions are no longer open."""

@@ -50,9 +50,7 @@ class Host:
 
 
 def hosts_in(message: str) -> list[Host]:
-    """Candidates for host names in a message, the surest first. Many are not hosts: only those that
-    resolve count.
-    """
+    """Candidates for host names in a message, the surest first. Only those that resolve count."""
     found: dict[str, Host] = {}
     for pattern in PATTERNS:
         for match in pattern.finditer(message, 0, MAX_CHARS):
@@ -75,12 +73,8 @@ def _plausible(name: str, *, sure: bool) -> bool:
 def configured_hosts(pod: Manifest) -> list[Host]:
     """Hosts in the plain settings and commands of a pod. A port in a separate setting is added."""
     spec = pod_spec_of(pod)
-    settings = {
-        text(v.get("name")): text(v.get("value"))
-        for c in container_specs(spec)
-        for v in mappings(c.get("env"))
-        if v.get("value")
-    }
+    variables = [v for c in container_specs(spec) for v in mappings(c.get("env")) if v.get("value")]
+    settings = {text(v.get("name")): text(v.get("value")) for v in variables}
     found: dict[str, Host] = {}
     for name, value in settings.items():
         stem = re.sub(r"_?(HOST(NAME)?|ADDR(ESS)?|SERVER|URL|ENDPOINT)$", "", name)
@@ -101,9 +95,7 @@ def _plain(value: str) -> Iterator[Host]:
 
 
 def place_of(host: Host, namespace: str) -> tuple[str, str] | None:
-    """The name and namespace of the Service that the cluster's DNS would look up; None for a name outside
-    the cluster.
-    """
+    """Name and namespace that the cluster's DNS would look up; None for a name outside the cluster."""
     name = host.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)

@@ -89,7 +89,7 @@ CLASSES: tuple[tuple[Trouble, re.Pattern[str]], ...] = (
         r"(?:invalid|wrong|incorrect|bad|expired|stale|revoked) (?:username|user name|user|password|credential|token|api[- ]?key|access key)",
         r"\b(?:password|credentials?|token|api[- ]?key) (?:is |are |was |were |has |have )?(?:been )?(?:invalid|wrong|incorrect|rejected|expired|revoked|not accepted)",
         r"\bWRONGPASS\b", r"\bNOAUTH\b", r"login failed", r"\b401\b.{0,20}unauthori[sz]ed", r"unauthori[sz]ed",
-        r"InvalidAccessKeyId|SignatureDoesNotMatch|ACCESS_REFUSED|SASL", r"not authori[sz]ed",
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|ACCESS_REFUSED|SASL", r"not authori[sz]ed(?! to\b)",
     )),
     (Trouble.MISSING_ENV, _any(
         r"(?:environment|env)(?:ironment)? ?(?:variable|var)s? .{0,60}(?:not set|missing|required|undefined|empty|must be|not found|unset)",

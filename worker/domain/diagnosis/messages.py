@@ -80,18 +80,14 @@ QUOTED = re.compile(r"\"([^\"]+)\"")
 
 def image_problem(*messages: str) -> ImageProblem:
     """The class of the kubelet's message about an image."""
-    return next(
-        (kind for kind, words in IMAGE for m in messages if re.search(words, m, re.IGNORECASE)),
-        ImageProblem.UNKNOWN,
-    )
+    found = (kind for kind, words in IMAGE for m in messages if re.search(words, m, re.IGNORECASE))
+    return next(found, ImageProblem.UNKNOWN)
 
 
 def refusal(*messages: str) -> Refusal:
     """The class of the reason why a pod was not created."""
-    return next(
-        (kind for kind, words in REFUSALS for m in messages if re.search(words, m, re.IGNORECASE)),
-        Refusal.UNKNOWN,
-    )
+    found = (kind for kind, words in REFUSALS for m in messages if re.search(words, m, re.IGNORECASE))
+    return next(found, Refusal.UNKNOWN)
 
 
 def missing_part(message: str) -> MissingPart:

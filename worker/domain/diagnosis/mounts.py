@@ -69,11 +69,8 @@ def _environment(container: Manifest) -> Iterator[tuple[str, str, str]]:
 def covering(mounts: Iterable[Mount], message: str) -> Mount | None:
     """The mount with the longest path that covers a path in a message."""
     paths = PATH.findall(message)
-    fitting = [
-        m
-        for m in mounts
-        if (at := m.path.rstrip("/")) and any(p == at or p.startswith(f"{at}/") for p in paths)
-    ]
+    places = [(m, at) for m in mounts if (at := m.path.rstrip("/"))]
+    fitting = [m for m, at in places if any(p == at or p.startswith(f"{at}/") for p in paths)]
     return max(fitting, key=lambda m: len(m.path), default=None)
 
 

@@ -20,13 +20,10 @@ PRESSURES = {
     "MemoryPressure": frozenset({Remedy.CORDON}),
     "PIDPressure": frozenset({Remedy.CORDON, Remedy.DRAIN}),
 }
-NOT_READY = frozenset(
-    {Remedy.DRAIN, Remedy.RESTART_NODE_AGENT}
-)  # tainted by controllers already: a cordon adds nothing
+NOT_READY = frozenset({Remedy.DRAIN, Remedy.RESTART_NODE_AGENT})  # tainted already: a cordon adds nothing
 STANDARD = frozenset({"Ready", "DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"})
-MACHINE_BROKEN = frozenset(
-    {"KernelDeadlock", "ReadonlyFilesystem", "FrequentContainerdRestart", "FrequentDockerRestart"}
-)
+RESTARTING = ("FrequentContainerdRestart", "FrequentDockerRestart")
+MACHINE_BROKEN = frozenset({"KernelDeadlock", "ReadonlyFilesystem", *RESTARTING})
 USE = re.compile(r"was using ([0-9.]+[A-Za-z]*)(?:, request is ([0-9.]+[A-Za-z]*))?")
 OWN_LIMIT = re.compile(r"exceeds the (?:total )?limit|usage exceeds", re.IGNORECASE)
 LOW_ON = re.compile(r"low on resource: ([\w-]+)")
@@ -43,6 +40,9 @@ def node_findings(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
     ready = condition(manifest, "Ready")
     if text(ready.get("status")) in {"False", "Unknown"}:
         yield from _not_ready(facts, ref, ready)
+    elif holds(manifest, "NetworkUnavailable"):
+        yield from _without_network(facts, ref)
+        yield _finding(ref, f"{ref} reports NetworkUnavailable", (), ("NodeNotReady",))
     for kind, remedies in PRESSURES.items():
         if holds(manifest, kind):
             culprit = _culprit(facts, ref)
@@ -71,10 +71,14 @@ def _not_ready(facts: ClusterFacts, ref: ObjectRef, ready: dict[str, object]) ->
     remedies = NOT_READY
     if NETWORK_DOWN.search(words):
         remedies = frozenset()
-        for agent, pod in failing_agents(facts, ref.name):
-            told = f"{agent} fails on {ref}, which has no pod network"
-            yield _finding(agent, told, frozenset(), ("NodeNotReady",), (ref, reference(pod)))
+        yield from _without_network(facts, ref)
     yield _finding(ref, f"{ref} is not ready ({text(ready.get('reason'))})", remedies, ("NodeNotReady",))
+
+
+def _without_network(facts: ClusterFacts, ref: ObjectRef) -> Iterator[Diagnosis]:
+    for agent, pod in failing_agents(facts, ref.name):
+        told = f"{agent} fails on {ref}, which has no pod network"
+        yield _finding(agent, told, (), ("NodeNotReady",), (ref, reference(pod)))
 
 
 def failing_agents(facts: ClusterFacts, node: str) -> list[tuple[ObjectRef, Manifest]]:
@@ -111,9 +115,7 @@ def evicted(pod: Manifest) -> bool:
 
 
 def eviction_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef) -> Iterator[Diagnosis]:
-    """Yield why a pod was evicted: its own limit for local storage, or its node, used up by a pod far
-    above its request.
-    """
+    """Yield why a pod was evicted: its own limit for local storage, or its node, and who used it up."""
     message = text(dig(pod, "status", "message"))
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
         told, ref = "was evicted because it exceeded its own limit for local storage", reference(pod)
@@ -142,9 +144,7 @@ def node_eviction(
 
 
 def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
-    """Yield why a deleted pod was evicted: nodes that are under pressure now, and the workloads that used
-    them up.
-    """
+    """Yield why a deleted pod was evicted: nodes under pressure now, and who used them up."""
     if OWN_LIMIT.search(message) and not LOW_ON.search(message):
         return
     for node in facts.list("Node").items:
@@ -155,9 +155,8 @@ def eviction_of_gone(facts: ClusterFacts, message: str) -> Iterator[Diagnosis]:
 def _culprit(facts: ClusterFacts, node: ObjectRef) -> Diagnosis | None:
     """The workload whose evicted pod was furthest above its request, by the kubelet's own figures for that pod."""
     listed = facts.list("Pod").items
-    there = [
-        p for p in listed if _evicted_lately(facts, p) and dig(p, "spec", "nodeName") in {node.name, None}
-    ]
+    here = [p for p in listed if dig(p, "spec", "nodeName") in {node.name, None}]
+    there = [p for p in here if _evicted_lately(facts, p)]
     worst = max(there, key=_above_request, default=None)
     if worst is None or _above_request(worst) < LEAST:
         return None

@@ -29,23 +29,15 @@ def blocking_findings(
     if not servers:
         return
     server, ports = servers[0], _target_ports(service, servers)
-    ways = (
-        (
-            server,
-            "Ingress",
-            "from",
-            client,
-            f"{reference(server)} may not be reached from {reference(client)}",
-        ),
-        (client, "Egress", "to", server, f"{reference(client)} may not reach {reference(server)}"),
-    )
+    from_client = f"{reference(server)} may not be reached from {reference(client)}"
+    to_server = f"{reference(client)} may not reach {reference(server)}"
+    ways = ((server, "Ingress", "from", client, from_client), (client, "Egress", "to", server, to_server))
     for pod, direction, peers, peer, told in ways:
         home = reference(pod).namespace
         selecting = _selecting(facts, home, pod, direction)
         # policies add up: what one of them admits is admitted
-        if not any(
-            _admits(facts, policy, direction.lower(), peers, peer, ports, home) for policy in selecting
-        ):
+        rules = direction.lower()
+        if not any(_admits(facts, policy, rules, peers, peer, ports, home) for policy in selecting):
             yield from _findings(facts, selecting, workload, client, told)
 
 
@@ -111,9 +103,7 @@ def _admits(
 
 
 def _peer_matches(facts: ClusterFacts, entry: dict[str, Any], peer: Manifest, home: str) -> bool:
-    """True if a peer of a rule covers a pod. Address ranges count as covering it, because addresses of
-    pods are not compared.
-    """
+    """True if a peer of a rule covers a pod. Address ranges count as covering it."""
     if "ipBlock" in entry:
         return True
     place = reference(peer).namespace

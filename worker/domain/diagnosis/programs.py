@@ -15,8 +15,9 @@ from worker.domain.cluster.pods import Container, containers
 from worker.domain.cluster.references import selects
 from worker.domain.diagnosis import connections
 from worker.domain.diagnosis.causes import Basis, Cause, Diagnosis, Edge, Relation, Remedy
+from worker.domain.diagnosis.controllers import renewable
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.hosts import Host, hosts_in, place_of, services_named
+from worker.domain.diagnosis.hosts import Host, hosts_in, place_of, service_of, services_named
 from worker.domain.diagnosis.loglines import Trouble, telling_lines
 from worker.domain.diagnosis.mounts import Mount, command_line, covering, mounts_of
 from worker.domain.diagnosis.services import workloads_behind, workloads_named
@@ -75,9 +76,7 @@ Found = Diagnosis | Edge
 
 
 def program_findings(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> list[Found]:
-    """The findings from the most telling line of the pod's logs; empty if logs may not be read or have no
-    such line.
-    """
+    """Findings from the most telling line of the pod's logs; empty if logs may not be read."""
     for container in _chosen(pod):
         lines = log_of(facts, reference(pod), container)
         first: dict[Trouble, str] = {}
@@ -112,9 +111,8 @@ def _disk_full(said: Said) -> Iterator[Found]:
 def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None) -> Diagnosis:
     """A claim whose volume has no space left, according to a program or to the signal."""
     manifest = facts.get(claim)
-    size = text(dig(manifest, "status", "capacity", "storage")) or text(
-        dig(manifest, "spec", "resources", "requests", "storage")
-    )
+    asked = text(dig(manifest, "spec", "resources", "requests", "storage"))
+    size = text(dig(manifest, "status", "capacity", "storage")) or asked
     storage_class = text(dig(manifest, "spec", "storageClassName"))
     grows = storage_class and dig(facts.get(ref_to("StorageClass", storage_class)), "allowVolumeExpansion")
     told = f"The volume of {claim} ({size or 'size unknown'}) has no space left"
@@ -129,10 +127,14 @@ def volume_full(facts: ClusterFacts, claim: ObjectRef, said: Said | None = None)
 
 
 def _dependency(said: Said) -> Iterator[Found]:
-    """Follow the Services that the line names. A name without a Service, or a port that it does not offer,
-    is a wrong setting.
-    """
+    """Follow Services that the line names. A name or port that no Service has is a wrong setting."""
     for host, service in services_named(said.facts, said.line, said.pod):
+        outside = text(dig(said.facts.get(service), "spec", "externalName"))
+        if outside:
+            yield said.finding(
+                Cause.SERVICE, service, f"{service} stands for {outside}, which does not answer"
+            )
+            return
         wrong = _port_not_offered(said, host, service)
         if wrong:
             yield wrong
@@ -208,7 +210,8 @@ def _credentials(said: Said) -> Iterator[Found]:
         return
     secrets = [m for m in mounts_of(said.pod, "Secret") if not m.path] or mounts_of(said.pod, "Secret")
     since = moment(dig(said.container.status, "state", "running", "startedAt"))
-    if since and said.facts.now and said.facts.now - since >= LONG:
+    lasted = since and said.facts.now and said.facts.now - since >= LONG
+    if since and lasted and not _of_others(said):
         source = f" from {secrets[0].source}" if secrets else ""
         told = f"The process runs since {since:%Y-%m-%dT%H:%M:%SZ} with credentials that it read{source} at its start; they worked then and are rejected now, so they were rotated and these are stale"
         yield said.finding(Cause.STALE_CREDENTIALS, said.workload, told, Remedy.RESTART, signals=("AuthenticationFailure",))  # fmt: skip
@@ -217,49 +220,45 @@ def _credentials(said: Said) -> Iterator[Found]:
         yield said.finding(Cause.CREDENTIALS, secrets[0].source, told, Remedy.ROTATE_CREDENTIALS)
 
 
+def _of_others(said: Said) -> bool:
+    """Whether a line is about an address outside of the cluster: what changed there is not known."""
+    hosts = hosts_in(said.line) if "://" in said.line else []
+    return bool(hosts) and not any(service_of(said.facts, host, said.namespace) for host in hosts)
+
+
 def _certificate(said: Said) -> Iterator[Found]:
     mounts = mounts_of(said.pod, "ConfigMap", "Secret")
-    if REMOTE.search(said.line):
-        edges = [
-            Edge(Relation.LOG, service) for _, service in services_named(said.facts, said.line, said.pod)
-        ]
-        if edges:
-            yield from edges
-            return
+    named = services_named(said.facts, said.line, said.pod) if REMOTE.search(said.line) else []
+    if named:
+        yield from (Edge(Relation.LOG, service) for _, service in named)
+        return
     worded = [m for m in mounts if CERTIFICATE_WORD.search(f"{m.source.name} {m.key} {m.path}")]
     mount = covering(mounts, said.line) or next(iter(worded), None)
     if mount is None:
         return
-    issued = [
-        reference(c)
-        for c in (
-            said.facts.list("Certificate", said.namespace).items if mount.source.kind == "Secret" else ()
-        )
-        if text(dig(c, "spec", "secretName")) == mount.source.name
-    ]
+    kept = said.facts.list("Certificate", said.namespace).items if mount.source.kind == "Secret" else ()
+    issued = [reference(c) for c in kept if text(dig(c, "spec", "secretName")) == mount.source.name]
     told = f"The certificate in {mount.source} ({mount.where}) is not accepted"
     holder = next(iter(issued), mount.source)
-    remedies = (Remedy.PATCH_CONFIGURATION,) if holder.kind == "ConfigMap" else (Remedy.RENEW_CERTIFICATE,)
+    remedies = [Remedy.PATCH_CONFIGURATION] if holder.kind == "ConfigMap" else [Remedy.RENEW_CERTIFICATE]
+    if issued and not renewable(said.facts, said.facts.get(holder) or {}):
+        remedies = []
     yield said.finding(Cause.CERTIFICATE, holder, told, *remedies)
 
 
 def _configuration(said: Said) -> Iterator[Found]:
     mount = _source(said)
     rollout = rollout_of(said.facts, said.workload)
-    if mount is None or (
-        rollout
-        and rollout.touches("image", "command", "args", "env", "olumes", container=said.container.name)
-    ):
-        return  # fmt: skip
+    parts = ("image", "command", "args", "env", "olumes")
+    if mount is None or (rollout and rollout.touches(*parts, container=said.container.name)):
+        return
     where = _place(said.facts, mount.source, said.line)
     told = f"The content of {mount.source} ({mount.where}) is invalid{where}"
     yield said.finding(Cause.INVALID_CONFIGURATION, mount.source, told, Remedy.PATCH_CONFIGURATION, Remedy.REVERT_SOURCE)  # fmt: skip
 
 
 def _source(said: Said) -> Mount | None:
-    """The ConfigMap that a line speaks of: found by path, file name, a word of its data, or the command
-    line, or because there is only one.
-    """
+    """The ConfigMap that a line means: by path, file name, a word of its data, or as the only one."""
     mounts = mounts_of(said.pod, "ConfigMap")
     both = mounts_of(said.pod, "ConfigMap", "Secret")
     by_path = covering(both, said.line)
@@ -339,13 +338,9 @@ def _mesh(said: Said) -> Iterator[Found]:
 
 
 def _pool(said: Said) -> Iterator[Found]:
-    servers = [
-        w
-        for _, service in services_named(said.facts, said.line, said.pod)
-        for w in workloads_behind(said.facts, service)
-        if w != said.workload
-    ]
-    server = next(iter(servers), said.workload)
+    named = services_named(said.facts, said.line, said.pod)
+    servers = [w for _, service in named for w in workloads_behind(said.facts, service)]
+    server = next((w for w in servers if w != said.workload), said.workload)
     limit = connections.limit_of(said.facts, server)
     told = f"{server} has no connections left{f' (max_connections {limit})' if limit else ''}"
     holder = connections.holder(said.facts, said.namespace, server)

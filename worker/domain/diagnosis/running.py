@@ -30,7 +30,7 @@ from worker.domain.values.objects import Manifest, ObjectRef
 RECENT, JUST_NOW = timedelta(hours=24), timedelta(hours=1)
 NOT_STARTED = frozenset({"ContainerCannotRun", "StartError", "RunContainerError"})
 HOOKS = frozenset({"FailedPostStartHook"})
-KILLED_BY_PROBE = frozenset({137, 143})
+KILLED = frozenset({137, 143})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,8 @@ def _out_of_memory(failing: FailingPod, container: Container) -> Diagnosis:
         found = failing.finding(container, Cause.NODE, what)
         signals = ("OOMKilled", "MemoryPressure")
         return replace(found, object=node if node.name else workload, also=(workload,), signals=signals)
-    found = failing.finding(
-        container,
-        Cause.OUT_OF_MEMORY,
-        f"was OOMKilled at its own memory limit of {limit}",
-        Remedy.INCREASE_MEMORY,
-    )
+    what = f"was OOMKilled at its own memory limit of {limit}"
+    found = failing.finding(container, Cause.OUT_OF_MEMORY, what, Remedy.INCREASE_MEMORY)
     job = ("BackoffLimitExceeded",) if workload.kind == "Job" else ()
     found = replace(found, signals=("OOMKilled", "PredictedOOM", *job))
     rollout = rollout_of(failing.facts, workload)
@@ -151,7 +147,7 @@ def _ended(failing: FailingPod, container: Container) -> Diagnosis:
         return failing.defective_start(container, what)
     if any(e.reason in HOOKS for e in about):
         return failing.defective_start(container, "is killed because its postStart hook fails")
-    probe = _killing_probe(container, about) if code in KILLED_BY_PROBE else ""
+    probe = _killing_probe(container, about) if code in KILLED else ""
     if probe:
         what = f"fails its {probe} probe and is killed (exit code {code})"
         return _probe(failing, container, what, Strength.TIMED)
@@ -160,9 +156,7 @@ def _ended(failing: FailingPod, container: Container) -> Diagnosis:
 
 
 def _killing_probe(container: Container, about: tuple[Happening, ...]) -> str:
-    """The probe for which the kubelet restarts the container: it has one, and the kubelet reports its
-    failure.
-    """
+    """The probe for which the kubelet restarts the container: it has one, which is reported to fail."""
     failed = [e for e in about if e.reason == "Unhealthy"]
     for probe in ("startup", "liveness"):
         if f"{probe}Probe" in container.spec and any(e.message.lower().startswith(probe) for e in failed):

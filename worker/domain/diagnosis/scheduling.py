@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.domain.cluster.fields import dig, mapping, mappings, meta, reference, strings, text
+from worker.domain.cluster.pods import pod_failing
 from worker.domain.cluster.quantities import quantity
 from worker.domain.cluster.references import references_of
 from worker.domain.diagnosis.causes import Cause, Diagnosis, Remedy, Strength
 from worker.domain.diagnosis.facts import ClusterFacts
-from worker.domain.diagnosis.structure import condition, container_specs, holds, labels_of, ref_to
+from worker.domain.diagnosis.structure import condition, container_specs, holds, labels_of, ref_to, root_of
 from worker.domain.values.objects import Manifest, ObjectRef
 
 SIGNALS = ("FailedScheduling", "PodPending", "Unschedulable")
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 LIFECYCLE = "node.kubernetes.io/"
-TOO_MANY = re.compile(r"Too many pods")
+OF_COMPONENTS = re.compile(r"(?<!node-role)(?:^|\.)kubernetes\.io/")
+"""Taints that components set and take away: by the state of the node, or until somebody has prepared it."""
+FULL = {"Too many pods": "run as many pods", "exceed max volume count": "have as many volumes"}
+"""What the nodes have as many of as they may, by the words of the scheduler."""
 STATIC = "kubernetes.io/no-provisioner"
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -61,38 +65,41 @@ def scheduling_findings(facts: ClusterFacts, pod: Manifest, workload: ObjectRef)
     nodes = facts.list("Node")
     if not nodes.complete or _unbound_claims(facts, pod, workload.namespace):
         return
-    used = _used_by_node(facts) or {}
+    used, said = _used_by_node(facts) or {}, text(condition(pod, "PodScheduled").get("message"))
     found = [_obstacles(pod, node, used) for node in nodes.items]
     workers = [o for o in found if Obstacle.CONTROL_PLANE not in o.kinds]
     kinds = [o.kinds for o in workers]
-    room = any(k <= {Obstacle.SHORTAGE} for k in kinds)  # for others: the pod may run on these nodes
-    for blocked in found:
-        if blocked.kinds == {Obstacle.TAINT} and not room:
+    known = all(kinds)  # else something that is not seen here keeps the pod from a node
+    full = {Obstacle.SHORTAGE} in kinds  # then a node with a taint is meant for other pods
+    for blocked in found if known else ():
+        if blocked.kinds == {Obstacle.TAINT} and not full:
             what = f"taint {blocked.taints[0]}"
             yield _node_finding(workload, blocked.node, what, Remedy.REMOVE_TAINT, pod)
         elif blocked.kinds == {Obstacle.CORDON}:
             yield _node_finding(workload, blocked.node, "cordon", Remedy.UNCORDON, pod)
-    if ({Obstacle.TAINT} in kinds and not room) or {Obstacle.CORDON} in kinds:
+    keepers = {Obstacle.CORDON, Obstacle.NOT_READY} | (set() if full else {Obstacle.TAINT})
+    if known and any(len(k) == 1 and k <= keepers for k in kinds):
         return
     if workers and all(Obstacle.MISMATCH in k for k in kinds):
         why = "no node has the labels that its selector or affinity requires"
         yield _finding(workload, pod, why, {Remedy.FIX_PLACEMENT})
-    elif all(kinds) and any(k - {Obstacle.NOT_READY} == {Obstacle.SHORTAGE} for k in kinds):
+    elif known and any(k - {Obstacle.NOT_READY} == {Obstacle.SHORTAGE} for k in kinds):
         short = sorted({name for o in workers for name in o.short_of})
         told = ", ".join(f"{name}{_asked(pod, name)}" for name in short)
-        yield _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
-    elif TOO_MANY.search(text(condition(pod, "PodScheduled").get("message"))):
-        why = "the nodes run as many pods as they may"
-        yield replace(_finding(workload, pod, why, {Remedy.ADD_CAPACITY}), strength=Strength.TIMED)
+        enough = _finding(workload, pod, f"no node has enough {told} for its requests", {Remedy.ADD_CAPACITY})
+        unserved = replace(enough, remedies=frozenset(), strength=Strength.SYMPTOM)
+        yield unserved if withholding(facts, pod) else enough
+    elif why := next((FULL[words] for words in FULL if words in said), ""):
+        used_up = _finding(workload, pod, f"the nodes {why} as they may", {Remedy.ADD_CAPACITY})
+        yield replace(used_up, strength=Strength.TIMED)
     elif workers and not any(kinds):
         yield from _placement_rules(workload, pod)
 
 
 def _asked(pod: Manifest, resource: str) -> str:
     """The requests of the containers of a pod as written, such as ` 8Gi`."""
-    values = [
-        text(dig(c, "resources", "requests", resource)) for c in container_specs(mapping(pod.get("spec")))
-    ]
+    specs = container_specs(mapping(pod.get("spec")))
+    values = [text(dig(c, "resources", "requests", resource)) for c in specs]
     return "".join(f" {value}" for value in values if value)
 
 
@@ -106,6 +113,28 @@ def unfit_nodes(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
         if own and not all(tolerated(mapping(pod.get("spec")), t) for t in own):
             found.append(reference(node))
     return found
+
+
+def withholding(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
+    """Nodes with devices that a pod asks for and that are not offered: the plugin which serves them does not work."""
+    wanted = [name for name in requests_of(mapping(pod.get("spec"))) if "/" in name]
+    nodes = facts.list("Node").items if wanted and unscheduled(pod) else ()
+    found = []
+    for node in nodes:
+        has, offers = (mapping(dig(node, "status", key)) for key in ("capacity", "allocatable"))
+        if any(name in has and not quantity(offers.get(name)) for name in wanted):
+            found.append(reference(node))
+    return found
+
+
+def preparing(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
+    """Failing workloads that tolerate, by its key, a taint that a component has yet to take away for the pod to run."""
+    nodes, spec = facts.list("Node").items if unscheduled(pod) else (), mapping(pod.get("spec"))
+    taints = [t for node in nodes for t in mappings(dig(node, "spec", "taints")) if not tolerated(spec, t)]
+    keys = {k for t in taints if OF_COMPONENTS.search(k := text(t.get("key"))) and LIFECYCLE not in k}
+    sick = filter(pod_failing, facts.list("Pod").items if keys else ())
+    tolerations = [(p, {text(t.get("key")) for t in mappings(dig(p, "spec", "tolerations"))}) for p in sick]
+    return [root_of(facts, pod) for pod, tolerated_keys in tolerations if keys & tolerated_keys]
 
 
 def _placement_rules(workload: ObjectRef, pod: Manifest) -> Iterator[Diagnosis]:
@@ -154,12 +183,14 @@ def _obstacles(pod: Manifest, node: Manifest, used: Mapping[str, Mapping[str, fl
     spec, ref = mapping(pod.get("spec")), reference(node)
     blocking = [t for t in mappings(dig(node, "spec", "taints")) if t.get("effect") in BLOCKING]
     keys = [text(t.get("key")) for t in blocking if not tolerated(spec, t)]
-    taints = tuple(k for k in keys if not k.startswith(LIFECYCLE) and k not in CONTROL_PLANE)
-    short_of = _shortage(spec, node, used.get(ref.name, {}))
+    taints = tuple(k for k in keys if not OF_COMPONENTS.search(k) and k not in CONTROL_PLANE)
+    unfit = [k for k in keys if OF_COMPONENTS.search(k) and k != f"{LIFECYCLE}unschedulable"]
+    # pods of a node that fails are about to go
+    short_of = _shortage(spec, node, {} if unfit else used.get(ref.name, {}))
     unschedulable = dig(node, "spec", "unschedulable") is True or f"{LIFECYCLE}unschedulable" in keys
     holding = {
         Obstacle.CONTROL_PLANE: CONTROL_PLANE & set(keys),
-        Obstacle.NOT_READY: not holds(node, "Ready"),
+        Obstacle.NOT_READY: unfit or not holds(node, "Ready"),
         Obstacle.CORDON: unschedulable,
         Obstacle.TAINT: taints,
         Obstacle.MISMATCH: not matches_node(spec, node),
@@ -212,9 +243,7 @@ def _expression_holds(expression: Mapping[str, Any], labels: Mapping[str, str]) 
 
 
 def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
-    """The requests of a pod: those of containers and sidecars together, or of an init container if it
-    requests more.
-    """
+    """The requests of a pod: of its containers and sidecars, or of an init container that asks for more."""
     total: dict[str, float] = {"pods": 1.0}
     for container in mappings(spec.get("containers")):
         for name, value in mapping(

@@ -13,17 +13,15 @@ from worker.domain.diagnosis.facts import API_VERSIONS, ClusterFacts
 from worker.domain.values.objects import ObjectRef
 
 MAX_STEPS, MAX_OBJECTS = 6, 24
+R = Relation
+STANDS_FOR = frozenset({R.SAME, R.OWNER, R.SELECTED, R.SCALE_TARGET, R.NAMESPACE})
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Findings by distance from the signal's resource, and every object that was examined on the way.
-
-    `circle` are the names of objects that depend on each other.
-    """
+    """Findings by distance from the signal's resource. `circle`: names of objects that depend on each other."""
 
     findings: tuple[Diagnosis, ...] = ()
-    seen: tuple[ObjectRef, ...] = ()
     circle: frozenset[tuple[str, str, str]] = frozenset()
 
 
@@ -32,7 +30,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
     start = replace(signal, api_version=signal.api_version or API_VERSIONS.get(signal.kind, ""))
     queue: list[tuple[Edge, ...]] = [(Edge(Relation.SAME, start),)]
     later: list[tuple[Edge, ...]] = []
-    seen: dict[tuple[str, str, str], ObjectRef] = {}
+    seen: set[tuple[str, str, str]] = set()
     findings: list[Diagnosis] = []
     circle: set[tuple[str, str, str]] = set()
     while (queue or (later and not facts.open and not _explained(findings))) and len(seen) < MAX_OBJECTS:
@@ -40,7 +38,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
         ref = path[-1].to
         if named(ref) in seen or len(path) > MAX_STEPS:
             continue
-        seen[named(ref)] = ref
+        seen.add(named(ref))
         found = examine(facts, ref, signal=_still_signal(path))
         findings += [replace(f, path=path) for f in found.findings]
         names = [named(step.to) for step in path]
@@ -48,7 +46,7 @@ def search(facts: ClusterFacts, signal: ObjectRef) -> Searched:
             circle |= set(names[names.index(back) :])
         queue += [(*path, edge) for edge in found.edges if edge.relation is not Relation.DNS]
         later += [(*path, edge) for edge in found.edges if edge.relation is Relation.DNS]
-    return Searched(tuple(findings), tuple(seen.values()), frozenset(circle))
+    return Searched(tuple(findings), frozenset(circle))
 
 
 def _explained(findings: Sequence[Diagnosis]) -> bool:
@@ -58,11 +56,7 @@ def _explained(findings: Sequence[Diagnosis]) -> bool:
 
 def _still_signal(path: Sequence[Edge]) -> bool:
     """True if the object is the signal's own, or represented by it: a Service's workload, a pod's owner."""
-    return all(
-        e.relation
-        in {Relation.SAME, Relation.OWNER, Relation.SELECTED, Relation.SCALE_TARGET, Relation.NAMESPACE}
-        for e in path
-    )
+    return all(edge.relation in STANDS_FOR for edge in path)
 
 
 def standing(
@@ -88,7 +82,5 @@ def standing(
 
 
 def ambiguous(finding: Diagnosis, findings: Sequence[Diagnosis]) -> bool:
-    """True if an object further along is unhealthy, too, so that the order of changes at this object
-    proves nothing.
-    """
+    """True if an object further along is unhealthy, too: the order of changes here proves nothing."""
     return finding.strength is Strength.TIMED and any(len(f.path) > len(finding.path) for f in findings)

@@ -20,6 +20,7 @@ from worker.domain.diagnosis.hosts import Host, service_of
 from worker.domain.diagnosis.structure import (
     changed,
     container_specs,
+    holds,
     labels_of,
     lately,
     pod_spec_of,
@@ -38,9 +39,7 @@ ROLLOUTS = "argoproj.io/v1alpha1"
 
 
 def service_findings(facts: ClusterFacts, service: ObjectRef) -> Iterator[Diagnosis]:
-    """Yield a Service that selects no pods although similar pods exist, or that leads to a port which no
-    pod offers.
-    """
+    """Yield a Service that selects no pods although similar ones exist, or a port that none offers."""
     manifest = facts.get(service)
     selector = strings(dig(manifest, "spec", "selector"))
     if manifest is None or not selector:
@@ -149,6 +148,16 @@ def dependencies_of(facts: ClusterFacts, pods: Sequence[Manifest], workload: Obj
     facts.list("Service", workload.namespace)
     found = [service_of(facts, Host(word), workload.namespace) for word in sorted(words)]
     return list({named(reference(s)): reference(s) for s in found if s is not None}.values())
+
+
+def jobs_awaited(facts: ClusterFacts, pod: Manifest) -> list[ObjectRef]:
+    """Jobs that have not succeeded and that a pod names whose init containers have not finished."""
+    if not holds(pod, "Initialized", "False"):
+        return []
+    home = reference(pod).namespace
+    jobs = [j for j in facts.list("Job", home).items if not holds(j, "Complete")]
+    words = _hosts(_texts(facts, [pod_spec_of(pod)], home)) if jobs else set()
+    return [reference(job) for job in jobs if name_of(job) in words]
 
 
 def _texts(facts: ClusterFacts, specs: Iterable[dict[str, Any]], namespace: str) -> Iterator[str]:

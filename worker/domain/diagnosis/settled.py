@@ -31,9 +31,7 @@ REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 def settled_since(facts: ClusterFacts, signal: ObjectRef, spoken_of: str) -> datetime | None:
-    """Return since when the signal's object has shown the opposite of `spoken_of`; None if it does not, or
-    cannot.
-    """
+    """Since when the signal's object has shown the opposite of `spoken_of`; None if it has not."""
     stated = SPOKEN_OF.get(spoken_of.strip().lower())
     return stated(facts, signal) if stated else None
 
@@ -44,19 +42,14 @@ def _pods_ready(facts: ClusterFacts, ref: ObjectRef) -> datetime | None:
         return None
     pods = pods_of(facts, ref)
     wanted = 1 if ref.kind == "Pod" else _wanted(facts.get(ref))
-    if (
-        wanted < 1
-        or len(pods) != wanted
-        or any(pod_failing(p) or meta(p).get("deletionTimestamp") for p in pods)
-    ):
+    unwell = any(pod_failing(p) or meta(p).get("deletionTimestamp") for p in pods)
+    if wanted < 1 or len(pods) != wanted or unwell:
         return None
     return _latest(time for pod in pods for time in _ready_since(pod))
 
 
 def _wanted(workload: Manifest | None) -> int:
-    """Return how many pods the workload wants; 0 while its controller has not seen or rolled out the
-    newest spec.
-    """
+    """How many pods the workload wants; 0 while its newest spec is not seen or rolled out."""
     spec, status = dig(workload, "spec"), dig(workload, "status")
     replicas = dig(spec, "replicas")
     if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -87,10 +80,8 @@ def _holding_since(facts: ClusterFacts, ref: ObjectRef, expected: Mapping[str, s
     """Return since when all conditions of a node have these statuses."""
     node = facts.get(ref) if ref.kind == "Node" else None
     found = [(condition(node, kind), status) for kind, status in expected.items()]
-    return _latest(
-        moment(stated.get("lastTransitionTime")) if stated.get("status") == status else None
-        for stated, status in found
-    )
+    held = (c.get("lastTransitionTime") if c.get("status") == status else None for c, status in found)
+    return _latest(map(moment, held))
 
 
 def _latest(times: Iterable[datetime | None]) -> datetime | None:

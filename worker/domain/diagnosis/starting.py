@@ -77,7 +77,9 @@ def _image(failing: FailingPod, container: Container) -> Diagnosis:
         secrets = [ref_to("Secret", name, workload.namespace) for name in names if name]
     rollout = rollout_of(failing.facts, workload)
     changed = rollout and rollout.touches("image", container=container.name)
-    if rollout and changed and problem not in PULLABLE and _came_with(failing, rollout):
+    if rollout and not made_by(failing.facts, failing.pod, rollout.newest):
+        remedies.discard(Remedy.FIX_IMAGE)  # the template may name another image by now
+    elif rollout and changed and problem not in PULLABLE and _came_with(failing, rollout):
         remedies.add(Remedy.ROLL_BACK)
     what = f"waits with {text(container.waiting.get('reason'))} ({problem})"
     return replace(
@@ -122,9 +124,7 @@ def _named_references(failing: FailingPod, message: str) -> Iterator[ObjectRef]:
 
 
 def _missing_references(failing: FailingPod) -> Iterator[Diagnosis]:
-    """Yield ConfigMaps and keys that the spec needs and the cluster lacks; Secrets only by messages of the
-    kubelet.
-    """
+    """Yield ConfigMaps and keys that are missing; Secrets only by messages of the kubelet."""
     used, facts, home = _used(failing), failing.facts, failing.workload.namespace
     for name in used.config_maps:
         ref = ref_to("ConfigMap", name, home)
@@ -211,9 +211,7 @@ def _names_in(revision: Manifest) -> set[str]:
 
 
 def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
-    """Yield volumes that are not attached or mounted, by typed reasons of the attach controller and the
-    kubelet; else the runtime.
-    """
+    """Yield volumes that are not attached or mounted, by typed reasons of events; else the runtime."""
     about, workload, facts = failing.about, failing.workload, failing.facts
     attach = [e for e in about if e.reason in {"FailedAttachVolume", "VolumePermissionChangeInProgress"}]
     mount = [e for e in about if e.reason == "FailedMount"]
@@ -228,7 +226,7 @@ def _volumes(failing: FailingPod) -> Iterator[Diagnosis]:
         volume = text(dig(facts.get(claim), "spec", "volumeName"))
         if volume and mount and speaks_of(mount[-1].message, volume):
             what = (
-                f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} failed attempts)"
+                f"The volume of {claim} is not mounted for {failing.ref} ({mount[-1].count} attempts failed)"
             )
             found = _waiting(failing, Cause.VOLUME, what, ref_to("PersistentVolume", volume))
             also = (workload, *found.also)

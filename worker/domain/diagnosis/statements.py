@@ -107,11 +107,8 @@ def _of_container(
         if heap and telling[0].trouble is Trouble.APP_MEMORY:
             yield f"its heap is limited by {heap[0]}, not by the memory limit of the container"
     elif lines and whole(ended.get("exitCode")):
-        busy = (
-            [line for line in lines[-MAX_LINES:] if BUSY.search(line)]
-            if finding.cause is Cause.OUT_OF_MEMORY
-            else []
-        )
+        memory = finding.cause is Cause.OUT_OF_MEMORY
+        busy = [line for line in lines[-MAX_LINES:] if memory and BUSY.search(line)]
         last = busy[-1:] or lines[-LAST_LINES:]
         yield short(f"the log of container {container.name} ends with: {' / '.join(last)}")
 
@@ -150,9 +147,7 @@ def _events(facts: ClusterFacts, refs: Sequence[ObjectRef]) -> Iterator[str]:
 
 
 def short(said: str, limit: int = MAX_CHARS) -> str:
-    """One bounded line. Head and tail are kept, because the first cause of a chain of errors is at its
-    end.
-    """
+    """One bounded line with head and tail: a chain of errors ends with its first cause."""
     flat = " ".join(said.split())
     if len(flat) <= limit:
         return flat

@@ -41,11 +41,8 @@ def claim_findings(
         return
     phase = text(dig(manifest, "status", "phase"))
     if meta(manifest).get("deletionTimestamp"):
-        users = [
-            p
-            for p in facts.list("Pod", claim.namespace).items
-            if named(claim) in map(named, claims_of(p, claim.namespace))
-        ]
+        pods = facts.list("Pod", claim.namespace).items
+        users = [p for p in pods if named(claim) in map(named, claims_of(p, claim.namespace))]
         who = f", still used by {reference(users[0])}" if users else ""
         told = f"{claim} is being deleted and kept by its finalizers{who}"
         yield _finding(claim, also, told, set(), Cause.STUCK_DELETION)
@@ -65,6 +62,11 @@ def _pending(
     name = text(dig(manifest, "spec", "storageClassName"))
     storage_class = ref_to("StorageClass", name)
     presence = facts.presence(storage_class) if name else Presence.UNKNOWN
+    if not name and any(e.reason == "FailedBinding" for e in facts.events(claim.namespace, claim)):
+        given = dig(manifest, "spec", "storageClassName") is not None
+        why = "asks for none" if given else "names none, and the cluster has no default one"
+        told = f"{claim} stays Pending without a StorageClass: it {why}, and no volume fits it"
+        yield _finding(claim, also, told, set() if given else {Remedy.RECREATE_CLAIM})
     if name and presence is Presence.ABSENT:
         told = f"{claim} asks for StorageClass {name}, which does not exist"
         yield _finding(claim, (*also, storage_class), told, {Remedy.RECREATE_CLAIM})
@@ -121,15 +123,8 @@ def _finding(
     remedies: set[Remedy],
     cause: Cause = Cause.VOLUME,
 ) -> Diagnosis:
-    return Diagnosis(
-        cause=cause,
-        object=claim,
-        sentence=f"{what[0].upper()}{what[1:]}.",
-        also=also,
-        remedies=frozenset(remedies),
-        signals=SIGNALS,
-        reads=(claim,),
-    )
+    told, kinds = f"{what[0].upper()}{what[1:]}.", frozenset(remedies)
+    return Diagnosis(cause, claim, told, also=also, remedies=kinds, signals=SIGNALS, reads=(claim,))
 
 
 def volume_findings(facts: ClusterFacts, ref: ObjectRef, manifest: Manifest) -> Iterator[Diagnosis]:

@@ -93,14 +93,19 @@ def pods_of(facts: ClusterFacts, workload: ObjectRef) -> list[Manifest]:
     if not isinstance(selector, dict) or not selector:
         return []
     rule = selector if {"matchLabels", "matchExpressions"} & selector.keys() else {"matchLabels": selector}
-    return [pod for pod in listed if selects(rule, labels_of(pod))]
+    return selected(facts, workload.namespace, rule)
+
+
+def selected(facts: ClusterFacts, namespace: str, rule: Any) -> list[Manifest]:
+    """The pods of a namespace that a label selector matches."""
+    return [pod for pod in facts.list("Pod", namespace).items if selects(rule, labels_of(pod))]
 
 
 def pods_behind(facts: ClusterFacts, service: Manifest | None) -> list[Manifest]:
     """The pods that a Service selects; none for one without a selector."""
     selector = strings(dig(service, "spec", "selector"))
-    listed = facts.list("Pod", reference(service).namespace).items if service and selector else ()
-    return [pod for pod in listed if selects({"matchLabels": selector}, labels_of(pod))]
+    home = reference(service).namespace if service else ""
+    return selected(facts, home, {"matchLabels": selector}) if selector else []
 
 
 def labels_of(manifest: Manifest) -> dict[str, str]:
@@ -137,11 +142,8 @@ def changed(manifest: Manifest) -> datetime | None:
     """
     pruned = moment(dig(meta(manifest), "lastChange", "at"))
     times = [pruned] if pruned else []
-    times += [
-        found
-        for entry in mappings(meta(manifest).get("managedFields"))
-        if entry.get("subresource") != "status" and (found := moment(entry.get("time")))
-    ]
+    managed = [m for m in mappings(meta(manifest).get("managedFields")) if m.get("subresource") != "status"]
+    times += [found for entry in managed if (found := moment(entry.get("time")))]
     return max([*times, *([when] if (when := created(manifest)) else [])], default=None)
 
 
@@ -200,9 +202,7 @@ class Rollout:
         return "; ".join(line[:160] for line in self.lines[:4])
 
     def touches(self, *words: str, container: str = "") -> bool:
-        """True if a field whose path contains one of the words differs, in the container or outside all
-        containers.
-        """
+        """True if a field whose path has one of the words differs, in the container or outside all."""
         for line in self.lines:
             path = line.split(":", maxsplit=1)[0]
             inside = "ontainers[" in path
@@ -264,9 +264,7 @@ def lately(facts: ClusterFacts, change: datetime | None) -> bool:
 
 
 def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> datetime | None:
-    """Return since when the template that the pod was made from has been in use; a mere restart does not
-    change the template.
-    """
+    """Since when the template of the pod has been in use; a mere restart does not change it."""
     for ref in chain_of(facts, pod):
         if ref.kind == "ReplicaSet":
             owner = _replica_set(facts, ref)
@@ -277,11 +275,8 @@ def template_since(facts: ClusterFacts, workload: ObjectRef, pod: Manifest) -> d
 
 def _same_since(facts: ClusterFacts, workload: ObjectRef, revision: Manifest) -> datetime | None:
     template = template_of(revision)
-    alike = [
-        other
-        for other in revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)
-        if not _telling(differences(template_of(other), template))
-    ]
+    others = revisions_of(workload, facts.list("ReplicaSet", workload.namespace).items)
+    alike = [other for other in others if not _telling(differences(template_of(other), template))]
     return min((at for r in [*alike, revision] if (at := created(r))), default=None)
 
 
@@ -309,11 +304,8 @@ def was_available(facts: ClusterFacts, workload: ObjectRef) -> bool:
     if manifest is None or made is None:
         return False
     since = moment(condition(manifest, "Available").get("lastTransitionTime"))
-    worked = (
-        has_progressed(manifest)
-        or holds(manifest, "Available")
-        or (since is not None and since > made + timedelta(minutes=1))
-    )
+    later = since is not None and since > made + timedelta(minutes=1)
+    worked = has_progressed(manifest) or holds(manifest, "Available") or later
     return worked or any(whole(dig(manifest, "status", key)) for key in ("readyReplicas", "numberReady"))
 
 

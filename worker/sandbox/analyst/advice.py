@@ -66,10 +66,8 @@ def facts_about(
     managed = {"gitops": labels.get("gitOpsManaged"), "helm": labels.get("helmManaged")}
     known |= {name: value for name, value in managed.items() if isinstance(value, bool)}
     if "gitops" in known:
-        known |= {
-            "no_gitops": not known["gitops"],
-            "imperative": not (known["gitops"] or known.get("helm", False)),
-        }
+        managed_so = known["gitops"] or known.get("helm", False)
+        known |= {"no_gitops": not known["gitops"], "imperative": not managed_so}
     if incident.environment:
         known |= {name: incident.environment.startswith(name[:4]) for name in ("production", "staging")}
     if incident.risk_tolerance:
@@ -96,10 +94,7 @@ def score(workflow: Workflow, known: Mapping[str, bool]) -> float | None:
 def _verdicts(said: str, known: Mapping[str, bool]) -> Iterator[dict[str, bool]]:
     """For each clause that speaks of something known, what of it holds."""
     for clause in CLAUSE.split(said):
-        found = {
-            name: known[name]
-            for pattern, name in TERMS
-            if name in known and re.search(pattern, clause, re.IGNORECASE)
-        }
+        names = [name for pattern, name in TERMS if re.search(pattern, clause, re.IGNORECASE)]
+        found = {name: known[name] for name in names if name in known}
         if found:
             yield found

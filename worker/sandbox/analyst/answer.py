@@ -52,13 +52,8 @@ class AnalystAnswer:
     def outcome(self) -> str:
         """The outcome of the investigation, in the words of the contract."""
         if self.finding is None:
-            return (
-                "problem_resolved"
-                if self.recovered
-                else "inconclusive"
-                if self.looked
-                else "insufficient_data"
-            )
+            unsolved = "inconclusive" if self.looked else "insufficient_data"
+            return "problem_resolved" if self.recovered else unsolved
         return "actionable" if self.finding.strength is not Strength.SYMPTOM or self.said else "inconclusive"
 
     @property

@@ -154,9 +154,8 @@ def _decide(found: Sequence[Workflow], finding: Diagnosis, now: Situation, selec
     labels = mapping(selection.context.get("detected_labels"))
     known = advice.facts_about(finding, now.transcript.incident, labels, now.facts)
     scores = {w.workflow_id: s for w in found if (s := advice.score(w, known)) is not None}
-    usable = [
-        c for w in found if w.workflow_id in scores and (c := _usable(w, finding, now, selection.context))
-    ]
+    scored = [w for w in found if w.workflow_id in scores]
+    usable = [c for w in scored if (c := _usable(w, finding, now, selection.context))]
     usable.sort(key=lambda c: -scores[c.workflow.workflow_id] - _score(c.workflow, finding, now))
     if usable:
         others = tuple(c.workflow for c in usable[1:3])
@@ -168,12 +167,8 @@ def _decide(found: Sequence[Workflow], finding: Diagnosis, now: Situation, selec
 def _usable(workflow: Workflow, finding: Diagnosis, now: Situation, context: dict[str, Any]) -> Choice | None:
     if workflow.workflow_id in now.objected.text:
         return None
-    chain = [
-        ObjectRef(
-            text(o.get("kind")), text(o.get("name")), text(o.get("namespace")), text(o.get("apiVersion"))
-        )
-        for o in mappings(context.get("owner_chain"))
-    ]
+    fields = ("kind", "name", "namespace", "apiVersion")
+    chain = [ObjectRef(*(text(o.get(f)) for f in fields)) for o in mappings(context.get("owner_chain"))]
     target = parameters.acts_on(workflow, (*finding.subjects, *chain))
     values = parameters.fill(workflow, finding, target, now.facts) if target else None
     if target is None or values is None:

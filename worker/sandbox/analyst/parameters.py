@@ -115,9 +115,8 @@ def _known(finding: Diagnosis, target: ObjectRef, facts: ClusterFacts) -> dict[s
     taint = next(
         (t for t in mappings(dig(manifest, "spec", "taints")) if text(t.get("key")) in finding.sentence), {}
     )
-    size = text(dig(manifest, "status", "capacity", "storage")) or text(
-        dig(manifest, "spec", "resources", "requests", "storage")
-    )
+    asked = text(dig(manifest, "spec", "resources", "requests", "storage"))
+    size = text(dig(manifest, "status", "capacity", "storage")) or asked
     images = [text(c.get("image")) for c in container_specs(spec)]
     known |= {
         "container": finding.container,

@@ -16,7 +16,7 @@ from worker.domain.diagnosis.structure import observed, pods_of
 from worker.domain.untrusted.injection import suspicious_lines
 from worker.domain.values.objects import ObjectRef
 from worker.sandbox.analyst import answer, objections
-from worker.sandbox.analyst.choose import Selection, Situation, choose
+from worker.sandbox.analyst.choose import ACTIONS, Selection, Situation, choose
 from worker.sandbox.analyst.lookup import Lookup, facts_of
 from worker.sandbox.analyst.signals import choose_signal
 from worker.sandbox.analyst.spoken import recovered, spoken_finding
@@ -128,12 +128,8 @@ def _concluded(facts: ClusterFacts, incident: Incident) -> Concluded:
     pods = pods_of(facts, incident.resource)[:MAX_PODS]
     seen = [name for pod in pods for name in observed(facts, incident.resource, pod)]
     reasons = {e.reason for e in facts.events_in(incident.resource.home) if e.warning}
-    return Concluded(
-        stand,
-        statements(facts, stand[0]),
-        tuple(dict.fromkeys(seen)),
-        tuple(sorted(reasons & set(stand[0].signals))),
-    )
+    reported = tuple(sorted(reasons & set(stand[0].signals)))
+    return Concluded(stand, statements(facts, stand[0]), tuple(dict.fromkeys(seen)), reported)
 
 
 def _target(transcript: Transcript, finding: Diagnosis | None, selection: Selection) -> ObjectRef:
@@ -168,30 +164,22 @@ def _other_object(finding: Diagnosis, objected: objections.Objections, resource:
 def _planted(seen: Sequence[Seen]) -> list[str]:
     """A warning that names where text speaks to its reader; empty when none does."""
     catalog = ("list_available", "list_workflows", "get_workflow", "search_")
-    places = [
-        item.evidence_id or f"{item.source} {item.scope}".strip()
-        for item in seen
-        if not item.source.startswith(catalog) and suspicious_lines(item.body)
-    ]
+    planted = [s for s in seen if not s.source.startswith(catalog) and suspicious_lines(s.body)]
+    places = [item.evidence_id or f"{item.source} {item.scope}".strip() for item in planted]
     told = ", ".join(dict.fromkeys(places))
     return [f"evidence {told} holds text that instructs its reader; it was read as data"] if places else []
 
 
 def _signal(transcript: Transcript, found: Concluded, objected: objections.Objections) -> str:
-    known = list(objected.signal_types) or [
-        *transcript.signal_types,
-        *_of_catalog(transcript),
-        *found.reported,
-    ]
+    offered = (*transcript.signal_types, *_of_catalog(transcript), *found.reported)
+    known = objected.signal_types or offered
     chosen = choose_signal(found.finding, found.observed, transcript.incident.signal_type, known)
     return "" if objected.signal_type and not objected.signal_types else chosen
 
 
 def _of_catalog(transcript: Transcript) -> list[str]:
     """Signal types that the catalog has shown."""
-    bodies = [
-        s.json() for s in transcript.seen if s.call is not None and s.call.name == "list_available_actions"
-    ]
+    bodies = [s.json() for s in transcript.seen if s.call and s.call.name == ACTIONS.name]
     return [name for body in bodies for name in words_in(body.get("more_signal_types"))]
 
 

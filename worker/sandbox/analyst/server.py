@@ -50,13 +50,7 @@ async def _complete(request: web.Request) -> web.Response:
 
 
 async def _models(_request: web.Request) -> web.Response:
-    entry = {
-        "id": NAME,
-        "object": "model",
-        "created": 0,
-        "owned_by": "rca-worker",
-        "name": MODEL,
-    }
+    entry = {"id": NAME, "object": "model", "created": 0, "owned_by": "rca-worker", "name": MODEL}
     return web.json_response({"object": "list", "data": [entry]})
 
 

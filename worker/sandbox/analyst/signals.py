@@ -9,30 +9,9 @@ from schemas.taxonomy import SignalType
 from worker.domain.diagnosis.causes import Cause, Diagnosis
 
 NOISE = frozenset(
-    [
-        "kube",
-        "kubernetes",
-        "container",
-        "containers",
-        "pod",
-        "pods",
-        "too",
-        "not",
-        "high",
-        "low",
-        "alert",
-        "critical",
-        "warning",
-        "is",
-        "the",
-        "a",
-        "of",
-        "in",
-        "on",
-        "back",
-        "off",
-    ]
-)
+    ["kube", "kubernetes", "container", "containers", "pod", "pods", "too", "not", "high", "low", "alert",
+     "critical", "warning", "is", "the", "a", "of", "in", "on", "back", "off"]
+)  # fmt: skip
 SHOWN_BY_STATE = frozenset(map(str, SignalType))
 """Names of states. Where a cause is known, an alert that sounds like one of them does not make it a state that was seen."""
 SYNONYMS = {

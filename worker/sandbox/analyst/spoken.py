@@ -72,10 +72,8 @@ def _workload(facts: ClusterFacts, ref: ObjectRef) -> ObjectRef:
 
 
 def _themed(facts: ClusterFacts, workload: ObjectRef, theme: Theme, incident: Incident) -> Diagnosis:
-    found = [
-        (text(dig(c, "resources", "limits", theme.resource)), text(c.get("name")))
-        for c in container_specs(pod_spec_of(facts.get(workload) or {}))
-    ]
+    specs = container_specs(pod_spec_of(facts.get(workload) or {}))
+    found = [(text(dig(c, "resources", "limits", theme.resource)), text(c.get("name"))) for c in specs]
     limit, container = next((pair for pair in found if pair[0]), ("", ""))
     bound = f" ({theme.resource} limit {limit})" if limit else ""
     return Diagnosis(

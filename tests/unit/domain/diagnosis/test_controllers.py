@@ -41,6 +41,13 @@ async def test_an_autoscaler_at_its_maximum():
     assert await findings(hpa(LIMIT, current=2), *workload(status=running()), about=scaler) == ()
 
 
+async def test_more_replicas_do_not_help_pods_that_are_sick():
+    scaler, api = hpa(LIMIT), workload(status=crashing("OOMKilled", 137), **LIMITED)
+    found = await findings(scaler, *api, about=scaler)
+    assert [(f.object.kind, f.remedies) for f in found] == [
+        ("Deployment", {Remedy.INCREASE_MEMORY}), ("HorizontalPodAutoscaler", set())]  # fmt: skip
+
+
 async def test_an_autoscaler_without_a_target():
     scaler = hpa()
     found = await first(scaler, about=scaler)
@@ -153,6 +160,42 @@ async def test_a_job_that_failed_before_a_later_one_succeeded():
     assert not (await judged(nightly, late, done, worked, about=nightly, claim=extend)).borne_out
 
 
+async def test_a_job_whose_pods_crash_needs_no_later_deadline():
+    late = job(**failed("DeadlineExceeded"))
+    worked = pod("once-x", owner=late, status={**crashing("Error", 1), "phase": "Failed"})
+    found = await first(late, worked, about=late)
+    assert (found.object, found.remedies) == (reference(late), frozenset())
+    assert "exit code 1" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("worked", "over"), [("2026-06-04T14:30:00Z", True), ("2026-06-04T10:00:00Z", False), (None, False)]
+)
+async def test_a_failed_job_is_a_record_once_its_cron_job_has_succeeded(worked, over):  # fmt: skip
+    times = obj("CronJob", "n", api_version="batch/v1", status={"lastSuccessfulTime": worked})
+    late = job("n-1", **failed("BackoffLimitExceeded"))
+    late["status"]["conditions"][0]["lastTransitionTime"] = "2026-06-04T12:00:00Z"
+    late["metadata"]["ownerReferences"] = [
+        {"kind": "CronJob", "name": "n", "controller": True, "apiVersion": "batch/v1"}
+    ]
+    killed = pod("n-1-x", owner=late, status={**crashing("OOMKilled", 137), "phase": "Failed"},
+                 spec={"containers": [{"name": "app", **LIMITED}]})  # fmt: skip
+    found = await first(times, late, killed, about=late)
+    assert (found.strength is Strength.SYMPTOM, found.remedies == frozenset()) == (over, over)
+
+
+async def test_what_is_held_on_purpose():
+    queued = job(active=0)
+    queued["spec"] = {"suspend": True}
+    found = await first(queued, about=queued)
+    assert (found.cause, found.remedies) == (Cause.SUSPENDED, frozenset())
+    api = workload(status=running())
+    api[0]["spec"]["paused"], api[0]["status"] = True, {"updatedReplicas": 0}
+    assert (await first(*api, about=api[0])).remedies == {Remedy.RESUME}
+    api[0]["status"] = {"updatedReplicas": 1}
+    assert await findings(*api, about=api[0]) == ()
+
+
 async def test_what_killed_the_pods_of_a_job_says_more():
     broken = job(**failed("BackoffLimitExceeded"))
     status = {**crashing("OOMKilled", 137), "phase": "Failed"}
@@ -187,6 +230,10 @@ async def test_cron_jobs():
     assert (await first(held, hung, about=hung)).object.name == "n-1"
     missed = obj("CronJob", "n", api_version="batch/v1", spec={})
     assert (await first(missed, event(missed, "TooManyMissedTimes", "x"), about=missed)).cause is Cause.JOB
+    assert (
+        "UnknownTimeZone"
+        in (await first(missed, event(missed, "UnknownTimeZone", "x"), about=missed)).sentence
+    )
     run = job("n-1", **failed("BackoffLimitExceeded"))
     run["metadata"]["ownerReferences"] = [
         {"kind": "CronJob", "name": "n", "controller": True, "apiVersion": "batch/v1"}
@@ -268,8 +315,11 @@ async def test_kinds_with_conditions_of_their_own_controllers():
     certificate = obj("Certificate", "tls", api_version="cert-manager.io/v1", spec={"issuerRef": {"kind": "ClusterIssuer", "name": "ca"}},
                       status={"conditions": [{"type": "Ready", "status": "False", "reason": "DoesNotExist"}]})  # fmt: skip
     found = await findings(certificate, issuer, about=certificate)
-    assert [f.object.kind for f in found] == ["Certificate", "ClusterIssuer"]
-    assert found[0].remedies == {Remedy.RENEW_CERTIFICATE}
+    assert [(f.object.kind, f.remedies) for f in found] == [("ClusterIssuer", set()), ("Certificate", set())]
+    absent = await first(certificate, about=certificate)
+    assert (absent.remedies, [ref.kind for ref in absent.also]) == (set(), ["ClusterIssuer"])
+    issuer["status"]["conditions"][0]["status"] = "True"
+    assert (await first(certificate, issuer, about=certificate)).remedies == {Remedy.RENEW_CERTIFICATE}
     waiting = obj("Challenge", "c", api_version="acme.cert-manager.io/v1")
     assert (await first(certificate, issuer, waiting, about=certificate)).remedies == frozenset()
     forged = {**certificate, "apiVersion": "evil.io/v1"}
@@ -283,6 +333,19 @@ async def test_ingresses():
     there = obj("IngressClass", "nginx", "", api_version="networking.k8s.io/v1")
     api = workload(status=crashing("OOMKilled", 137), **LIMITED)
     assert (await first(front, there, service("api"), *api, about=front)).object == reference(api[0])
+
+
+@pytest.mark.parametrize(
+    ("names", "strength"), [(["web"], Strength.DIRECT), (["api", "web"], Strength.TIMED)]
+)
+async def test_an_ingress_without_its_service(names, strength):
+    paths = [{"backend": {"service": {"name": name}}} for name in names]
+    front = obj(
+        "Ingress", "web", api_version="networking.k8s.io/v1", spec={"rules": [{"http": {"paths": paths}}]}
+    )
+    found = await first(front, service("api"), *workload(status=running()), about=front)
+    assert (found.object, found.strength) == (reference(front), strength)
+    assert found.blames(ref_to("Service", "web", "shop"))
 
 
 async def test_an_ingress_whose_certificate_has_expired():

@@ -63,6 +63,35 @@ async def test_requests_that_no_node_has_room_for():
     assert await findings(*api, node(), about=api[0]) == ()
 
 
+async def test_a_node_for_other_pods_is_no_way_out_when_the_usual_ones_are_full():
+    api, usual = pending(resources={"requests": {"cpu": "3"}}), node(allocatable={"cpu": "2"})
+    apart = node("node-2", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}])
+    found = await findings(*api, usual, apart, about=api[0])
+    assert [(f.object, f.remedies) for f in found] == [(reference(api[0]), {Remedy.ADD_CAPACITY})]
+
+
+async def test_a_taint_that_a_component_has_to_take_away_is_not_removed_by_hand():
+    key = "node.cloudprovider.kubernetes.io/uninitialized"
+    api, fresh = pending(), node(taints=[{"key": key, "value": "true", "effect": "NoSchedule"}])
+    assert await findings(*api, fresh, about=api[0]) == ()
+    manager = workload("ccm", status=crashing())
+    manager[2]["spec"]["tolerations"] = [{"key": key, "operator": "Exists"}]
+    others = workload("other", status=crashing())
+    found = await findings(*api, fresh, *manager, *others, about=api[0])
+    assert [f.object for f in found] == [reference(manager[0])]
+
+
+async def test_devices_that_are_there_and_not_offered():
+    api, lame = pending(resources={"limits": {"example.com/gpu": "1"}}), node()
+    lame["status"]["capacity"] = {"example.com/gpu": "2"}
+    lame["status"]["allocatable"]["example.com/gpu"] = "0"
+    assert (await first(*api, lame, about=api[0])).remedies == frozenset()
+    plugin = obj("DaemonSet", "plugin", api_version="apps/v1")
+    served = pod("plugin-x", owner=plugin, status=crashing(),
+                 spec={"hostNetwork": True, "nodeName": "node-1", "containers": [{"name": "app"}]})  # fmt: skip
+    assert (await first(*api, lame, plugin, served, about=api[0])).object == reference(plugin)
+
+
 async def test_a_resource_that_no_node_offers():
     api = pending(resources={"limits": {"nvidia.com/gpu": "1"}})
     assert "nvidia.com/gpu" in (await first(*api, node(), about=api[0])).sentence
@@ -99,6 +128,18 @@ async def test_a_pod_that_waits_for_its_gates_is_not_judged():
     api = pending()
     api[2]["status"]["conditions"][0]["reason"] = "SchedulingGated"
     assert await findings(*api, node(unschedulable=True), about=api[0]) == ()
+
+
+async def test_the_pods_of_a_node_that_is_down_leave_room_for_others():
+    sick = node(conditions=[{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}],
+                taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}])  # fmt: skip
+    api, small = pending(resources={"requests": {"cpu": "3"}}), node("node-2", allocatable={"cpu": "1"})
+    there = pod(
+        "x",
+        spec={"nodeName": "node-1", "containers": [{"name": "x", "resources": {"requests": {"cpu": "3"}}}]},
+    )
+    found = await findings(*api, sick, small, there, about=api[0])
+    assert [f.object for f in found] == [reference(sick)]
 
 
 async def test_nodes_that_are_not_ready_are_followed():
